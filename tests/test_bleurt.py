@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.bleurt import Bleurt, bleurt_scores, kept_tokens
+from jaxcontam.methods.replication.bleurt import Bleurt, kept_tokens
 from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
 from jaxcontam.models.regression import _HIDDEN, _sentence_pieces, load_regression
 
@@ -111,8 +111,8 @@ def test_scores_of_a_batch_are_those_of_each_pair_alone(saved):
     expected = torch_scores(model, PAIRS)
     assert len(set(np.round(expected, 3))) == len(PAIRS)
     told = []
-    found = bleurt_scores(
-        folder, PAIRS, progress=lambda done, total: told.append((done, total))
+    found = Bleurt.load(folder).scores(
+        PAIRS, lambda done, total: told.append((done, total))
     )
     np.testing.assert_allclose(found, expected, **CLOSE)
     assert told[-1] == (len(PAIRS), len(PAIRS)) and told == sorted(told)
@@ -175,7 +175,7 @@ def test_the_ports_names_hold_the_same_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(fields))
     write_vocab(tmp_path)
     expected = torch_scores(model, PAIRS)
-    np.testing.assert_allclose(bleurt_scores(tmp_path, PAIRS), expected, **CLOSE)
+    np.testing.assert_allclose(Bleurt.load(tmp_path).scores(PAIRS), expected, **CLOSE)
 
 
 def tensorflow_name(name):
@@ -212,7 +212,7 @@ def test_an_official_folder_with_its_variables_holds_the_same_model(tmp_path, ki
     found = load_regression(tmp_path)
     assert found.context == CONTEXT - 4
     expected = torch_scores(model, PAIRS, context=CONTEXT - 4)
-    np.testing.assert_allclose(bleurt_scores(tmp_path, PAIRS), expected, **CLOSE)
+    np.testing.assert_allclose(Bleurt.load(tmp_path).scores(PAIRS), expected, **CLOSE)
 
 
 def test_cut_pairs_are_those_of_the_token_by_token_rule():
@@ -352,7 +352,7 @@ def test_a_sentencepiece_checkpoint_scores_pairs(tmp_path):
     model = torch_model("rembert")
     model.save_pretrained(tmp_path)
     sentencepiece_file(tmp_path)
-    (found,) = bleurt_scores(tmp_path, [("the cats", "[CLS] cat")])
+    (found,) = Bleurt.load(tmp_path).scores([("the cats", "[CLS] cat")])
     tokens = torch.tensor([[1, 3, 6, 7, 2, 8, 9, 10, 11, 6, 2]])
     segments = torch.tensor([[0] * 5 + [1] * 6])
     with torch.no_grad():

@@ -9,7 +9,10 @@ from jaxcontam.methods.membership.blind import (
     grouped_folds,
     increment,
 )
-from jaxcontam.methods.membership.text_features import length_features, number_features
+from jaxcontam.methods.membership.blind_classifiers import (
+    length_features,
+    number_features,
+)
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

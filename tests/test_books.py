@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import book_warnings, shelve
+from jaxcontam.analyses.books import Shelf, book_warnings, judge_books, shelve
 from jaxcontam.data.books import (
     MEMBER,
     NONMEMBER,
@@ -14,7 +14,6 @@ from jaxcontam.data.books import (
     snippets_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.books import Shelf, judge_books
 from jaxcontam.stats.shares import wilson_interval
 from tests.labelled_rows import write_lines
 

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import book_warnings, shelve
+from jaxcontam.analyses.books import Shelf, book_warnings, judge_books, shelve
 from jaxcontam.cli import main
 from jaxcontam.data.books import (
     MEMBER,
@@ -15,7 +15,6 @@ from jaxcontam.data.books import (
     TESTED,
     load_books,
 )
-from jaxcontam.methods.membership.books import Shelf, judge_books
 from jaxcontam.report.texts import read_text_rows, score_columns
 from jaxcontam.stats.shares import wilson_interval
 from tests.labelled_rows import write_lines

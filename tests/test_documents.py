@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.analyses.books import without_copies
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
-from jaxcontam.analyses.membership_judging import Table, judged
+from jaxcontam.analyses.membership_judging import judged
 from jaxcontam.data.books import Book
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines
@@ -18,6 +18,7 @@ from jaxcontam.methods.membership.documents import (
 )
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.report.membership import membership_sentence
 from jaxcontam.results.membership import BlindBaseline, ScoreResult, SetResult
 
@@ -57,7 +58,7 @@ def test_five_copies_of_every_text_change_no_number_of_a_comparison():
         return judge(
             "x",
             "d",
-            Table(("a", "b"), values[rows]),
+            Scores(("a", "b"), values[rows]),
             labels[rows],
             texts=own,
             blind=blind_baselines(own, labels[rows]),
@@ -101,8 +102,8 @@ def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
         return judge_texts(
             "x",
             "d",
-            Table(("a",), values[rows]),
-            Table(("a",), of_pool[of_rows]),
+            Scores(("a",), values[rows]),
+            Scores(("a",), of_pool[of_rows]),
             texts=[texts[i] for i in rows],
             pool_texts=[pool[i] for i in of_rows],
             n_permutations=99,
@@ -130,8 +131,8 @@ def test_a_text_in_question_is_taken_out_of_its_own_pool():
         return judge_texts(
             "x",
             "d",
-            Table(("a",), values),
-            Table(("a",), np.concatenate([of_pool, values[:extra]])),
+            Scores(("a",), values),
+            Scores(("a",), np.concatenate([of_pool, values[:extra]])),
             texts=texts,
             pool_texts=[*pool, *texts[:extra]],
             n_permutations=19,
@@ -146,18 +147,18 @@ def test_a_text_in_question_is_taken_out_of_its_own_pool():
 
 
 def test_a_pool_of_texts_in_question_is_refused():
-    texts, table = drawn(20, 9), Table(("a",), np.arange(20.0)[:, None])
+    texts, table = drawn(20, 9), Scores(("a",), np.arange(20.0)[:, None])
     with pytest.raises(InputError, match="no text is left in the pool"):
         judge_texts("x", "d", table, table, texts=texts, pool_texts=texts)
 
 
 def test_a_constant_score_is_inconclusive_however_many_texts():
     texts = drawn(800, 10)
-    labels, table = np.arange(800) < 400, Table(("a",), np.zeros((800, 1)))
+    labels, table = np.arange(800) < 400, Scores(("a",), np.zeros((800, 1)))
     (row,) = judge("x", "d", table, labels, texts=texts, primary="a", n_boot=10)
     assert row.verdict == "inconclusive"
     assert any("a is the same for every text" in said for said in row.warnings)
-    half = Table(("a",), np.zeros((400, 1)))
+    half = Scores(("a",), np.zeros((400, 1)))
     found = judge_texts(
         "x",
         "d",
@@ -174,7 +175,7 @@ def test_a_constant_score_is_inconclusive_however_many_texts():
 
 def test_copies_of_one_text_are_too_few_to_compare():
     texts = ["one"] * 40 + drawn(40, 11)
-    table = Table(("a",), np.arange(80.0)[:, None])
+    table = Scores(("a",), np.arange(80.0)[:, None])
     with pytest.raises(InputError, match=r"too few distinct texts of members .* \(1\)"):
         judge("x", "d", table, np.arange(80) < 40, texts=texts, primary="a")
 
@@ -190,7 +191,7 @@ def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
     )
     found = judged(
         run,
-        Table(("a",), np.random.default_rng(14).normal(size=(120, 1))),
+        Scores(("a",), np.random.default_rng(14).normal(size=(120, 1))),
         np.zeros(120, bool),
         primary="a",
         fprs=(0.05,),
@@ -220,8 +221,8 @@ def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
     found = judge_texts(
         "x",
         "d",
-        Table(("a",), rng.normal(size=(30, 1))),
-        Table(("a",), rng.normal(size=(120, 1))),
+        Scores(("a",), rng.normal(size=(30, 1))),
+        Scores(("a",), rng.normal(size=(120, 1))),
         texts=texts,
         pool_texts=pool,
         clusters=[str(i) for i in range(30)],
@@ -248,8 +249,8 @@ def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
     found = judge_texts(
         "x",
         "d",
-        Table(names, values[:100]),
-        Table(names, values[100:]),
+        Scores(names, values[:100]),
+        Scores(names, values[100:]),
         texts=texts[:100],
         pool_texts=texts[100:],
         n_permutations=99,

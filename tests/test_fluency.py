@@ -14,7 +14,7 @@ from jaxcontam.methods.membership.fluency import (
 )
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
-from tests.test_judging import Table
+from jaxcontam.methods.membership.score import Scores
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 N, N_WORDS = 300, 24
@@ -74,7 +74,7 @@ def attack():
 
 
 def row_of(texts, labels, scores, blind):
-    table = Table(("min_k",), scores[:, 1:])
+    table = Scores(("min_k",), scores[:, 1:])
     (row,) = judge(
         "t", "d", table, labels, texts=texts, blind=blind, primary="min_k", n_boot=20
     )
@@ -106,12 +106,12 @@ def test_a_pool_of_exchanged_words_proves_no_set(attack):
         found = judge_texts(
             "set",
             "d",
-            Table(("min_k",), scores[members, 1:]),
-            Table(("min_k",), scores[pool, 1:]),
+            Scores(
+                ("min_k",), scores[members, 1:], reference[members] if reads else None
+            ),
+            Scores(("min_k",), scores[pool, 1:], reference[pool] if reads else None),
             texts=[texts[i] for i in members],
             pool_texts=[texts[i] for i in pool],
-            reference=reference[members] if reads else None,
-            pool_reference=reference[pool] if reads else None,
             n_permutations=1_999,
         ).set_result
         assert found is not None and found.p_value <= 0.001

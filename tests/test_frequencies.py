@@ -36,14 +36,6 @@ def test_frequencies_are_probabilities():
     assert np.exp(corpus_logprobs(np.zeros(4, np.int64))).tolist() == [0.25] * 4
 
 
-def test_progress_tells_documents_and_tokens(tokenizer):
-    told = []
-    token_frequencies(
-        ["a b"] * 300, tokenizer, 5, progress=lambda *counts: told.append(counts)
-    )
-    assert told == [(256, 512), (300, 600)]
-
-
 def test_an_id_outside_the_vocabulary_is_refused(tokenizer):
     with pytest.raises(
         ValueError, match="vocab_size must exceed every id, got 3 and 4"

@@ -10,6 +10,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import Blind, blind_baselines
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
 from jaxcontam.report.plots import histogram, roc_plot
 from jaxcontam.results.membership import BlindBaseline
@@ -17,12 +18,6 @@ from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 NAMES = ("min_k", "loss", "noise")
-
-
-@dataclasses.dataclass
-class Table:
-    names: tuple[str, ...]
-    values: np.ndarray
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +28,7 @@ def seen():
     labels = rng.permutation(np.arange(400) < 200)
     values = rng.normal(size=(400, 3)) + labels[:, None] * np.array([1.5, 0.7, 0.0])
     blind = blind_baselines(texts, labels, reference=rng.normal(size=(400, 2)))
-    return texts, labels, Table(NAMES, values), blind
+    return texts, labels, Scores(NAMES, values), blind
 
 
 def judged(seen, **changes):
@@ -90,7 +85,7 @@ def test_rows_without_a_score_are_counted_and_said(seen):
     texts, labels, table, blind = seen
     values = table.values.copy()
     values[:7] = np.nan
-    row = judged((texts, labels, Table(NAMES, values), blind))[0]
+    row = judged((texts, labels, Scores(NAMES, values), blind))[0]
     assert row.n_unscored == 7
     assert row.n_members + row.n_nonmembers == 393
     assert "left out: 7" in row.warnings[0]
@@ -101,7 +96,7 @@ def test_a_row_with_some_of_its_scores_is_refused(seen):
     values = table.values.copy()
     values[9, 1] = np.nan
     with pytest.raises(ValueError, match="row 9"):
-        judged((texts, labels, Table(NAMES, values), blind))
+        judged((texts, labels, Scores(NAMES, values), blind))
 
 
 def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
@@ -125,7 +120,7 @@ def test_documents_widen_the_interval_and_are_counted(seen):
     values = (
         rng.normal(size=(40, 1))[codes] + rng.normal(size=(400, 1)) + labels[:, None]
     )
-    table = Table(("min_k",), values)
+    table = Scores(("min_k",), values)
     alone, whole = (
         judge("x", "d", table, labels, clusters=c, primary="min_k", n_boot=50)[0]
         for c in (None, [f"book{c}" for c in codes])
@@ -150,7 +145,7 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
     (row,) = judge(
         "books",
         "d",
-        Table(("min_k",), values),
+        Scores(("min_k",), values),
         labels,
         clusters=clusters,
         blind=blind,
@@ -170,7 +165,7 @@ def test_the_order_of_texts_changes_no_auc(seen):
     shuffled = judge(
         "x",
         "d",
-        Table(NAMES, table.values[order]),
+        Scores(NAMES, table.values[order]),
         labels[order],
         primary="min_k",
         n_boot=20,
@@ -181,7 +176,7 @@ def test_the_order_of_texts_changes_no_auc(seen):
 
 
 def test_too_few_members_are_an_error_of_one_line():
-    table = Table(("min_k",), np.zeros((30, 1)))
+    table = Scores(("min_k",), np.zeros((30, 1)))
     with pytest.raises(
         InputError, match=r"few\.jsonl: too few texts of members have a"
     ):
@@ -247,7 +242,7 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     texts, labels, table, _ = seen
     sides = [
         (
-            Table(NAMES, table.values[side]),
+            Scores(NAMES, table.values[side]),
             [t for t, s in zip(texts, side, strict=True) if s],
         )
         for side in (labels, ~labels)
@@ -283,7 +278,7 @@ def test_a_pool_of_another_date_is_confounded_and_said(seen):
     texts, labels, table, _ = seen
     sides = [
         (
-            Table(NAMES, table.values[side]),
+            Scores(NAMES, table.values[side]),
             [f"{t} {year}" for t, s in zip(texts, side, strict=True) if s],
         )
         for side, year in ((labels, 2010), (~labels, 2024))
@@ -310,8 +305,8 @@ def test_few_or_unscored_suspects_keep_their_rows():
     found = judge_texts(
         "set",
         "d",
-        Table(("min_k",), values),
-        Table(("min_k",), rng.normal(size=(30, 1))),
+        Scores(("min_k",), values),
+        Scores(("min_k",), rng.normal(size=(30, 1))),
         texts=[f"text {i}" for i in range(5)],
         pool_texts=[f"pool {i}" for i in range(30)],
     )
@@ -326,8 +321,8 @@ def test_tables_of_other_scores_are_refused():
         judge_texts(
             "x",
             "d",
-            Table(("a",), np.zeros((1, 1))),
-            Table(("b",), np.zeros((1, 1))),
+            Scores(("a",), np.zeros((1, 1))),
+            Scores(("b",), np.zeros((1, 1))),
             texts=["a"],
             pool_texts=["b"],
         )
@@ -350,7 +345,7 @@ def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
 
 
 def test_a_constant_score_can_be_drawn():
-    pictures = score_pictures(Table(("loss",), np.zeros((8, 1))), np.arange(8) < 4)
+    pictures = score_pictures(Scores(("loss",), np.zeros((8, 1))), np.arange(8) < 4)
     assert "AUC 0.500" in roc_plot(pictures)
     groups = {"non-members": pictures[0].nonmembers, "texts": np.empty(0)}
     assert histogram(groups, "loss", "share").startswith("<svg")

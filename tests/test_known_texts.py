@@ -13,7 +13,7 @@ from jaxcontam.analyses.known_texts import (
 )
 from jaxcontam.cli import main
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.prefix import fitting_shots
+from jaxcontam.methods.membership.readings import fitting_shots
 from jaxcontam.report.numbers import plain_p
 from tests.membership_model import MEMBERS, drawn_texts, overfitted
 

@@ -12,17 +12,21 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES, score_method
-from jaxcontam.methods.membership.con_recall import con_recall
-from jaxcontam.methods.membership.dc_pdd import dc_pdd
 from jaxcontam.methods.membership.frequencies import token_frequencies
-from jaxcontam.methods.membership.gap_k import gap_k
-from jaxcontam.methods.membership.min_k import METHOD as MIN_K
-from jaxcontam.methods.membership.min_k import min_k, min_k_at, n_lowest
-from jaxcontam.methods.membership.min_k_pp import min_k_pp, min_k_pp_at
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoredText
-from jaxcontam.methods.membership.surp import surp
 from jaxcontam.methods.membership.text_model import text_model
+from jaxcontam.methods.membership.token_scores import (
+    MIN_K,
+    dc_pdd,
+    gap_k,
+    min_k,
+    min_k_at,
+    min_k_pp,
+    min_k_pp_at,
+    n_lowest,
+    surp,
+)
 from jaxcontam.scoring.kernel import target_scores
 from tests.membership_model import (
     MEMBERS,
@@ -260,9 +264,6 @@ def test_dc_pdd_counts_a_token_at_its_first_place():
     )
     expected = (0.001 * math.log(4) + 0.01) / 2
     assert dc_pdd(text) == pytest.approx(expected, rel=1e-6)
-    assert dc_pdd(text, bound=1.0) == pytest.approx(
-        (0.001 * math.log(4) + 0.5 * math.log(2)) / 2, rel=1e-6
-    )
 
 
 def test_order_of_neighbours_changes_nothing():
@@ -272,11 +273,6 @@ def test_order_of_neighbours_changes_nothing():
     )
     score = SCORES["neighbourhood"].score
     assert score(turned) == pytest.approx(score(text), rel=1e-12)
-
-
-def test_con_recall_without_its_members_is_recall():
-    text, _, _ = drawn(12)
-    assert con_recall(text, gamma=0.0) == SCORES["recall"].score(text)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 import scipy.stats
 
 from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderFile, PairMethod
+from jaxcontam.methods.method import OrderFile
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.power_designs import (
     PLANNED,
     FilePlan,

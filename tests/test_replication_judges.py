@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.instance import Completion, Instance, words_of
 from jaxcontam.methods.replication.judges import (
     Judged,
     agreement,
@@ -27,8 +27,6 @@ from jaxcontam.methods.replication.local_judge import (
     judge_local,
     judge_pair,
     near_score,
-    premise_copies,
-    premise_warning,
 )
 from jaxcontam.stats.shares import wilson_interval
 
@@ -75,29 +73,33 @@ def test_a_model_that_runs_on_is_judged_on_its_first_words():
     assert judge_pair(LONG, "and then " * 200 + wrong) == "no"
 
 
+def near(reference, candidate):
+    return near_score(words_of(reference), words_of(candidate))
+
+
 def test_near_score_is_the_mean_of_two_shares_of_the_candidate():
     # Words in order: the old mill was sold = 5 of 6; content: old mill sold of those
     # and "again" is a function word here, so 3 of 3.
-    found = near_score(LONG, "the old mill was sold again")
+    found = near(LONG, "the old mill was sold again")
     assert found == pytest.approx((5 / 6 + 3 / 3) / 2)
-    assert near_score(LONG, LONG) == 1
-    assert near_score(LONG, "nothing shared") == 0
+    assert near(LONG, LONG) == 1
+    assert near(LONG, "nothing shared") == 0
     # A word that comes twice is shared once.
-    twice = near_score("we saw mills", "mills mills mills")
+    twice = near("we saw mills", "mills mills mills")
     assert twice == pytest.approx((1 / 3 + 1 / 3) / 2)
 
 
 def test_few_words_of_a_long_reference_are_no_copy():
     reference = " ".join(f"word{i}" for i in range(40))
     few, enough = (" ".join(f"word{i}" for i in range(n)) for n in (9, 10))
-    assert near_score(reference, few) == 1
+    assert near(reference, few) == 1
     assert judge_pair(reference, few) == "no"
     assert judge_pair(reference, enough) == "near"
 
 
 def test_scores_of_meaning_find_copies_in_other_words():
     other = "somebody who paints bought the old mill by that river"
-    assert near_score(LONG, other) < NEAR
+    assert near(LONG, other) < NEAR
     assert judge_pair(LONG, other) == "no"
     assert judge_pair(LONG, other, bleurt=0.8) == "near"
     assert judge_pair(LONG, other, bleurt=0.7) == "no"
@@ -185,11 +187,10 @@ def test_references_of_two_words_are_warned_of():
 def test_repeating_the_first_text_of_a_pair_is_shown_as_a_copy():
     alike = instance("the cat is on the mat", "the cat is on the mat today", "pair")
     apart = instance("it rains a lot here", "the cat is on the mat", "pair")
-    assert premise_copies([alike, apart]) == 1
-    assert "1 of 2 pairs" in premise_warning([alike, apart])
-    assert premise_warning([apart]) is None
+    assert "in 1 of 2 pairs" in instance_warnings([alike, apart])[0]
+    assert instance_warnings([apart]) == ()
     single = dataclasses.replace(alike, cut="sentence")
-    assert premise_warning([single]) is None
+    assert instance_warnings([single]) == ()
 
 
 @pytest.mark.parametrize(

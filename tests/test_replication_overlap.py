@@ -5,12 +5,13 @@ import pytest
 
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.overlap import (
+    OVERLAP_TESTS,
     ROUGE_L,
     Measure,
     compared_texts,
+    overlap_results,
     overlap_scores,
 )
-from jaxcontam.methods.replication.partition import OVERLAP_TESTS, overlap_results
 from jaxcontam.report.replication import replication_sentences
 from jaxcontam.stats.paired import sign_flip_test
 
@@ -66,7 +67,7 @@ def test_an_empty_answer_is_scored_and_a_refused_one_is_not():
 
 
 def rows(guided, general, **more):
-    options = {"primary": True, "seed": 0, **more}
+    options = {"seed": 0, **more}
     return overlap_results(
         "rouge_l",
         np.array(guided, float),
@@ -83,7 +84,7 @@ def test_the_exact_test_decides_and_bootstraps_stand_beside():
     general = rng.uniform(0.1, 0.3, 20)
     found = rows(general + 0.2, general)
     assert [row.method for row in found] == [f"rouge_l_{t}" for t in OVERLAP_TESTS]
-    assert [row.primary for row in found] == [True, False, False]
+    assert not any(row.primary for row in found)
     assert [row.validity for row in found] == ["exact", "asymptotic", "asymptotic"]
     assert {row.verdict for row in found} == {"suspected"}
     assert found[0].p_value == found[0].p_floor == 2**-20

@@ -9,8 +9,11 @@ from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.instance import Completion
 from jaxcontam.methods.replication.judges import judge_result
 from jaxcontam.methods.replication.local_judge import judge_local, judge_version
-from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
-from jaxcontam.methods.replication.partition import overlap_results
+from jaxcontam.methods.replication.overlap import (
+    ROUGE_L,
+    overlap_results,
+    overlap_scores,
+)
 from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.split import draw_instances
 
@@ -96,7 +99,6 @@ def test_what_a_model_has_read_is_found_and_nothing_else(task, knows):
         fingerprint=drawn.fingerprint,
         prompt_version=prompts.version,
         seed=0,
-        primary=prompts.has_arms,
     )
     judged = judge_result(
         judge_local(drawn.instances, guided),

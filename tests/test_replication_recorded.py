@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.replication.recorded import read_recorded_folder
 from eval.replication.tables import (
     Partition,
     successes,
@@ -15,11 +16,19 @@ from eval.replication.tables import (
     table_2,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.judges import Judged, agreement, judge_result
+from jaxcontam.methods.replication.judges import (
+    Judged,
+    agreement,
+    consensus,
+    judge_result,
+)
 from jaxcontam.methods.replication.local_judge import judge_local
-from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
-from jaxcontam.methods.replication.partition import overlap_results
-from jaxcontam.methods.replication.recorded import read_recorded, read_recorded_folder
+from jaxcontam.methods.replication.overlap import (
+    ROUGE_L,
+    overlap_results,
+    overlap_scores,
+)
+from jaxcontam.methods.replication.recorded import read_recorded
 
 # Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))
@@ -70,23 +79,24 @@ def test_a_row_is_an_instance_with_two_completions(tmp_path):
     assert "bleurt" not in found.scores
     assert found.model_judge == Judged(labels=("exact", "exact"))
     assert found.people == (("exact", "exact"), (None, None))
-    assert found.humans == ("exact", "exact")
+    assert consensus(found.people) == ("exact", "exact")
 
 
 def test_pairs_and_files_without_scores_are_read_too(tmp_path):
     row = {"sentence1": "A b.", "sentence2": "B a.", "generated_guided_completion": "x"}
-    found = read_recorded(save(tmp_path / "a.csv", [row]), name="mine")
-    assert found.name == "mine"
+    found = read_recorded(save(tmp_path / "a.csv", [row]))
+    assert found.name == "a"
     assert found.instances[0].cut == "pair"
     assert found.general is None
     assert found.scores == {}
-    assert found.humans is None
+    assert found.people == ()
     assert found.model_judge is None
 
 
 def test_people_who_disagree_have_no_label(tmp_path):
     row = {**SINGLE, "annotator2_evaluation": "No"}
-    assert read_recorded(save(tmp_path / "a.csv", [row])).humans == (None,)
+    found = read_recorded(save(tmp_path / "a.csv", [row]))
+    assert consensus(found.people) == (None,)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +156,6 @@ def overlap_row(measure, guided, general, test="sign_flip"):
         fingerprint="sha256:0",
         prompt_version=None,
         seed=0,
-        primary=False,
     )
     return next(row for row in rows if row.method == f"{measure}_{test}")
 
@@ -260,9 +269,11 @@ def judged_partitions(published, *, with_bleurt):
                     for measure, scores in one.scores.items()
                 },
                 judges={
-                    "judge_local": judged_row(local.labels, "judge_local", one.humans),
+                    "judge_local": judged_row(
+                        local.labels, "judge_local", consensus(one.people)
+                    ),
                     "judge_llm": judged_row(one.model_judge.labels, "judge_llm"),
-                    "judge_human": judged_row(one.humans, "judge_human"),
+                    "judge_human": judged_row(consensus(one.people), "judge_human"),
                 },
             )
         )
@@ -301,7 +312,7 @@ def test_local_judge_finds_copies_with_few_false_alarms(
     for one in published:
         bleurt = one.scores["bleurt"][0] if with_bleurt else None
         labels += judge_local(one.instances, one.guided, bleurt=bleurt).labels
-        humans += one.humans
+        humans += consensus(one.people)
     assert humans.count("near") == 3
     hits = sum(a != "no" and b != "no" for a, b in zip(labels, humans, strict=True))
     alarms = sum(a != "no" and b == "no" for a, b in zip(labels, humans, strict=True))

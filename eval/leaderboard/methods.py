@@ -19,13 +19,14 @@ from jaxcontam.methods import order_method, score_method
 from jaxcontam.methods.layouts import PairLayout, SequenceLayout
 from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
-from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod
+from jaxcontam.methods.method import OrderMethod, TestMethod
 from jaxcontam.methods.order_test import (
     PlannedTest,
     order_result,
     plan_test,
     score_test,
 )
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import OrderNumbers
 from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.stats.relabelling import auc_p_values

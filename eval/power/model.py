@@ -15,8 +15,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import Layout, PairLayout
-from jaxcontam.methods.method import OrderFile, OrderMethod, PairMethod, TestMethod
+from jaxcontam.methods.method import OrderFile, OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer

@@ -1,15 +1,20 @@
 """Tables 1 and 2 of the paper, from completions that were recorded."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 from eval.replication.tables import Partition
-from jaxcontam.methods.replication.judges import Judged, judge_result
+from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.judges import Judged, consensus, judge_result
 from jaxcontam.methods.replication.local_judge import judge_local, judge_version
-from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
-from jaxcontam.methods.replication.partition import overlap_results
-from jaxcontam.methods.replication.recorded import Recorded, read_recorded_folder
+from jaxcontam.methods.replication.overlap import (
+    ROUGE_L,
+    overlap_results,
+    overlap_scores,
+)
+from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
@@ -30,6 +35,30 @@ def recorded_partitions(folder: Path, *, seed: int) -> list[Partition]:
         InputError: If there is no such file, or one is not what it should be.
     """
     return [_partition(one, seed) for one in read_recorded_folder(folder)]
+
+
+def read_recorded_folder(folder: Path) -> list[Recorded]:
+    """Every partition below a folder, named by its place: SET/SPLIT/FILE.csv.
+
+    Raises:
+        InputError: If there is no .csv file, or one is not what it should be.
+    """
+    paths = sorted(folder.rglob("*.csv")) if folder.is_dir() else []
+    if not paths:
+        raise InputError(
+            f"{folder}: no .csv file below it",
+            hint="expected SET/SPLIT/FILE.csv, one file a partition",
+        )
+    return [
+        dataclasses.replace(
+            read_recorded(path), name=_name_of(path.relative_to(folder))
+        )
+        for path in paths
+    ]
+
+
+def _name_of(place: Path) -> str:
+    return "/".join(place.parts[:-1]) if len(place.parts) > 2 else place.stem
 
 
 def _partition(recorded: Recorded, seed: int) -> Partition:
@@ -68,7 +97,6 @@ def _overlap(
         fingerprint=instances_fingerprint(recorded.instances),
         prompt_version=None,
         seed=seed,
-        primary=False,
     )
     (row,) = (row for row in rows if row.method == f"{measure}_{_TEST}")
     return row
@@ -81,8 +109,9 @@ def _judges(recorded: Recorded) -> dict[str, JudgeResult]:
     found = {"judge_local": (local, version)}
     if recorded.model_judge is not None:
         found["judge_llm"] = recorded.model_judge, "as recorded"
-    if recorded.humans is not None:
-        found["judge_human"] = Judged(labels=recorded.humans), "as recorded"
+    if recorded.people:
+        humans = Judged(labels=consensus(recorded.people))
+        found["judge_human"] = humans, "as recorded"
     return {
         method: judge_result(
             judged,

@@ -10,7 +10,6 @@ from jaxcontam.analyses.audit_design import AuditDesign, Effort, design_of
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import CheckedFiles, Texts, check_files, read_files
 from jaxcontam.analyses.scored import (
-    Planned,
     Row,
     plan_audit,
     scored_rows,
@@ -18,6 +17,7 @@ from jaxcontam.analyses.scored import (
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
+from jaxcontam.methods.method import Planned
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.results import (
     Evidence,

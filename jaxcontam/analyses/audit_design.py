@@ -10,14 +10,12 @@ import tyro
 from jaxcontam.analyses.flag_words import flag_of, words_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (
-    METHODS,
     adjacency,
     direction,
     methods_to_score,
     options,
     two_min,
 )
-from jaxcontam.methods.method import PairMethod
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -178,10 +176,8 @@ class AuditDesign:
         Raises:
             InputError: If no test is a pair test.
         """
-        if not any(
-            isinstance(METHODS.get(method.name), PairMethod)
-            for method in methods_to_score(self.test_names)
-        ):
+        tests = methods_to_score(self.test_names)
+        if not any(method.scores_pairs for method in tests):
             raise InputError(
                 "--reference goes with direction or adjacency",
                 hint="--tests direction",
@@ -196,11 +192,6 @@ class AuditDesign:
 
 def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:
     """Order tests that flags ask for, the deciding one first.
-
-    Args:
-        tests: Names, comma-separated; None where they were left out.
-        effort: Chooses then.
-        known: The order is known to be random: by `--shuffled` or `--seed-file`.
 
     Raises:
         KeyError: If there is no such effort.

@@ -14,6 +14,7 @@ from jaxcontam.data.labelled import (
     load_labelled,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.documents import rows_of
 
 Source = str | Path | Sequence[str]
 """Texts, the path of a file of them, or `hf:ORG/NAME[:CONFIG]:SPLIT`."""
@@ -58,17 +59,11 @@ class RunTexts:
 
     def texts_of(self, chosen_N: np.ndarray) -> list[str]:
         """Some of the texts."""
-        return [
-            text for text, is_one in zip(self.texts, chosen_N, strict=True) if is_one
-        ]
+        return rows_of(self.texts, chosen_N)
 
     def clusters_of(self, chosen_N: np.ndarray) -> list[str | int] | None:
         """Documents of some of the texts; None where none are known."""
-        if self.clusters is None:
-            return None
-        return [
-            one for one, is_one in zip(self.clusters, chosen_N, strict=True) if is_one
-        ]
+        return rows_of(self.clusters, chosen_N)
 
     def number_of(self, i: int) -> int:
         """Number of a text within its own file, from 1."""

@@ -23,7 +23,7 @@ from jaxcontam.analyses.known_texts import (
     check_sides,
     read_texts,
 )
-from jaxcontam.analyses.membership_judging import Table, judged, rows_of
+from jaxcontam.analyses.membership_judging import judged, rows_of
 from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
@@ -37,6 +37,7 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.progress import Progress, default_bar
 from jaxcontam.results import Report
@@ -61,7 +62,7 @@ class MembershipAnalysis:
 
     report: Report
     rows: tuple[dict[str, Any], ...]
-    table: Table
+    table: Scores
     pictures: tuple[ScorePicture, ...]
 
     def __repr__(self) -> str:
@@ -269,7 +270,7 @@ def score_and_judge(
             f"{name}: no non-member has a token to score",
             hint="give texts that are not empty",
         )
-    whole = Table(table.names, table.values, table.reference).among(scored_N)
+    whole = table.among(scored_N)
     found = judged(
         run,
         whole,

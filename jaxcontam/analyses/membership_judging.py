@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.texts import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
@@ -25,46 +26,6 @@ from jaxcontam.results.membership import (
     Sweep,
     TextThreshold,
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Scores of some texts.
-
-    Attributes:
-        names: The M scores.
-        values: (N, M) float64, higher = member; NaN where a text has none.
-        reference: (N, 2) what a model that saw none of the texts says of each, see
-            `fluency_of`; NaN where it says nothing; None without one.
-    """
-
-    names: tuple[str, ...]
-    values: np.ndarray
-    reference: np.ndarray | None = None
-
-    def rows(self, chosen_N: np.ndarray) -> "Table":
-        """The scores of some of the texts."""
-        reference = self.reference
-        return Table(
-            self.names,
-            self.values[chosen_N],
-            None if reference is None else reference[chosen_N],
-        )
-
-    def among(self, chosen_N: np.ndarray) -> "Table":
-        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
-
-        def spread(rows: np.ndarray) -> np.ndarray:
-            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
-            whole[chosen_N] = rows
-            return whole
-
-        reference = self.reference
-        return Table(
-            self.names,
-            spread(self.values),
-            None if reference is None else spread(reference),
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,7 +58,7 @@ class Judged:
 
 def judged(
     run: RunTexts,
-    table: Table,
+    table: Scores,
     left_out_N: np.ndarray,
     *,
     primary: str,
@@ -172,7 +133,7 @@ def judged_again(
 
 def rows_of(
     run: RunTexts,
-    table: Table,
+    table: Scores,
     *,
     n_tokens: np.ndarray,
     left_out: np.ndarray,
@@ -216,16 +177,16 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Scores:
     """The scores that `texts.jsonl` holds."""
     columns = score_columns(rows)
     values = np.stack(list(columns.values()), axis=1)
-    return Table(tuple(columns), values, reference_column(rows))
+    return Scores(tuple(columns), values, reference_column(rows))
 
 
 def _ranked(
     run: RunTexts,
-    table: Table,
+    table: Scores,
     chosen_N: np.ndarray,
     *,
     primary: str,
@@ -267,31 +228,25 @@ def _ranked(
 
 
 def _swept(
-    table: Table, labels: np.ndarray, clusters: np.ndarray | None, seed: int
+    table: Scores, labels: np.ndarray, clusters: np.ndarray | None, seed: int
 ) -> Sweep | None:
     names = [method.name for method in sweep_methods()]
     if not set(names) <= set(table.names):
         return None
     columns = [table.names.index(name) for name in names]
     try:
-        found = sweep_min_k(
+        return sweep_min_k(
             names, table.values[:, columns], labels, seed=seed, clusters=clusters
         )
     except ValueError as e:
         raise InputError(
             f"--sweep-k: {e}", hint="give more texts, or leave it out"
         ) from e
-    return Sweep(
-        held_out_aucs=dict(zip(names, found.held_out_aucs.tolist(), strict=True)),
-        chosen=found.chosen,
-        auc=found.auc,
-        auc_se=found.auc_se,
-    )
 
 
 def _asked(
     run: RunTexts,
-    table: Table,
+    table: Scores,
     asked_N: np.ndarray,
     pool_N: np.ndarray,
     found: Judged,
@@ -311,8 +266,6 @@ def _asked(
         pool_texts=run.texts_of(pool_N),
         clusters=run.clusters_of(asked_N),
         pool_clusters=run.clusters_of(pool_N),
-        reference=suspected.reference,
-        pool_reference=pool.reference,
         fprs=fprs,
         seed=seed,
     )

@@ -21,11 +21,10 @@ from jaxcontam.analyses.known_texts import (
     left_out,
 )
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import METHODS, SCORES
-from jaxcontam.methods.membership.min_k import min_k_at
-from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
+from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.sweep import sweep_methods
+from jaxcontam.methods.membership.token_scores import AT_K, min_k_at
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
@@ -37,7 +36,6 @@ WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
 
 # Readings that cost one more pass at most, or that their own flag asked for.
 _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
-_AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
     ("nonmember_prefix", NONMEMBER),
     ("member_prefix", MEMBER),
@@ -157,27 +155,23 @@ def _methods(
     names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
 ) -> list[ScoreMethod]:
     """The scores of some names, in the order of METHODS."""
-    known = {
-        name: method
-        for name, method in METHODS.items()
-        if isinstance(method, ScoreMethod)
-    }
     if not names:
         raise InputError(
-            "--scores names no score", hint=f"choices: {', '.join([*known, AUTO, ALL])}"
+            "--scores names no score",
+            hint=f"choices: {', '.join([*SCORES, AUTO, ALL])}",
         )
     wanted: set[str] = set()
     for name in names:
         if name in (AUTO, ALL):
             usable = set(readings) & _CHEAP if name == AUTO else set(readings)
-            wanted |= {key for key, row in known.items() if set(row.reads) <= usable}
-        elif name in known:
+            wanted |= {key for key, row in SCORES.items() if set(row.reads) <= usable}
+        elif name in SCORES:
             wanted.add(name)
         else:
-            raise unknown_name("score", name, [*known, AUTO, ALL])
+            raise unknown_name("score", name, [*SCORES, AUTO, ALL])
     chosen = [
-        _AT_K[name](fraction) if name in _AT_K else row
-        for name, row in known.items()
+        AT_K[name](fraction) if name in AT_K else row
+        for name, row in SCORES.items()
         if name in wanted
     ]
     have = {method.name for method in chosen}
@@ -191,7 +185,7 @@ def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) 
     min_k = min_k_at(fraction).name
     if name is None:
         return min_k if min_k in names else names[0]
-    wanted = _AT_K[name](fraction).name if name in _AT_K else name
+    wanted = AT_K[name](fraction).name if name in AT_K else name
     if wanted not in names:
         raise InputError(
             f"--primary {name} is not among the scores ({', '.join(names)})",
@@ -237,7 +231,7 @@ def plan_membership(
 
 def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenScores:
     """Shots that fit before the longest text; `all` goes without where none does."""
-    from jaxcontam.methods.membership.prefix import fitting_shots
+    from jaxcontam.methods.membership.readings import fitting_shots
 
     scored = run.texts_of(~left_out(run, chosen.shown))
     for reading, some in chosen.shots.items():

@@ -96,11 +96,6 @@ def check_files(
     """Leave out repeats, run the pre-tests, and say what is to be scored.
 
     Needs no model. What `options` asks does not depend on the order of the file.
-
-    Args:
-        files: As read.
-        design: What is asked.
-        say: Told which file is looked at next, and for what.
     """
     if design.tests_options_alone:
         return CheckedFiles(files.benchmarks, {}, {}, ())

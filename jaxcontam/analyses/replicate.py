@@ -38,6 +38,7 @@ from jaxcontam.methods.replication.cdd import cdd
 from jaxcontam.methods.replication.first_instances import first_instances
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
+from jaxcontam.methods.replication.questions import Names
 from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
@@ -260,34 +261,34 @@ def _compared(
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
     """Results and answers of the further methods, in the order they were named."""
     instances, completer = plan.drawn.instances, model.completer
-    names: dict[str, Any] = {
-        "dataset": plan.dataset_name,
-        "split": plan.design.split_name,
-    }
-    which: dict[str, Any] = {"benchmark": plan.benchmark.name, "seed": plan.design.seed}
-    drawn = plan.drawn.fingerprint
+    names = Names(
+        benchmark=plan.benchmark.name,
+        fingerprint=plan.drawn.fingerprint,
+        dataset=plan.dataset_name,
+        split=plan.design.split_name,
+    )
     found: list[ComparisonResult] = []
     rows: list[dict[str, Any]] = []
     for name in plan.design.comparisons:
         with bar(name) as progress:
-            shared: dict[str, Any] = {"progress": progress}
+            shared: dict[str, Any] = {"progress": progress, "seed": plan.design.seed}
             if name == "first_instances":
                 result, own = first_instances(
                     plan.benchmark,
                     completer,
-                    **names,
-                    **shared,
+                    dataset=names.dataset,
+                    split=names.split,
                     max_tokens=most,
-                    seed=plan.design.seed,
+                    **shared,
                 )
             elif name == "cdd":
                 result, own = cdd(
                     instances,
                     plan.general or plan.guided[0],
                     completer,
-                    **which,
                     **shared,
-                    fingerprint=drawn,
+                    benchmark=names.benchmark,
+                    fingerprint=names.fingerprint,
                     tokenize=model.tokenize,
                     n_samples=plan.design.cdd_samples,
                     max_tokens=min(_CDD_TOKENS, most),
@@ -297,10 +298,8 @@ def _compared(
                 result, own = ts_guessing_word(
                     instances,
                     completer,
-                    **which,
-                    **names,
+                    names,
                     **shared,
-                    fingerprint=drawn,
                     max_tokens=min(_WORD_TOKENS, most),
                 )
             else:
@@ -308,14 +307,12 @@ def _compared(
                 result, own = ts_guessing_option(
                     plan.items,
                     completer,
-                    **which,
-                    **names,
+                    dataclasses.replace(names, fingerprint=fingerprint(texts)),
                     **shared,
-                    fingerprint=fingerprint(texts),
                     max_tokens=min(_OPTION_TOKENS, most),
                 )
         found.append(result)
-        rows += [{"benchmark": which["benchmark"], "arm": name, **row} for row in own]
+        rows += [{"benchmark": names.benchmark, "arm": name, **row} for row in own]
     return found, rows
 
 

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Judged, Judgement, judge_result
+from jaxcontam.methods.replication.judges import Judged, Judgement, People, judge_result
 from jaxcontam.methods.replication.local_judge import (
     instance_warnings,
     is_short,
     judge_local,
     judge_version,
 )
-from jaxcontam.methods.replication.overlap import ROUGE_L, overlap_scores
-from jaxcontam.methods.replication.partition import overlap_results
-from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.overlap import (
+    ROUGE_L,
+    overlap_results,
+    overlap_scores,
+)
 from jaxcontam.methods.replication.predictable import follows_from_first
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.report.replication import measure_and_test
@@ -175,7 +177,6 @@ class Partition:
                 fingerprint=self.fingerprint,
                 prompt_version=self.prompt_version,
                 seed=seed,
-                primary=False,
             )
         return rows
 

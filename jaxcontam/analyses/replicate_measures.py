@@ -12,8 +12,8 @@ from typing import Protocol
 from jaxcontam.analyses.replicate_judging import Arm, Partition, rouge_overlap
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet
+from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.overlap import Measure, overlap_scores
-from jaxcontam.methods.replication.people import People
 from jaxcontam.progress import Bar
 
 _TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}

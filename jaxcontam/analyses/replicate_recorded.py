@@ -9,7 +9,7 @@ from jaxcontam.analyses.replicate_judging import Arm, Partition
 from jaxcontam.analyses.replicate_measures import OverlapModel, human_labels, measured
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.progress import Bar, silent

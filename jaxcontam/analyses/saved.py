@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import PairMethod, pair_strata
-from jaxcontam.methods.two_min import CombinedMethod
+from jaxcontam.methods import METHODS, TESTS
+from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
     P_VALUES_NAME,
@@ -53,11 +52,6 @@ def write_files(
     out: Path,
 ) -> tuple[dict[str, Any], Path]:
     """Write a report whose numbers follow from arrays, and its page.
-
-    Args:
-        report: What was found.
-        evidence: One a result, None where a result has none.
-        out: Folder, made if missing.
 
     Returns:
         The document of report.json, and the page's path.
@@ -152,10 +146,9 @@ def null_pictures(
     for row in report.results:
         picture = None
         if isinstance(row, OrderResult) and row.primary and row.validity == "exact":
-            method = METHODS.get(row.method)
             # A combined test is drawn by the scores of its first part.
-            is_combined = isinstance(method, CombinedMethod)
-            name = method.parts[0].name if is_combined else row.method
+            parts = TESTS[row.method].scored_as if row.method in TESTS else ()
+            name = parts[0].name if parts else row.method
             shown, found = by_place[row.benchmark, name]
             if found is not None:
                 picture = _picture(found, shown, report.seed)

@@ -12,7 +12,7 @@ from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import METHODS, direction, methods_to_score, two_min
-from jaxcontam.methods.method import PairMethod, TestMethod
+from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
@@ -21,9 +21,9 @@ from jaxcontam.methods.order_test import (
     plan_test,
     score_test,
 )
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
-from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence, ModelInfo, OrderResult
 from jaxcontam.scoring.shares import each_scored
@@ -32,7 +32,6 @@ from jaxcontam.stats.effect import LEVEL
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
-Planned = PlannedTest | PlannedOptions
 Row = tuple[OrderResult, Evidence | None]
 
 
@@ -58,7 +57,7 @@ def plan_audit(
     tests: list[Planned] = []
     left_out: list[str] = []
     methods = methods_to_score(design.test_names)
-    if any(has_all_pairs(method) for method in methods):
+    if any(method.whole for method in methods):
         # Direction is read from these pairs.
         methods = [method for method in methods if method is not direction.METHOD]
     for benchmark in benchmarks:
@@ -74,7 +73,7 @@ def plan_audit(
             benchmark = as_blocks(benchmark, starts)
             encoded = encoded_blocks(encoded, starts)
         for method in methods:
-            if isinstance(method, VersionMethod):
+            if not isinstance(method, TestMethod):
                 assert items is not None
                 test = plan_options(
                     benchmark,
@@ -137,9 +136,10 @@ def scored_rows(
             result = options_result(test, scored, primary=primary)
             rows.append((result, scored.evidence))
             continue
-        own: TestMethod = test.method
+        assert isinstance(test, PlannedTest)
+        own = test.method
         read: list[TestMethod | None] = [None]
-        if direction.METHOD.name in names and has_all_pairs(own):
+        if direction.METHOD.name in names and own.whole:
             read.append(direction.METHOD)
         for method in read:
             result = order_result(
@@ -159,22 +159,10 @@ def scored_rows(
     return rows
 
 
-def has_all_pairs(method: object) -> bool:
-    """Whether a test scores all pairs of its strata."""
-    return isinstance(method, PairMethod) and method.whole
-
-
 def with_reference(
     rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
 ) -> list[Row]:
-    """Rows of pair tests beside the same tests of a reference model.
-
-    Args:
-        rows: Rows of the model.
-        reference: Rows of the reference, from the same benchmarks and tests.
-        info: The reference model.
-        seed: The run's seed.
-    """
+    """Rows of pair tests beside the same tests of a reference model."""
     of_reference = {
         (one.benchmark, one.method): (one, evidence) for one, evidence in reference
     }

@@ -54,14 +54,7 @@ class TaskAudit:
     def results(
         self, *, k: float, words: int, n_samples: int, seed: int
     ) -> list[ScreenResult | SimilarityResult]:
-        """Rows of the report: the screens, then what the samples say.
-
-        Args:
-            k: Percentage that Min-K% keeps.
-            words: Words per chunk.
-            n_samples: Samples per text.
-            seed: Seed of the resamples.
-        """
+        """Rows of the report: the screens, then what the samples say."""
         shared = {
             "name": self.task.name,
             "fingerprint": self.task.fingerprint,
@@ -184,10 +177,6 @@ def audit_from_rows(
     stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 ) -> TaskAudit:
     """Undo `TaskAudit.rows`; what can be measured without a model is measured again.
-
-    Args:
-        stated: Rows of the report that are of one task.
-        rows: Rows of `texts.jsonl` that are.
 
     Raises:
         KeyError: If a field is missing.

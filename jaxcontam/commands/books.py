@@ -14,7 +14,7 @@ from jaxcontam.analyses.books import (
 )
 from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.known_texts import RunTexts
-from jaxcontam.analyses.membership_judging import Table, rows_of
+from jaxcontam.analyses.membership_judging import rows_of
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.device_flags import ScoringFlags, open_for
@@ -166,7 +166,7 @@ class Books(ScoringFlags, ReportFlags):
         )
         rows = rows_of(
             snippets,
-            Table(table.names, table.values),
+            table,
             n_tokens=table.n_tokens,
             left_out=np.zeros(len(texts), bool),
         )

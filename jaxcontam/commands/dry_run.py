@@ -5,13 +5,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxcontam.analyses.scored import has_all_pairs
 from jaxcontam.commands.plan import floor_text
 from jaxcontam.errors import InputError
 from jaxcontam.methods import direction
 from jaxcontam.methods.layouts import PairLayout
-from jaxcontam.methods.method import PairMethod, SequentialMethod
-from jaxcontam.methods.options import PlannedOptions
+from jaxcontam.methods.method import Planned
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
@@ -93,7 +91,7 @@ class Estimate:
 
 
 def dry_run(
-    planned: Sequence[PlannedTest | PlannedOptions],
+    planned: Sequence[Planned],
     scorer: SequenceScorer,
     *,
     names: Sequence[str],
@@ -127,7 +125,7 @@ def dry_run(
 
 
 def estimate_tests(
-    planned: Sequence[PlannedTest | PlannedOptions],
+    planned: Sequence[Planned],
     scorer: Scorer | RemoteScorer,
     *,
     names: Sequence[str] = (),
@@ -162,7 +160,7 @@ def estimate_tests(
             store_kb=cost.store_bytes / 1000,
         )
         rows = [own]
-        if direction.METHOD.name in names and has_all_pairs(test.method):
+        if direction.METHOD.name in names and test.method.whole:
             rows.append(_free_estimate(_direction_of(test)))
         tests += sorted(rows, key=lambda row: names.index(row.method) if names else 0)
     if isinstance(scorer, RemoteScorer):
@@ -181,7 +179,7 @@ def estimate_tests(
     )
 
 
-def _free_estimate(test: PlannedTest | PlannedOptions) -> TestEstimate:
+def _free_estimate(test: Planned) -> TestEstimate:
     """What a test could find, at no cost."""
     mde_low, mde_high = _mde_range(test)
     return TestEstimate(
@@ -192,13 +190,13 @@ def _free_estimate(test: PlannedTest | PlannedOptions) -> TestEstimate:
         n_cached=0,
         store_kb=0.0,
         log10_p_floor=_log10_p_floor(test),
-        may_stop=isinstance(test.method, SequentialMethod),
+        may_stop=test.method.may_stop,
         mde_low=mde_low,
         mde_high=mde_high,
     )
 
 
-def _direction_of(test: PlannedTest | PlannedOptions) -> PlannedTest:
+def _direction_of(test: Planned) -> PlannedTest:
     """The direction test that is read from the pairs of another one."""
     assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
     method = direction.METHOD
@@ -278,10 +276,10 @@ def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None
 
 
 def _mde_range(
-    test: PlannedTest | PlannedOptions,
+    test: Planned,
 ) -> tuple[float | None, float | None]:
     """Detectable effects at both ends of the spreads that were seen."""
-    if isinstance(test, PlannedOptions) or test.group_field is not None:
+    if not isinstance(test, PlannedTest) or test.group_field is not None:
         return None, None
     design = scored_design(
         test.method.name,
@@ -291,12 +289,12 @@ def _mde_range(
     )
     if design is None:
         return None, None
-    spreads = SD_OF_PAIRS if isinstance(test.method, PairMethod) else SD_OF_ORDERS
+    spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
     return low, high
 
 
-def _log10_p_floor(test: PlannedTest | PlannedOptions) -> float | None:
+def _log10_p_floor(test: Planned) -> float | None:
     """The published order is best in every stratum, and nothing ties with it."""
     if test.method.validity != "exact":
         return None

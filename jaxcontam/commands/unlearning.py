@@ -249,10 +249,10 @@ class Unlearning(StoreFlags, ReportFlags):
         self, checkpoint: "Checkpoint", tasks: list[Screened], out: Path, which: str
     ) -> list[np.ndarray]:
         """Min-K% and mean log-probability of each task's texts, `[N, 2]` each."""
-        from jaxcontam.methods.membership import loss
-        from jaxcontam.methods.membership.min_k import min_k_at
         from jaxcontam.methods.membership.plan import score_texts
         from jaxcontam.methods.membership.text_model import text_model
+        from jaxcontam.methods.membership.text_scores import LOSS
+        from jaxcontam.methods.membership.token_scores import min_k_at
 
         model = text_model(
             checkpoint,
@@ -267,7 +267,7 @@ class Unlearning(StoreFlags, ReportFlags):
         with finite_scores(place), progress_bar(f"scoring, {which}") as progress:
             table = score_texts(
                 [item.text for item in items],
-                [min_k_at(self.k / 100), loss.METHOD],
+                [min_k_at(self.k / 100), LOSS],
                 model,
                 progress=progress,
             )

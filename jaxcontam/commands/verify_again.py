@@ -22,7 +22,6 @@ from jaxcontam.commands.device_flags import open_for
 from jaxcontam.commands.recomputed import differences
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import SequentialMethod
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
 from jaxcontam.results import Evidence, ModelInfo, Report
@@ -158,7 +157,7 @@ def _score_again(
     ]
     exact = info.served is None and info.dtype == known.dtype == "float32"
     for test in tests:
-        if isinstance(test.method, SequentialMethod):
+        if test.method.may_stop:
             # It looks at each score before it asks for the next.
             continue
         again = test.layout.score(cast("SequenceScorer", sample), None).evidence

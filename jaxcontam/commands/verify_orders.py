@@ -15,9 +15,8 @@ from jaxcontam.commands.verify_words import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, canary, reported_method, two_min
-from jaxcontam.methods.method import PairMethod
 from jaxcontam.methods.order_test import EFFECT_UNIT
-from jaxcontam.methods.redrawn import counts, redrawn
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.report import calibration
@@ -130,7 +129,7 @@ def _rebuilt(
         )
         return proved.results[0]
     method = reported_method(stated.method)
-    n_strata, n_orders = counts(stated.method, evidence)
+    n_strata, n_orders = method.counts(evidence)
     cut = evidence.cut
     return dataclasses.replace(
         with_premises(stated, report.command),
@@ -181,7 +180,8 @@ def _evidence_faults(
     n_files = len(primary) + len(report.unscored)
     # Holm may multiply a p-value by the number of files.
     level = LEVEL / max(1, n_files)
-    drawn = redrawn(result, evidence, seed=report.seed, level=level)
+    method = reported_method(result.method)
+    drawn = method.redrawn(result, evidence, seed=report.seed, level=level)
     faults = [
         f"{field.name}: not what the seed and the file draw"
         for field in dataclasses.fields(Evidence)

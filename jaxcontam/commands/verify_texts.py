@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.books import judged_books
+from jaxcontam.analyses.books import Shelf, judged_books
 from jaxcontam.analyses.membership_judging import (
     judged_again,
     rows_of,
@@ -20,7 +20,6 @@ from jaxcontam.analyses.replicate_judging import (
 )
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
-from jaxcontam.methods.membership.books import Shelf
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.report_files import REPORT_NAME
 from jaxcontam.report.texts import ASKED, SCORED, TEXTS_NAME, read_text_rows

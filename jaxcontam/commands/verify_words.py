@@ -8,8 +8,8 @@ from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.commands import canary as canary_command
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.methods import METHODS, canary, options, reported_method, variants
+from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.order_test import assumed_null
-from jaxcontam.methods.version_method import VersionMethod
 from jaxcontam.results import DECLARED, DESIGNED, RELEASED, OrderResult, Report
 from jaxcontam.results.terms import Provenance
 from jaxcontam.stats.pretests import is_directional, made_of_any_file
@@ -33,7 +33,7 @@ def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
         by_design = "--randomised" in command
         null = DESIGNED if by_design else variants.DECLARED
         validity = "exact" if by_design else "heuristic"
-    elif not isinstance(method, VersionMethod):
+    elif isinstance(method, TestMethod):
         # Studies of known orders say their provenance themselves.
         if list(command[:1]) == ["audit"]:
             origin = _audited_order(origin, command)
@@ -141,7 +141,7 @@ def _word_after(flag: str, command: Sequence[str]) -> str | None:
 
 def _has_battery(method: str) -> bool:
     """Whether rows of a test hold the checks of the order of their file."""
-    return not isinstance(METHODS.get(method, variants.METHOD), VersionMethod)
+    return getattr(METHODS.get(method), "is_of_order", False)
 
 
 def _always_made(method: str) -> set[str]:

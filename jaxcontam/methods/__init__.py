@@ -1,4 +1,4 @@
-"""Detection methods: one module each, one row each in `METHODS`."""
+"""Detection methods, one row each in `METHODS`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,8 +9,6 @@ from jaxcontam.methods import (
     direction,
     options,
     permutation,
-    permutation_besag_clifford,
-    permutation_sequential,
     reversal,
     sequential,
     sharded_t,
@@ -18,28 +16,12 @@ from jaxcontam.methods import (
     two_min,
     variants,
 )
-from jaxcontam.methods.membership import (
-    compression,
-    con_recall,
-    dc_pdd,
-    gap_k,
-    gradient_norm,
-    loss,
-    lowercase,
-    min_k,
-    min_k_pp,
-    neighbourhood,
-    recall,
-    reference,
-    surp,
-)
+from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.method import TestMethod, TestRow
 from jaxcontam.methods.plugins import own_methods
-from jaxcontam.methods.two_min import CombinedMethod
-from jaxcontam.methods.version_method import VersionMethod
 
-_HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+_HERE: Mapping[str, TestRow | ScoreMethod] = {
     method.name: method
     for method in (
         direction.METHOD,
@@ -49,8 +31,8 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
         reversal.METHOD,
         permutation.METHOD,
         sequential.METHOD,
-        permutation_sequential.METHOD,
-        permutation_besag_clifford.METHOD,
+        permutation.SEQUENTIAL,
+        permutation.BESAG_CLIFFORD,
         adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
@@ -58,26 +40,26 @@ _HERE: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] =
         variants.METHOD,
         canary.METHOD,
         canary.ALONE,
-        min_k.METHOD,
-        min_k_pp.METHOD,
-        loss.METHOD,
-        compression.METHOD,
-        surp.METHOD,
-        gap_k.METHOD,
-        dc_pdd.METHOD,
-        lowercase.METHOD,
-        neighbourhood.METHOD,
-        reference.METHOD,
-        recall.METHOD,
-        con_recall.METHOD,
-        gradient_norm.METHOD,
+        token_scores.MIN_K,
+        token_scores.MIN_K_PP,
+        text_scores.LOSS,
+        text_scores.ZLIB,
+        token_scores.SURP,
+        token_scores.GAP_K,
+        token_scores.DC_PDD,
+        text_scores.LOWERCASE,
+        text_scores.NEIGHBOURHOOD,
+        text_scores.REFERENCE,
+        text_scores.RECALL,
+        text_scores.CON_RECALL,
+        text_scores.GRADIENT_NORM,
     )
 }
 
 OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
 """Those of other packages."""
 
-METHODS: Mapping[str, TestMethod | VersionMethod | CombinedMethod | ScoreMethod] = {
+METHODS: Mapping[str, TestRow | ScoreMethod] = {
     **_HERE,
     **OWN,
 }
@@ -87,11 +69,10 @@ SCORES: Mapping[str, ScoreMethod] = {
 }
 """The membership scores among them."""
 
-TESTS: Mapping[str, TestMethod | VersionMethod | CombinedMethod] = {
+TESTS: Mapping[str, TestRow] = {
     name: row
     for name, row in METHODS.items()
-    if not isinstance(row, ScoreMethod)
-    and (not isinstance(row, VersionMethod) or row.command == "audit")
+    if isinstance(row, TestRow) and row.command == "audit"
 }
 """What may follow `--tests`."""
 
@@ -107,16 +88,15 @@ def score_method(name: str) -> ScoreMethod:
     if name in SCORES:
         return SCORES[name]
     kind, _, percent = name.rpartition("_")
-    make = {"min_k": min_k.min_k_at, "min_k_pp": min_k_pp.min_k_pp_at}.get(kind)
     try:
-        if make is not None and 0 < float(percent) <= 100:
-            return make(float(percent) / 100)
+        if kind in token_scores.AT_K and 0 < float(percent) <= 100:
+            return token_scores.AT_K[kind](float(percent) / 100)
     except ValueError:
         pass
     raise unknown_name("score", name, SCORES)
 
 
-def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
+def methods_to_score(names: Sequence[str]) -> list[TestRow]:
     """Tests that names after `--tests` ask for: a combined one for its parts, once.
 
     A test that is also a part of a combined one is scored as that part.
@@ -124,16 +104,14 @@ def methods_to_score(names: Sequence[str]) -> list[TestMethod | VersionMethod]:
     Raises:
         InputError: If there is no such test; suggests the nearest one.
     """
-    asked: dict[str, TestMethod | VersionMethod] = {}
-    parts: dict[str, TestMethod | VersionMethod] = {}
+    asked: dict[str, TestRow] = {}
+    parts: dict[str, TestRow] = {}
     for name in names:
         if name not in TESTS:
             raise unknown_name("test", name, TESTS)
         method = TESTS[name]
-        if isinstance(method, CombinedMethod):
-            parts |= {part.name: part for part in method.parts}
-        else:
-            asked[name] = method
+        to_score = asked if method.scored_as == (method,) else parts
+        to_score |= {part.name: part for part in method.scored_as}
     return list((asked | parts).values())
 
 
@@ -143,20 +121,19 @@ def order_method(name: str) -> TestMethod:
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
-    method = METHODS.get(name)
-    if isinstance(method, TestMethod):
-        return method
-    tests = [key for key, row in METHODS.items() if isinstance(row, TestMethod)]
-    raise unknown_name("test", name, tests)
+    tests = {key: row for key, row in METHODS.items() if isinstance(row, TestMethod)}
+    if name not in tests:
+        raise unknown_name("test", name, tests)
+    return tests[name]
 
 
-def reported_method(name: str) -> TestMethod | VersionMethod:
+def reported_method(name: str) -> TestRow:
     """Look up the test that a row of a report names.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if method is None or isinstance(method, ScoreMethod | CombinedMethod):
-        raise unknown_name("test", name, METHODS)
-    return method
+    if isinstance(method, TestRow) and method.scored_as == (method,):
+        return method
+    raise unknown_name("test", name, METHODS)

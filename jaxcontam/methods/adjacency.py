@@ -1,6 +1,6 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
-from jaxcontam.methods.method import PairMethod
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY

@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.methods.method import OrderMethod, PairMethod, TestMethod, pair_strata
+from jaxcontam.methods.method import OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import (
@@ -101,10 +102,8 @@ def calibrate_test(
     groups = None if group_field is None else benchmark.groups(group_field)
     n_fresh = 1
     if is_exact:
-        is_cheap = (
-            not method.whole
-            if isinstance(method, PairMethod)
-            else getattr(method, "default_orders", None) == 1
+        is_cheap = method.default_orders == 1 or (
+            method.scores_pairs and not method.whole
         )
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
@@ -183,15 +182,7 @@ def fresh_order(
     draw: int,
     groups: list[object] | None = None,
 ) -> FreshOrder:
-    """The `draw`-th random order of a file.
-
-    Args:
-        benchmark: In any order.
-        encoded: Its ids.
-        seed: The run's seed.
-        draw: Number of the draw; each is independent of the others.
-        groups: One value per example; examples then move among places of equal value.
-    """
+    """The `draw`-th random order of a file."""
     rng = row_generator(seed, benchmark.content_digest, _STREAM, draw)
     order = np.arange(len(benchmark))
     places: dict[object, list[int]] = {}
@@ -232,7 +223,7 @@ def p_values(
     else:
         assert evidence.pairs is not None
         opposite = dataclasses.replace(evidence, pairs=-evidence.pairs)
-    if not isinstance(method, OrderMethod | PairMethod):
+    if method.may_stop:
         return p_value, None
     return p_value, randomised(p_value, _p_value(method, planned, opposite), uniform)
 
@@ -258,12 +249,14 @@ def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.
 
 
 def _p_value(method: TestMethod, planned: PlannedTest, evidence: Evidence) -> float:
-    if isinstance(method, OrderMethod | PairMethod):
-        # Where in the file the evidence lies enters no p-value, and takes time.
-        method = dataclasses.replace(method, locates=False)
-    return method.numbers(
-        evidence,
-        grouped=planned.group_field is not None,
-        seed=planned.seed,
-        content_digest=planned.benchmark.content_digest,
-    ).p_value
+    # Where in the file the evidence lies enters no p-value, and takes time.
+    return (
+        dataclasses.replace(method, locates=False)
+        .numbers(
+            evidence,
+            grouped=planned.group_field is not None,
+            seed=planned.seed,
+            content_digest=planned.benchmark.content_digest,
+        )
+        .p_value
+    )

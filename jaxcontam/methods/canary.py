@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.version_method import VersionMethod, version_numbers
+from jaxcontam.methods.versions import VersionMethod, version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
@@ -106,10 +106,6 @@ def exposure(p_value: float, n_candidates: int) -> float:
     rank / candidates, and the exposure its negative logarithm. 0 bits is the last
     rank, log2(candidates) the first.
 
-    Args:
-        p_value: p-value from `alone_numbers`.
-        n_candidates: Held-out sequences and the secret itself.
-
     Source:
         Carlini et al., "The Secret Sharer", arXiv:1802.08232; with the held-out
         sequences in place of the whole space of secrets.
@@ -120,13 +116,7 @@ def exposure(p_value: float, n_candidates: int) -> float:
 def draw_sequences(
     n: int, *, kind: CanaryKind = "words", prefix: str = ""
 ) -> list[str]:
-    """Different random sequences, `n` of them, from the operating system's randomness.
-
-    Args:
-        n: How many.
-        kind: Eight made-up words, or 48 digits in groups of four.
-        prefix: Text before each sequence.
-    """
+    """`n` different random sequences, from the operating system's randomness."""
     drawn: dict[str, None] = {}
     while len(drawn) < n:
         drawn[prefix + (_words() if kind == "words" else _digits())] = None
@@ -193,6 +183,7 @@ METHOD = VersionMethod(
     name="canary",
     command="canary",
     analyse=_joint_numbers,
+    in_random_places=False,
     null=DESIGNED,
     validity="exact",
     cost="each secret and each held-out sequence once",
@@ -205,6 +196,7 @@ ALONE = VersionMethod(
     name="canary_alone",
     command="canary",
     analyse=_alone_numbers,
+    in_random_places=False,
     null=DESIGNED,
     validity="exact",
     cost="no more than canary",

@@ -1,7 +1,7 @@
 """Direction test: is each example expected after the one before it, not before it?"""
 
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
-from jaxcontam.methods.method import PairMethod
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.pair_statistic import DIRECTION
 from jaxcontam.stats.pair_test import direction_test

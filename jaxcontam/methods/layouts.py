@@ -1,23 +1,35 @@
-"""A test laid out: what is to be scored, and how scores become evidence."""
+"""A test laid out: what is to be scored, and how scores become evidence.
 
+Dimension key
+    K  strata
+    S  examples of the largest stratum
+"""
+
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan
-from jaxcontam.scoring.plan import ScoringPlan
+from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
-from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.stats.orders import OrderDesign, from_scoring_columns
 from jaxcontam.stats.pair_statistic import PairStatistic
 from jaxcontam.stats.randomisation import N_MONTE_CARLO
+from jaxcontam.stats.sequential import (
+    DrawnTest,
+    e_process,
+    looks,
+    n_chunks,
+    order_losses,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -47,43 +59,66 @@ class UnscorableExampleError(ArithmeticError):
         self.example = example
 
 
-class Layout(Protocol):
-    """What every laid-out test has."""
+@contextlib.contextmanager
+def named_example(example: Callable[[NonFiniteScoreError], int]) -> Iterator[None]:
+    """Name the example of a score of the block that is not finite."""
+    try:
+        yield
+    except NonFiniteScoreError as e:
+        raise UnscorableExampleError(example(e)) from e
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What every laid-out test has.
+
+    Attributes:
+        design: Its orders.
+        plan: What is scored of them.
+    """
+
+    design: OrderDesign
+    plan: ScoringPlan | VersionPlan | PairPlan
 
     @property
     def n_strata(self) -> int:
         """Strata with more than one order."""
-        ...
+        return self.design.n_strata
 
     @property
     def n_dropped(self) -> int:
         """Strata with a single order."""
-        ...
+        return self.design.n_dropped
 
     @property
     def n_orders(self) -> int:
         """Counterfactual orders of a stratum, at most."""
-        ...
+        return self.design.n_orders
 
     @property
     def log10_floor(self) -> float:
         """log10 of the smallest p-value, if nothing ties."""
-        ...
+        return -self.n_strata * math.log10(self.n_orders + 1)
 
     @property
     def n_scored(self) -> int:
         """Distinct sequences, or pairs."""
-        ...
+        if isinstance(self.plan, PairPlan):
+            return self.plan.n_pairs
+        return len(self.plan.sequences)
 
     @property
     def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        ...
+        """Target tokens that scoring will cost, at most."""
+        if isinstance(self.plan, PairPlan):
+            return self.plan.n_targets
+        return n_targets(self.plan.sequences)
 
     @property
     def cut(self) -> np.ndarray:
         """(n_examples,) int32, ids removed from each example."""
-        ...
+        assert not isinstance(self.plan, VersionPlan)
+        return self.plan.cut
 
     def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """What scoring would cost; asks no model.
@@ -93,7 +128,9 @@ class Layout(Protocol):
             planned: Keys that tests before this one put into the store; grows. None
                 where no other test can ask for the same.
         """
-        ...
+        if isinstance(self.plan, PairPlan):
+            return pair_cost(scorer, self.plan, planned)
+        return sequence_cost(scorer, self.plan.sequences, planned)
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score everything.
@@ -102,63 +139,19 @@ class Layout(Protocol):
             UnscorableExampleError: Names the example.
             InputError: If the model gives less than the test needs.
         """
-        ...
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SequenceLayout:
+class SequenceLayout(Layout):
     """Orders as sequences of ids, each distinct one once."""
 
-    design: OrderDesign
     plan: ScoringPlan
 
-    @property
-    def n_strata(self) -> int:
-        """See `Layout`, as for all that follow."""
-        return self.design.n_strata
-
-    @property
-    def n_dropped(self) -> int:
-        """See `Layout`."""
-        return self.design.n_dropped
-
-    @property
-    def n_orders(self) -> int:
-        """See `Layout`."""
-        return self.design.n_orders
-
-    @property
-    def log10_floor(self) -> float:
-        """See `Layout`."""
-        return -self.n_strata * math.log10(self.n_orders + 1)
-
-    @property
-    def n_scored(self) -> int:
-        """See `Layout`."""
-        return len(self.plan.sequences)
-
-    @property
-    def n_targets(self) -> int:
-        """See `Layout`."""
-        return n_targets(self.plan.sequences)
-
-    @property
-    def cut(self) -> np.ndarray:
-        """See `Layout`."""
-        return self.plan.cut
-
-    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """See `Layout`."""
-        return sequence_cost(scorer, self.plan.sequences, planned)
-
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """See `Layout`."""
-        try:
+        """Score all sequences at once."""
+        with named_example(lambda e: self.plan.example_at(e.sequence, e.position)):
             sums = scorer.sums(self.plan.sequences, progress)
-        except NonFiniteScoreError as e:
-            raise UnscorableExampleError(
-                self.plan.example_at(e.sequence, e.position)
-            ) from e
         evidence = Evidence(
             scores=self.plan.matrix(sums.loglik),
             orders=self.design.orders,
@@ -169,70 +162,38 @@ class SequenceLayout:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PairLayout:
+class PairLayout(Layout):
     """Examples after others of their stratum.
 
     Attributes:
-        design: The published order of each stratum.
-        codes: (K, s_max) int64, groups within strata.
-        runs: (K, s_max) int64, runs within strata.
-        plan: What is scored.
+        codes: (K, S) int64, groups within strata.
+        runs: (K, S) int64, runs within strata.
         first_tokens: Q choices of how many tokens of each example count.
         statistic: Says which orders are compared.
     """
 
-    design: OrderDesign
+    plan: PairPlan
     codes: np.ndarray
     runs: np.ndarray
-    plan: PairPlan
     first_tokens: tuple[int, ...]
     statistic: PairStatistic
 
     @property
-    def n_strata(self) -> int:
-        """See `Layout`, as for all that follow."""
-        return self.design.n_strata
-
-    @property
-    def n_dropped(self) -> int:
-        """See `Layout`."""
-        return self.design.n_dropped
-
-    @property
     def n_orders(self) -> int:
-        """See `Layout`."""
+        """Orders that the statistic compares with the published one, at most."""
         return max(self._columns(), default=1) - 1
 
     @property
     def log10_floor(self) -> float:
-        """See `Layout`."""
+        """log10 of the smallest p-value, if nothing ties."""
         floor = -sum(math.log10(n_columns) for n_columns in self._columns())
         if len(self.first_tokens) == 1:
             return floor
         # The best of several is found by Monte Carlo.
         return max(floor, -math.log10(N_MONTE_CARLO + 1))
 
-    @property
-    def n_scored(self) -> int:
-        """See `Layout`."""
-        return self.plan.n_pairs
-
-    @property
-    def n_targets(self) -> int:
-        """See `Layout`."""
-        return self.plan.n_targets
-
-    @property
-    def cut(self) -> np.ndarray:
-        """See `Layout`."""
-        return self.plan.cut
-
-    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """See `Layout`."""
-        return pair_cost(scorer, self.plan, planned)
-
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """See `Layout`."""
+        """Score all pairs."""
         if scorer.pairs is None:
             raise ValueError("this scorer has no pairs")
         if self.first_tokens != (ALL_TOKENS,) and not scorer.pairs.has_tokens:
@@ -240,11 +201,9 @@ class PairLayout:
                 "--first-tokens: this model gives one number a text, not one a token",
                 hint="leave it out, so that all tokens count",
             )
-        try:
-            scored = scorer.pairs.logprobs(self.plan.groups, progress)
-        except NonFiniteScoreError as e:
-            group = self.plan.groups[e.sequence]
-            raise UnscorableExampleError(group.others[e.position]) from e
+        groups = self.plan.groups
+        with named_example(lambda e: groups[e.sequence].others[e.position]):
+            scored = scorer.pairs.logprobs(groups, progress)
         return ScoredTest(self.evidence(scored.logprobs), scored.n_cached)
 
     def evidence(self, logprobs: Sequence[Sequence[np.ndarray]]) -> Evidence:
@@ -269,14 +228,7 @@ def pair_columns(
     codes_KS: np.ndarray,
     runs_KS: np.ndarray,
 ) -> list[int]:
-    """Orders of each stratum that a pair test compares, the published one included.
-
-    Args:
-        statistic: Says which orders are compared.
-        published_KS: Example indices of each stratum, -1 in padding.
-        codes_KS: Groups within strata.
-        runs_KS: Runs within strata.
-    """
+    """Orders of each stratum that a pair test compares, the published one included."""
     there_KS = published_KS >= 0
     # Strata of a file are of few kinds.
     kinds, of_K = np.unique(
@@ -287,3 +239,131 @@ def pair_columns(
         for codes_S, runs_S, there_S in kinds.swapaxes(0, 1)
     ]
     return [n_columns[kind] for kind in of_K.tolist()]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class StrataInTurns(SequenceLayout):
+    """Orders of strata that are scored in a random order until the bet is won.
+
+    Attributes:
+        turn: (K,) the strata in the order in which they are scored.
+        level: Wealth 1 / level stops.
+    """
+
+    turn: np.ndarray
+    level: float
+
+    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
+        """Score the strata of a look, then look."""
+        plan, design = self.plan, self.design
+        loglik = np.full(len(plan.sequences), np.nan)
+        n_cached, targets, scores_KM = 0, 0, np.zeros((0, design.n_orders + 1))
+        for n_strata in looks(self.n_strata):
+            rows = self.turn[:n_strata]
+            asked = np.unique(plan.index[rows])
+            asked = asked[np.isnan(loglik[asked])]
+            sequences = [plan.sequences[i] for i in asked]
+            after = progress_after(progress, targets, self.n_targets)
+            with named_example(
+                lambda e, asked=asked: plan.example_at(
+                    int(asked[e.sequence]), e.position
+                )
+            ):
+                sums = scorer.sums(sequences, after)
+            loglik[asked] = sums.loglik
+            n_cached += sums.n_cached
+            targets += n_targets(sequences)
+            scores_KM = from_scoring_columns(loglik[plan.index[rows]], plan.place[rows])
+            if e_process(scores_KM, level=self.level).first_stop is not None:
+                break
+        rows = self.turn[: len(scores_KM)]
+        evidence = Evidence(
+            scores=scores_KM,
+            orders=design.orders[rows],
+            place=design.place[rows],
+            cut=plan.cut,
+            rule=np.array([self.level, self.n_strata]),
+        )
+        return ScoredTest(evidence, n_cached, targets)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class DrawsInTurns(Layout):
+    """Random orders of the whole file, drawn and scored until the test stops.
+
+    Attributes:
+        design: The orders that are scored first.
+        plan: Their sequences.
+        chunk: Number of a chunk -> its orders and sequences.
+        most: Most random orders.
+        level: p-value at which the test stops.
+        test: (losses, level, most draws) -> what it says so far.
+        log10_least: log10 of the smallest p-value.
+    """
+
+    plan: ScoringPlan
+    chunk: Callable[[int], tuple[OrderDesign, ScoringPlan]]
+    most: int
+    level: float
+    test: Callable[[np.ndarray, float, int], DrawnTest]
+    log10_least: float
+
+    @property
+    def n_orders(self) -> int:
+        """Most random orders."""
+        return self.most
+
+    @property
+    def log10_floor(self) -> float:
+        """log10 of the smallest p-value, if nothing ties."""
+        return self.log10_least
+
+    @property
+    def n_scored(self) -> int:
+        """Sequences at most; repeated orders are counted again."""
+        return self.most + 1
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost, at most; all orders have as many."""
+        return (len(self.plan.sequences[0]) - 1) * (self.most + 1)
+
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
+        """That of all orders, taken to cost what the first ones do."""
+        cost = sequence_cost(scorer, self.plan.sequences, planned)
+        times = math.ceil((self.most + 1) / len(self.plan.sequences))
+        return ScoringCost(
+            n_targets=self.n_targets,
+            n_cached=cost.n_cached,
+            positions=type(cost.positions)(
+                {shape: n * times for shape, n in cost.positions.items()}
+            ),
+            store_bytes=cost.store_bytes * times,
+        )
+
+    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
+        """Draw and score some orders, then look."""
+        orders, scores = [], []
+        n_cached, targets = 0, 0
+        for c in range(n_chunks(self.most)):
+            design, plan = self.chunk(c) if c else (self.design, self.plan)
+            after = progress_after(progress, targets, self.n_targets)
+            with named_example(
+                lambda e, plan=plan: plan.example_at(e.sequence, e.position)
+            ):
+                sums = scorer.sums(plan.sequences, after)
+            n_cached += sums.n_cached
+            targets += n_targets(plan.sequences)
+            orders.append(design.orders)
+            scores.append(plan.matrix(sums.loglik))
+            losses = order_losses(np.concatenate(scores, axis=1)[0])
+            if self.test(losses, self.level, self.most).stop is not None:
+                break
+        evidence = Evidence(
+            scores=np.concatenate(scores, axis=1),
+            orders=np.concatenate(orders, axis=1),
+            place=self.design.place,
+            cut=self.plan.cut,
+            rule=np.array([self.level, self.most]),
+        )
+        return ScoredTest(evidence, n_cached, targets)

@@ -16,15 +16,14 @@ from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
-from jaxcontam.methods.version_method import VersionMethod
+from jaxcontam.methods.layouts import Layout, ScoredTest, named_example
+from jaxcontam.methods.method import Planned
+from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
-from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
-from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
@@ -36,6 +35,7 @@ from jaxcontam.stats.option_orders import (
     draw_option_orders,
 )
 from jaxcontam.stats.option_pretests import option_pretests
+from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.rows import padded
 
 EFFECT_UNIT = "nats per item"
@@ -59,104 +59,55 @@ _OF_ONE = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class OptionLayout:
+class OptionLayout(Layout):
     """Items in several orders of their options, as sequences of ids.
 
     Attributes:
-        n_items: Items of the file, those left out included.
-        n_without: Records that are no multiple-choice item.
+        drawn: Which items take part, and why others do not.
         numbers: 1-based place in the file of each item that takes part.
-        design: Their orders.
-        plan: What is scored.
     """
 
-    n_items: int
-    n_without: int
-    numbers: tuple[int, ...]
-    design: OptionDesign
     plan: VersionPlan
-
-    @property
-    def n_strata(self) -> int:
-        """Items that take part."""
-        return len(self.design.orders)
-
-    @property
-    def n_dropped(self) -> int:
-        """Items left out, and records that are none."""
-        return self.n_items - self.n_strata + self.n_without
-
-    @property
-    def n_orders(self) -> int:
-        """Counterfactual orders of an item, at most."""
-        return max(map(len, self.design.orders)) - 1
+    drawn: OptionDesign
+    numbers: tuple[int, ...]
 
     @property
     def log10_floor(self) -> float:
         """log10 of the smallest p-value, if nothing ties."""
-        return -sum(math.log10(len(orders)) for orders in self.design.orders)
-
-    @property
-    def n_scored(self) -> int:
-        """Distinct sequences."""
-        return len(self.plan.sequences)
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        return n_targets(self.plan.sequences)
+        return -sum(math.log10(len(orders)) for orders in self.drawn.orders)
 
     @property
     def cut(self) -> np.ndarray:
         """Nothing is cut: long items are scored in windows."""
-        return np.zeros(self.n_items + self.n_without, np.int32)
-
-    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """See `Layout`."""
-        return sequence_cost(scorer, self.plan.sequences, planned)
+        return np.zeros(self.n_strata + self.n_dropped, np.int32)
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """See `Layout`."""
-        try:
+        """Score every version of every item."""
+        with named_example(
+            lambda e: self.numbers[self.plan.version_of(e.sequence)[0]] - 1
+        ):
             sums = scorer.sums(self.plan.sequences, progress)
-        except NonFiniteScoreError as e:
-            row, _ = self.plan.version_of(e.sequence)
-            raise UnscorableExampleError(self.numbers[row] - 1) from e
         evidence = Evidence(
             scores=padded(self.plan.rows(sums.loglik)),
-            orders=_padded_orders(self.design.orders),
+            orders=self.design.orders,
             place=self.plan.place,
         )
         return ScoredTest(evidence, sums.n_cached)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedOptions:
+class PlannedOptions(Planned):
     """The test of one benchmark's options, ready to be scored.
 
     Attributes:
         benchmark: As loaded, without a template.
         items: All items of the file.
-        layout: Those that take part.
         fixed: Right options keep their places.
-        seed: The run's seed.
     """
 
-    benchmark: Benchmark
     items: tuple[Item, ...]
     layout: OptionLayout
     fixed: bool
-    seed: int
-
-    @property
-    def method(self) -> VersionMethod:
-        """The row of METHODS."""
-        return METHOD
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        return self.layout.n_targets
 
     @property
     def content_digest(self) -> str:
@@ -219,15 +170,16 @@ def plan_options(
     encoded = iter(encode_examples(tokenizer, texts, separator="").ids)
     rows = [[next(encoded) for _ in orders] for orders in design.orders]
     plan = plan_versions(rows, prefix_id=prefix_id, seed=seed, content_digest=digest)
+    orders_KMS = _padded_orders(design.orders)
     return PlannedOptions(
         benchmark=benchmark,
+        method=METHOD,
         items=tuple(items),
         layout=OptionLayout(
-            n_items=len(items),
-            n_without=len(benchmark) - len(items),
+            OrderDesign(orders_KMS, plan.place, len(benchmark) - len(orders_KMS)),
+            plan,
+            drawn=design,
             numbers=tuple(items[i].number for i in design.items.tolist()),
-            design=design,
-            plan=plan,
         ),
         fixed=fixed,
         seed=seed,
@@ -244,14 +196,9 @@ def options_result(
     `fixed`, none that moves the right option), independently over items: so of items
     with the same set of options one takes part. The test sees each item alone, so it
     needs nothing of the order of the file.
-
-    Args:
-        planned: The test.
-        scored: Its scores.
-        primary: Whether this test decides.
     """
     layout, digest = planned.layout, planned.content_digest
-    used = [planned.items[i] for i in layout.design.items.tolist()]
+    used = [planned.items[i] for i in layout.drawn.items.tolist()]
     numbers = METHOD.numbers(
         scored.evidence, grouped=False, seed=planned.seed, content_digest=digest
     )
@@ -262,7 +209,7 @@ def options_result(
         ),
         content_digest=digest,
         order_provenance="published",
-        n_examples=layout.n_items + layout.n_without,
+        n_examples=len(planned.benchmark),
         n_cut=0,
         method=METHOD.name,
         primary=primary,
@@ -301,14 +248,15 @@ def _item_digests(items: Sequence[Item]) -> list[str]:
 
 def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
     layout, warnings = planned.layout, []
-    if n_out := layout.n_items - layout.n_strata:
+    n_items = len(planned.items)
+    if n_out := n_items - layout.n_strata:
         warnings.append(
-            f"{n_out} of {layout.n_items} items {'was' if n_out == 1 else 'were'} left "
-            f"out: {_reasons(layout.design)}"
+            f"{n_out} of {n_items} items {'was' if n_out == 1 else 'were'} left "
+            f"out: {_reasons(layout.drawn)}"
         )
-    if layout.n_without:
-        has = "record has" if layout.n_without == 1 else "records have"
-        warnings.append(f"{layout.n_without} {has} no options")
+    if n_without := len(planned.benchmark) - n_items:
+        has = "record has" if n_without == 1 else "records have"
+        warnings.append(f"{n_without} {has} no options")
     if not planned.fixed and any(item.answer is None for item in planned.items):
         warnings.append(
             "no field tells the right option, so its place could not be checked "

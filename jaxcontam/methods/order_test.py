@@ -7,19 +7,8 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import (
-    Layout,
-    PairLayout,
-    ScoredTest,
-    UnscorableExampleError,
-)
-from jaxcontam.methods.method import (
-    OrderFile,
-    PairMethod,
-    SequentialMethod,
-    TestMethod,
-)
-from jaxcontam.methods.options import PlannedOptions
+from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
+from jaxcontam.methods.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
 from jaxcontam.results.terms import Null, Provenance, restricted_null
@@ -36,21 +25,13 @@ class NothingToPermuteError(InputError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedTest:
-    """One test of one benchmark, ready to be scored."""
+class PlannedTest(Planned):
+    """One test of the order of one benchmark, ready to be scored."""
 
-    benchmark: Benchmark
     encoded: Encoded
     method: TestMethod
-    layout: Layout
     group_field: str | None
     block_field: str | None
-    seed: int
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        return self.layout.n_targets
 
 
 def plan_test(
@@ -110,10 +91,10 @@ def plan_test(
             groups=groups,
             first_tokens=first_tokens,
             level=level,
+            prefix_id=prefix_id,
+            n_orders=n_orders,
         ),
         encoded,
-        prefix_id=prefix_id,
-        n_orders=n_orders,
     )
     if layout.n_strata < method.fewest_strata:
         raise NothingToPermuteError(
@@ -137,7 +118,7 @@ def plan_test(
 
 
 def score_test(
-    planned: PlannedTest | PlannedOptions,
+    planned: Planned,
     scorer: SequenceScorer,
     progress: Progress | None = None,
 ) -> ScoredTest:
@@ -146,7 +127,7 @@ def score_test(
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
-    if isinstance(planned.method, SequentialMethod) and _is_share(scorer):
+    if planned.method.may_stop and _is_share(scorer):
         raise InputError(
             f"{planned.method.name}: looks at each order's score before it asks for "
             "the next, which no share has",
@@ -163,7 +144,7 @@ def _is_share(scorer: SequenceScorer) -> bool:
     return division is not None and division.share is not None
 
 
-def unscorable(planned: PlannedTest | PlannedOptions, example: int) -> InputError:
+def unscorable(planned: Planned, example: int) -> InputError:
     """What is said of an example that the model gives no finite number."""
     return InputError(
         f"{planned.benchmark.name}: example {example + 1}: the model's "
@@ -197,8 +178,7 @@ def order_result(
     n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets
     n_cached = scored.n_cached if method is None else n_targets
     method, layout = method or planned.method, planned.layout
-    if isinstance(method, PairMethod) and isinstance(layout, PairLayout):
-        layout = dataclasses.replace(layout, statistic=method.statistic)
+    n_strata, n_orders = method.counts(scored.evidence)
     grouped = planned.group_field is not None
     numbers = method.numbers(
         scored.evidence,
@@ -222,9 +202,9 @@ def order_result(
             block_field=planned.block_field,
         ),
         validity=method.validity,
-        n_strata=layout.n_strata,
+        n_strata=n_strata,
         n_dropped=layout.n_dropped,
-        n_orders=layout.n_orders,
+        n_orders=n_orders,
         group_field=planned.group_field,
         block_field=planned.block_field,
         tokens_scored=n_targets - n_cached,

@@ -15,9 +15,6 @@ GROUP = "jaxcontam.methods"
 def own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
     """Rows by name, in the order of the names of their entry points.
 
-    Args:
-        taken: Names of other methods.
-
     Raises:
         ValueError: If an entry point is no test and no score, or has a name that is
             taken; names the package.

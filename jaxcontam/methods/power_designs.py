@@ -1,6 +1,7 @@
 """What each order test would score in a file that is not there yet."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
+from jaxcontam.methods.method import OrderMethod
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.permutation import METHOD as PERMUTATION
 from jaxcontam.methods.reversal import LARGEST_STRATUM
 from jaxcontam.methods.reversal import METHOD as REVERSAL
@@ -59,26 +62,40 @@ class Workload:
     n_read: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRow:
+    """A test that can be planned.
+
+    Attributes:
+        method: Its row of METHODS.
+        n_strata: (file, m) -> strata, by the same rules as for a real file.
+        design: (N, strata, m, symmetry as in `FilePlan`) -> what its power depends on.
+        smallest: Examples of a stratum, at least.
+    """
+
+    method: OrderMethod | PairMethod
+    n_strata: Callable[[FilePlan, int], int]
+    design: Callable[[int, int, int, float], PowerDesign]
+    smallest: int = 2
+
+
 def has_free_orders(name: str) -> bool:
     """Whether `--n-orders` changes the test."""
-    return _DEFAULT_ORDERS[name] not in (None, 1)
+    return PLANNED[name].method.default_orders not in (None, 1)
 
 
 def fewest_examples(name: str) -> int:
-    """Examples that the design needs."""
-    return _FEWEST_EXAMPLES[name]
+    """Examples that the design needs; a stratum has two at least."""
+    method = PLANNED[name].method
+    return max(method.fewest_examples, 2 * method.fewest_strata)
 
 
 def power_design(name: str, file: FilePlan, n_orders: int | None) -> PowerDesign:
-    """Strata and orders of a test, by the same rules as for a real file.
-
-    Args:
-        name: One of `PLANNED`.
-        file: Its size.
-        n_orders: m; None is the method's own.
-    """
-    m = n_orders if has_free_orders(name) and n_orders else _DEFAULT_ORDERS[name]
-    return PLANNED[name](file, m or 0)
+    """Strata and orders of a test, by the same rules as for a real file."""
+    row = PLANNED[name]
+    own = row.method.default_orders or 0
+    m = n_orders if has_free_orders(name) and n_orders else own
+    return row.design(file.n_examples, row.n_strata(file, m), m, file.symmetry)
 
 
 def scored_design(
@@ -89,107 +106,54 @@ def scored_design(
     *,
     symmetry: float = 0.0,
 ) -> PowerDesign | None:
-    """The design of a test of a real file; None for tests that cannot be planned.
-
-    Args:
-        name: A row of METHODS.
-        n_examples: N.
-        n_strata: Strata that the file was split into.
-        n_orders: m.
-        symmetry: As in `FilePlan`.
-    """
-    if n_strata < 1 or n_examples < 2 * n_strata:
+    """The design of a test of a real file; None for tests that cannot be planned."""
+    row = PLANNED.get(name)
+    if row is None or n_strata < 1 or n_examples < row.smallest * n_strata:
         return None
-    if name == ADJACENCY.name and n_examples >= 3 * n_strata:
-        return pair_design(
-            n_examples, n_strata, symmetry=symmetry, log10_orders=_log10_orders
-        )
-    if name == DIRECTION.name and n_examples >= 3 * n_strata:
-        return direction_design(n_examples, n_strata, symmetry=symmetry)
-    if name == REVERSAL.name:
-        return reversal_design(n_examples, n_strata, symmetry=symmetry)
-    if name == STRATIFIED.name:
-        return drawn_design(n_examples, n_strata, n_orders)
-    if name == PERMUTATION.name:
-        return drawn_design(n_examples, n_strata, n_orders, rule="rank")
-    if name == SHARDED_T.name:
-        return drawn_design(n_examples, n_strata, n_orders, rule="t")
-    return None
+    return row.design(n_examples, n_strata, n_orders, symmetry)
 
 
 def workload(name: str, file: FilePlan, design: PowerDesign) -> Workload:
     """Cost of a design of `power_design`."""
-    tokens = file.example_tokens
-    if name == DIRECTION.name:
+    tokens, row = file.example_tokens, PLANNED[name]
+    if isinstance(row.method, PairMethod):
         length = run_length(file.n_examples)
         n_pairs = sum(
-            count * int(needed_pairs(runs_of(size, length)).sum())
-            for size, count in stratum_sizes(file.n_examples, _n_pair_strata(file))
+            count
+            * (
+                size * (size - 1)
+                if row.method.whole
+                else int(needed_pairs(runs_of(size, length)).sum())
+            )
+            for size, count in stratum_sizes(file.n_examples, row.n_strata(file, 0))
         )
         return Workload(
             n_sequences=n_pairs, n_targets=n_pairs * tokens, n_read=n_pairs * tokens
         )
-    if design.n_orders is None:
-        n_pairs = sum(k.count * k.size * (k.size - 1) for k in design.kinds)
-        return Workload(
-            n_sequences=n_pairs, n_targets=n_pairs * tokens, n_read=n_pairs * tokens
-        )
-    n_sequences = design.n_strata * (design.n_orders + 1)
+    m = design.n_orders or 0
     n_used = sum(kind.count * kind.size for kind in design.kinds)
-    n_targets = n_used * (design.n_orders + 1) * tokens
+    n_targets = n_used * (m + 1) * tokens
     longest = max((kind.size for kind in design.kinds), default=0) * tokens
-    windowed = name in (PERMUTATION.name, SHARDED_T.name) and longest > file.context - 1
+    windowed = row.method.windowed and longest > file.context - 1
     return Workload(
-        n_sequences=n_sequences,
+        n_sequences=design.n_strata * (m + 1),
         n_targets=n_targets,
         n_read=n_targets * (2 if windowed else 1),
     )
 
 
-def _adjacency(file: FilePlan, n_orders: int) -> PowerDesign:
-    del n_orders
-    return pair_design(
-        file.n_examples,
-        _n_pair_strata(file),
-        symmetry=file.symmetry,
-        log10_orders=_log10_orders,
-    )
-
-
-def _direction(file: FilePlan, n_orders: int) -> PowerDesign:
-    del n_orders
-    return direction_design(
-        file.n_examples, _n_pair_strata(file), symmetry=file.symmetry
-    )
-
-
-def _n_pair_strata(file: FilePlan) -> int:
+def _pair_strata(file: FilePlan, _: int) -> int:
     return math.ceil(file.n_examples / ADJACENCY.size)
+
+
+def _adjacency(n_examples: int, n_strata: int, _: int, symmetry: float) -> PowerDesign:
+    return pair_design(
+        n_examples, n_strata, symmetry=symmetry, log10_orders=_log10_orders
+    )
 
 
 def _log10_orders(size: int) -> float:
     return math.log10(n_stratum_orders(np.zeros(size, np.int64)))
-
-
-def _stratified(file: FilePlan, n_orders: int) -> PowerDesign:
-    return drawn_design(file.n_examples, _n_strata(file, n_orders), n_orders)
-
-
-def _reversal(file: FilePlan, n_orders: int) -> PowerDesign:
-    return reversal_design(
-        file.n_examples,
-        _n_strata(file, n_orders, limit=LARGEST_STRATUM),
-        symmetry=file.symmetry,
-    )
-
-
-def _permutation(file: FilePlan, n_orders: int) -> PowerDesign:
-    return drawn_design(file.n_examples, 1, n_orders, rule="rank")
-
-
-def _sharded_t(file: FilePlan, n_orders: int) -> PowerDesign:
-    n_shards = min(N_SHARDS, file.n_examples // 2)
-    return drawn_design(file.n_examples, n_shards, n_orders, rule="t")
 
 
 def _n_strata(file: FilePlan, n_orders: int, *, limit: int | None = None) -> int:
@@ -198,27 +162,38 @@ def _n_strata(file: FilePlan, n_orders: int, *, limit: int | None = None) -> int
     return math.ceil(file.n_examples / size)
 
 
-PLANNED: Mapping[str, Callable[[FilePlan, int], PowerDesign]] = {
-    DIRECTION.name: _direction,
-    ADJACENCY.name: _adjacency,
-    STRATIFIED.name: _stratified,
-    REVERSAL.name: _reversal,
-    SHARDED_T.name: _sharded_t,
-    PERMUTATION.name: _permutation,
+PLANNED: Mapping[str, PowerRow] = {
+    row.method.name: row
+    for row in (
+        PowerRow(
+            method=DIRECTION,
+            n_strata=_pair_strata,
+            design=lambda n, k, _, symmetry: direction_design(n, k, symmetry=symmetry),
+            smallest=3,
+        ),
+        PowerRow(
+            method=ADJACENCY, n_strata=_pair_strata, design=_adjacency, smallest=3
+        ),
+        PowerRow(
+            method=STRATIFIED,
+            n_strata=_n_strata,
+            design=lambda n, k, m, _: drawn_design(n, k, m),
+        ),
+        PowerRow(
+            method=REVERSAL,
+            n_strata=functools.partial(_n_strata, limit=LARGEST_STRATUM),
+            design=lambda n, k, _, symmetry: reversal_design(n, k, symmetry=symmetry),
+        ),
+        PowerRow(
+            method=SHARDED_T,
+            n_strata=lambda file, _: min(N_SHARDS, file.n_examples // 2),
+            design=lambda n, k, m, _: drawn_design(n, k, m, rule="t"),
+        ),
+        PowerRow(
+            method=PERMUTATION,
+            n_strata=lambda file, _: 1,
+            design=lambda n, k, m, _: drawn_design(n, k, m, rule="rank"),
+        ),
+    )
 }
-"""Tests that can be planned: (file, m) -> design."""
-
-_DEFAULT_ORDERS: Mapping[str, int | None] = {
-    ADJACENCY.name: None,
-    DIRECTION.name: None,
-    **{
-        method.name: method.default_orders
-        for method in (STRATIFIED, REVERSAL, SHARDED_T, PERMUTATION)
-    },
-}
-_FEWEST_EXAMPLES = {
-    method.name: method.fewest_examples
-    for method in (DIRECTION, ADJACENCY, STRATIFIED, REVERSAL, SHARDED_T, PERMUTATION)
-}
-# A t-test needs two shards of two.
-_FEWEST_EXAMPLES[SHARDED_T.name] = 4
+"""Tests that can be planned, by name."""

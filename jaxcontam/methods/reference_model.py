@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.methods.method import PairMethod, pair_strata
+from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.results import Evidence, ReferenceResult
 from jaxcontam.stats.direction import backward_spread
 
@@ -33,14 +33,6 @@ def reference_result(
     multiplied by `scale`, where its scores vary less with the context than the
     target's: after later runs, or after any example where all orders are compared, so
     that no order under test changes it.
-
-    Args:
-        method: Method of the target.
-        evidence: The target's, with `reference_pairs`.
-        name: Name of the reference.
-        fingerprint: Fingerprint of the reference.
-        seed: The run's seed.
-        content_digest: Digest of the benchmark's content.
 
     Raises:
         ValueError: If a matrix is missing or not finite.

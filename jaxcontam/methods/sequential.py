@@ -6,12 +6,10 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import stratified
-from jaxcontam.methods.layouts import Layout
+from jaxcontam.methods.layouts import Layout, StrataInTurns
 from jaxcontam.methods.method import OrderFile, SequentialMethod
-from jaxcontam.methods.progressive import StrataInTurns
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
-from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import LOG10_E_MAX, MODEL_TOLERANCE, power_of_ten
@@ -23,19 +21,14 @@ from jaxcontam.stats.sequential import Stop, e_process, strata_turns
 _MDE_ERRORS = 5.1
 
 
-def layout(
-    file: OrderFile, encoded: Encoded, prefix_id: int | None, n_orders: int | None
-) -> Layout:
+def layout(file: OrderFile, encoded: Encoded) -> Layout:
     """The orders of `stratified`, scored a few strata at a time."""
-    m = stratified.METHOD.default_orders if n_orders is None else n_orders
-    design = stratified.design(file, m)
-    plan = plan_orders(
-        design, encoded, prefix_id=prefix_id, context=file.context, windowed=False
-    )
+    whole = stratified.METHOD.lay_out(file, encoded)
+    design = whole.design
     turn = strata_turns(
         design.n_strata, seed=file.seed, content_digest=file.content_digest
     )
-    return StrataInTurns(design, plan, turn, file.level)
+    return StrataInTurns(design, whole.plan, turn, file.level)
 
 
 def redraw(result: OrderResult, scored: tuple[int, int], seed: int) -> OrderDesign:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.methods import adjacency, stratified
-from jaxcontam.methods.method import TestMethod
+from jaxcontam.methods.method import TestMethod, TestRow
 from jaxcontam.results import OrderNumbers, OrderResult
-from jaxcontam.results.terms import MethodRow, Null, ProofWords, Validity
+from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import LEVEL, mde_factor
 from jaxcontam.stats.multiple import mean_e, two_min
 from jaxcontam.stats.randomisation import power_of_ten
@@ -18,20 +18,19 @@ _STRATUM_SIZE = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CombinedMethod(MethodRow):
+class CombinedMethod(TestRow):
     """A test that is made of others, which stand beside it in a report.
 
     Attributes:
         parts: Tests of the same order; the first one's effect is quoted.
-        null: What is assumed of a model that never saw the file.
-        validity: `exact` if all parts are.
-        words: What a report says of it.
     """
 
     parts: tuple[TestMethod, ...]
-    null: Null
-    validity: Validity
-    words: ProofWords
+
+    @property
+    def scored_as(self) -> tuple[TestRow, ...]:
+        """Its parts."""
+        return self.parts
 
 
 METHOD = CombinedMethod(
@@ -61,9 +60,6 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
     The p-value is twice the smaller one (Bonferroni); the e-value is the mean, which
     is an e-value under any dependence. The effect is that of the first part, and so is
     the detectable one, unless only the second part can reach half the level.
-
-    Args:
-        parts: Numbers of both tests.
     """
     first, second = parts
     log10_p = two_min(first.log10_p, second.log10_p)

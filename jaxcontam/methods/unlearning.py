@@ -13,6 +13,7 @@ Dimension key
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -205,17 +206,7 @@ def similarity_result(
     n_samples: int,
     seed: int,
 ) -> SimilarityResult:
-    """Means of both arms and their difference, each with an interval.
-
-    Args:
-        found: Rates of one measure.
-        name: Name of the file.
-        fingerprint: Digest of the screened texts.
-        task: What the texts are.
-        primary: Whether this measure leads.
-        n_samples: K.
-        seed: Seeds the resamples.
-    """
+    """Means of both arms and their difference, each with an interval."""
     selected, unselected = _means(found.selected_AK), _means(found.unselected_AK)
     own, other = _interval(selected, seed), _interval(unselected, seed)
     gap = None
@@ -227,8 +218,6 @@ def similarity_result(
     n_unparsed = int(np.isnan(found.selected_AK).sum())
     n_unparsed += int(np.isnan(found.unselected_AK).sum()) - found.n_refused
     seen = found.selected_AK[~np.isnan(found.selected_AK)]
-    own_words, other_words = _three(own), _three(other)
-    gap_words, lift_words = _three(gap), _three(lift)
     return SimilarityResult(
         benchmark=name,
         fingerprint=fingerprint,
@@ -240,18 +229,10 @@ def similarity_result(
         n_samples=n_samples,
         n_unparsed=n_unparsed,
         n_refused=found.n_refused,
-        selected=own_words[0],
-        selected_low=own_words[1],
-        selected_high=own_words[2],
-        unselected=other_words[0],
-        unselected_low=other_words[1],
-        unselected_high=other_words[2],
-        difference=gap_words[0],
-        difference_low=gap_words[1],
-        difference_high=gap_words[2],
-        above_elsewhere=lift_words[0],
-        above_elsewhere_low=lift_words[1],
-        above_elsewhere_high=lift_words[2],
+        **_ends("selected", own),
+        **_ends("unselected", other),
+        **_ends("difference", gap),
+        **_ends("above_elsewhere", lift),
         best=float(seen.max()) if len(seen) else None,
         warnings=tuple(_warnings(found, len(selected), len(unselected), n_unparsed)),
     )
@@ -280,12 +261,13 @@ def _first_mean(a_RA: np.ndarray, _: np.ndarray) -> np.ndarray:
     return a_RA.mean(axis=1)
 
 
-def _three(
-    result: BootstrapResult | None,
-) -> tuple[float | None, float | None, float | None]:
-    if result is None:
-        return None, None, None
-    return result.statistic, result.low, result.high
+def _ends(name: str, result: BootstrapResult | None) -> dict[str, Any]:
+    """Fields of an estimate and its interval; None without one."""
+    keys = name, f"{name}_low", f"{name}_high"
+    values = (
+        (None,) * 3 if result is None else (result.statistic, result.low, result.high)
+    )
+    return dict(zip(keys, values, strict=True))
 
 
 def _warnings(

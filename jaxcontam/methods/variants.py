@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from jaxcontam.methods.version_method import VersionMethod
-from jaxcontam.methods.versions import ScoredVersions, VersionSet
+from jaxcontam.methods.versions import ScoredVersions, VersionMethod, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
 from jaxcontam.results.terms import Null, ProofWords
 
@@ -32,14 +31,6 @@ def variants_result(
 
     Versions differ in length, and a sum over tokens mostly ranks lengths; the mean a
     token is the default. The null holds for any score of the text alone.
-
-    Args:
-        texts: The versions.
-        scored: Their scores.
-        randomised: The published version was drawn at random.
-        unit: What `scored` holds.
-        n_left_out: Rows without a rewrite that differs.
-        seed: The run's seed.
 
     Source:
         The paired comparison of STAMP and of PaCoST (Zhang et al. 2024), with the

@@ -8,16 +8,74 @@ Dimension key
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
+from jaxcontam.methods.method import TestRow
 from jaxcontam.progress import Progress
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
+from jaxcontam.stats.orders import draw_places
+from jaxcontam.stats.randomisation import randomisation_test
+from jaxcontam.stats.rows import unpadded
+
+
+def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """`randomisation_test` of rows of versions; the effect is the mean gain a row.
+
+    Args:
+        rows: One float64 array a row, the published version first.
+        seed: Seeds the Monte Carlo cross-check alone.
+    """
+    return randomisation_test(list(rows), np.ones(len(rows)), seed=seed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VersionMethod(TestRow):
+    """A test of published versions: texts, secrets or options, not orders of a file.
+
+    Attributes:
+        analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
+        in_random_places: Published versions took random places while they were scored.
+    """
+
+    is_of_order: ClassVar[bool] = False
+
+    analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
+    in_random_places: bool = True
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """From scores of each version, short rows ending in NaN."""
+        return self.analyse(_rows_of(evidence), seed)
+
+    def counts(self, evidence: Evidence) -> tuple[int, int]:
+        """Rows, and the counterfactuals of the one with the most."""
+        rows = _rows_of(evidence)
+        return len(rows), max(map(len, rows)) - 1
+
+    def redrawn(
+        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+    ) -> Evidence:
+        """Places."""
+        if not self.in_random_places:
+            return Evidence()
+        sizes, digest = list(map(len, _rows_of(evidence))), result.content_digest
+        return Evidence(place=draw_places(sizes, seed=seed, content_digest=digest))
+
+
+def _rows_of(evidence: Evidence) -> list[np.ndarray]:
+    if evidence.scores is None:
+        raise ValueError("no scores")
+    return unpadded(evidence.scores)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,14 +155,7 @@ def score_texts(
     per_token: bool,
     progress: Progress | None = None,
 ) -> ScoredVersions:
-    """Score every version.
-
-    Args:
-        texts: For messages.
-        plan: Their sequences.
-        scorer: The model.
-        per_token: Divide each log-likelihood by its tokens.
-        progress: See `Progress`.
+    """Score every version; `per_token` divides each log-likelihood by its tokens.
 
     Raises:
         InputError: If the model gives a number that is not finite; names the row.

@@ -1,4 +1,4 @@
-"""Membership scores: one module each, all oriented so that higher means a member.
+"""Membership scores, all oriented so that higher means a member.
 
 Left out, since a published definition that could be computed by hand was not at hand or
 the cost is of another kind: the trajectory features of CAMIA (arXiv:2409.13745), which

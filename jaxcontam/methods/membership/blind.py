@@ -22,11 +22,12 @@ from jaxcontam.methods.membership.blind_classifiers import (
     boosted_trees,
     character_ngrams,
     cross_validated,
+    length_features,
     logistic,
+    number_features,
 )
 from jaxcontam.methods.membership.documents import document_codes, independent_codes
 from jaxcontam.methods.membership.fluency import ngram_fluency
-from jaxcontam.methods.membership.text_features import length_features, number_features
 from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 

@@ -22,12 +22,7 @@ def rows_of(given: Sequence[Any], kept_N: np.ndarray) -> list[Any]: ...
 @overload
 def rows_of(given: None, kept_N: np.ndarray) -> None: ...
 def rows_of(given: Sequence[Any] | None, kept_N: np.ndarray) -> list[Any] | None:
-    """Some of N texts, or of their documents; None where none are given.
-
-    Args:
-        given: N of them, or None.
-        kept_N: bool.
-    """
+    """Some of N texts, or of their documents; None where none are given."""
     if given is None:
         return None
     return [given[i] for i in np.flatnonzero(kept_N).tolist()]
@@ -41,10 +36,6 @@ def document_codes(
     Without documents each distinct text is one. Given documents that share a text, be
     it by way of a third one, count as one document: what a model makes of the text, it
     makes of all of them. Texts without words join nothing.
-
-    Args:
-        texts: N texts.
-        clusters: Document of each, or None.
     """
     if clusters is None:
         return codes_of(texts)
@@ -69,12 +60,7 @@ def document_codes(
 def independent_codes(
     texts: Sequence[str] | None, clusters: Sequence[object] | None
 ) -> np.ndarray | None:
-    """`document_codes`, or None where each text is its own document.
-
-    Args:
-        texts: N texts; None: all are taken to differ.
-        clusters: Document of each, or None.
-    """
+    """`document_codes`, or None where each text is its own document."""
     if texts is None:
         return None if clusters is None else codes_of(clusters)
     codes_N = document_codes(texts, clusters)

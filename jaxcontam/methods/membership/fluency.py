@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.methods.membership.min_k import FRACTION, mean_of_lowest
+from jaxcontam.methods.membership.token_scores import FRACTION, mean_of_lowest
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _WORD_ORDER, _CHARACTER_ORDER = 3, 5

@@ -5,7 +5,7 @@ Dimension key
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -16,11 +16,7 @@ _BATCH = 256
 
 
 def token_frequencies(
-    documents: Iterable[str],
-    tokenizer: Encoder,
-    vocab_size: int,
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    documents: Iterable[str], tokenizer: Encoder, vocab_size: int
 ) -> np.ndarray:
     """Count every token of a corpus; tokens, not the documents that hold them.
 
@@ -29,7 +25,6 @@ def token_frequencies(
             may come apart.
         tokenizer: Tokenizer of the model whose scores it weights; `plain_tokenizer`.
         vocab_size: V, above every id.
-        progress: Receives documents and tokens so far.
 
     Returns:
         `counts_V` int64.
@@ -38,7 +33,6 @@ def token_frequencies(
         ValueError: If an id is not below `vocab_size`.
     """
     counts_V = np.zeros(vocab_size, np.int64)
-    n_documents = 0
     stream = iter(documents)
     while batch := list(itertools.islice(stream, _BATCH)):
         for ids in encode_texts(tokenizer, batch):
@@ -48,9 +42,6 @@ def token_frequencies(
                     f"vocab_size must exceed every id, got {vocab_size} and {max(ids)}"
                 )
             counts_V += own
-        n_documents += len(batch)
-        if progress is not None:
-            progress(n_documents, int(counts_V.sum()))
     return counts_V
 
 

@@ -8,7 +8,6 @@ Dimension key
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from jaxcontam.methods.membership.documents import (
     rows_of,
 )
 from jaxcontam.methods.membership.operating import operating_point
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
@@ -48,20 +48,6 @@ FEW_FALSE = 10
 _NO_BASELINE = (
     "no blind baseline was made: the texts alone may tell the labels apart",
 )
-
-
-class Scores(Protocol):
-    """A table of scores, such as `score_texts` gives."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The M scores."""
-        ...
-
-    @property
-    def values(self) -> np.ndarray:
-        """(N, M) float64, higher = member; a text without a score is a row of NaN."""
-        ...
 
 
 def judge(
@@ -112,8 +98,8 @@ def judge(
         ValueError: If lengths differ, `primary` is not in the table, or a text has
             some of its scores only.
     """
-    values_NM = np.asarray(table.values, np.float64)
-    labels_N = np.asarray(labels, bool)
+    values_NM = table.values
+    labels_N = all_labels_N = np.asarray(labels, bool)
     N = len(values_NM)
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
@@ -146,6 +132,11 @@ def judge(
         *constant_warnings(primary, primary_N),
         *(_NO_BASELINE if blind is None else blind.warnings),
     )
+    all_codes_N = None
+    if codes_N is not None:
+        # Increments are over all N texts, as the folds are.
+        all_codes_N = np.zeros(N, np.int64)
+        all_codes_N[scored_N] = codes_N
     results = []
     for m, method in enumerate(table.names):
         score_N = values_NM[:, m]
@@ -157,8 +148,15 @@ def judge(
         if not is_primary:
             extra |= _versus(score_N, primary_N, labels_N, sides)
         if blind is not None and blind.rows:
-            # Over all N texts, as the folds are.
-            extra |= _increment(blind, scored_N, score_N, labels_N, codes_N)
+            found = increment(
+                blind, table.values[:, m], all_labels_N, clusters=all_codes_N
+            )
+            extra |= {
+                "increment": found.difference,
+                "increment_low": found.low,
+                "increment_high": found.high,
+                "increment_p": found.p_value,
+            }
         if is_primary:
             verdict = score_verdict(
                 p_value,
@@ -209,13 +207,11 @@ def judge(
 
 
 def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...]:
-    """Curves and scores of every score, for plots; texts without a score are left out.
+    """Curves and scores of every score, for plots, of the texts that have scores.
 
-    Args:
-        table: N texts, M scores.
-        labels: (N,) bool, True = member.
+    `labels` is (N,) bool, True = member.
     """
-    values_NM = np.asarray(table.values, np.float64)
+    values_NM = table.values
     scored_N = scored_texts(values_NM)
     is_member_N = np.asarray(labels, bool)
     pictures = []
@@ -282,30 +278,6 @@ def _versus(
     }
 
 
-def _increment(
-    blind: Blind,
-    scored_N: np.ndarray,
-    score: np.ndarray,
-    labels: np.ndarray,
-    codes: np.ndarray | None,
-) -> dict[str, float]:
-    full_N = np.full(len(scored_N), np.nan)
-    full_N[scored_N] = score
-    labels_N = np.zeros(len(scored_N), bool)
-    labels_N[scored_N] = labels
-    codes_N = None
-    if codes is not None:
-        codes_N = np.zeros(len(scored_N), np.int64)
-        codes_N[scored_N] = codes
-    found = increment(blind, full_N, labels_N, clusters=codes_N)
-    return {
-        "increment": found.difference,
-        "increment_low": found.low,
-        "increment_high": found.high,
-        "increment_p": found.p_value,
-    }
-
-
 def is_constant(scores: np.ndarray) -> bool:
     """Whether scores differ by no more than rounding."""
     largest = max(1.0, float(np.abs(scores).max(initial=0)))
@@ -322,6 +294,14 @@ def constant_warnings(name: str, scores: np.ndarray) -> tuple[str, ...]:
     )
 
 
+def unscored_warnings(n: int) -> list[str]:
+    """One sentence where texts have no score, else nothing."""
+    words = (
+        f"texts without a score, which are left out: {n} (empty, or without a token "
+    )
+    return [f"{words}that could be scored)"] * bool(n)
+
+
 def _warnings(
     n_unscored: int,
     n_each: Sequence[int],
@@ -329,12 +309,7 @@ def _warnings(
     n_documents: Sequence[int] | None,
     fprs: Sequence[float],
 ) -> tuple[str, ...]:
-    found = []
-    if n_unscored:
-        found.append(
-            f"texts without a score, which are left out: {n_unscored} (empty, or "
-            "without a token that could be scored)"
-        )
+    found = unscored_warnings(n_unscored)
     if n_documents is not None and min(n_documents) < FEW_DOCUMENTS:
         found.append(
             f"the smaller group comes from {min(n_documents)} documents only; "

@@ -11,7 +11,6 @@ text itself.
 
 Dimension key
     N  texts
-    M  scores
     T  scored tokens of a text
     V  vocabulary
 """
@@ -28,18 +27,23 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
-from jaxcontam.methods.membership.prefix import prefix_of
 from jaxcontam.methods.membership.readings import (
-    GradientPass,
     Pass,
-    PrefixPass,
-    ReferencePass,
     Sequences,
+    gradient_pass,
     means_pass,
+    prefix_of,
+    prefix_pass,
+    reference_pass,
     sequences_of,
     token_scores,
 )
-from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod
+from jaxcontam.methods.membership.score import (
+    Reading,
+    ScoredText,
+    ScoreMethod,
+    Scores,
+)
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.scorer import Scorer
@@ -71,26 +75,18 @@ class Inputs:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScoreTable:
-    """Scores of texts.
+class ScoreTable(Scores):
+    """Scores of texts, and what they cost.
 
     Attributes:
-        names: Names of the M scores, in the order asked.
-        values: (N, M) float64, higher = member; NaN in the rows of texts without a
-            scored token, and nowhere else.
         n_tokens: (N,) int64, scored tokens of each text.
         tokens_scored: Target tokens of all passes, those in the store among them.
         n_cached: Those whose scores the store held.
-        reference: (N, 2) float64, `fluency_of` each text under the reference model, NaN
-            where it has no token of it or the text has no score; None without one.
     """
 
-    names: tuple[str, ...]
-    values: np.ndarray
     n_tokens: np.ndarray
     tokens_scored: int
     n_cached: int
-    reference: np.ndarray | None = None
 
 
 def score_texts(
@@ -123,19 +119,12 @@ def score_texts(
         NonFiniteScoreError: If a score is not finite; `sequence` is the text's index.
     """
     inputs = inputs or Inputs()
-    check_inputs(methods, model, inputs)
-    reads = _readings(methods, inputs)
-    _check_apart(texts, reads, inputs)
-    sequences = model.sequences(texts)
-    own = sequences_of(sequences, range(len(texts)))
+    plan = _planned(texts, methods, model, inputs, seed)
+    own, scored, passes = plan.own, plan.scored, plan.passes
     scorer = model.plain
-    if "moments" in reads and model.with_moments is not None:
+    if "moments" in plan.reads and model.with_moments is not None:
         scorer = model.with_moments
-    scored = [i for i, key in enumerate(own.keys) if key is not None]
-    passes = plan_passes(
-        [texts[i] for i in scored], scored, reads, own, model, inputs, seed
-    )
-    total = sum(part.n_targets for part in (own, *passes))
+    total = plan.n_targets
     try:
         table, n_cached = token_scores(scorer, own, progress_after(progress, 0, total))
     except ShareScored:
@@ -158,7 +147,7 @@ def score_texts(
     if inputs.reference is not None and "reference" not in rewrites:
         # The model itself, whose own pass has been made.
         rewrites["reference"] = [
-            fluency_of(table[sequences[i].tobytes()][0]) for i in scored
+            fluency_of(table[plan.sequences[i].tobytes()][0]) for i in scored
         ]
     reference_N2 = None
     if "reference" in rewrites:
@@ -167,17 +156,17 @@ def score_texts(
         # Scores read the mean alone.
         rewrites["reference"] = [values[:1] for values in rewrites["reference"]]
     corpus_V = None
-    if "corpus" in reads and inputs.corpus_counts is not None:
+    if "corpus" in plan.reads and inputs.corpus_counts is not None:
         corpus_V = corpus_logprobs(inputs.corpus_counts)
     values_NM = np.full((len(texts), len(methods)), np.nan)
     n_tokens_N = np.zeros(len(texts), np.int64)
     for place, i in enumerate(scored):
-        scores_RT = table[sequences[i].tobytes()]
+        scores_RT = table[plan.sequences[i].tobytes()]
         if not scores_RT.size:
             continue
         text = _scored_text(
             texts[i],
-            sequences[i],
+            plan.sequences[i],
             scores_RT,
             corpus_V,
             {reading: values[place] for reading, values in rewrites.items()},
@@ -209,24 +198,48 @@ def count_targets(
     Raises:
         InputError: As `score_texts` does.
     """
-    check_inputs(methods, model, inputs)
-    reads = _readings(methods, inputs)
+    return _planned(texts, methods, model, inputs, seed).n_targets
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Plan:
+    """What is read: all `sequences`, `scored` ones of which have a target."""
+
+    reads: set[Reading]
+    sequences: Sequence[np.ndarray]
+    own: Sequences
+    scored: list[int]
+    passes: list[Pass]
+
+    @property
+    def n_targets(self) -> int:
+        return self.own.n_targets + sum(part.n_targets for part in self.passes)
+
+
+def _planned(
+    texts: Sequence[str],
+    methods: Sequence[ScoreMethod],
+    model: TextModel,
+    inputs: Inputs,
+    seed: int,
+) -> _Plan:
+    _check_inputs(methods, model, inputs)
+    reads: set[Reading] = {name for method in methods for name in method.reads}
+    if inputs.reference is not None:
+        reads.add("reference")
     _check_apart(texts, reads, inputs)
-    own = sequences_of(model.sequences(texts), range(len(texts)))
+    sequences = model.sequences(texts)
+    own = sequences_of(sequences, range(len(texts)))
     scored = [i for i, key in enumerate(own.keys) if key is not None]
-    passes = plan_passes(
+    passes = _passes(
         [texts[i] for i in scored], scored, reads, own, model, inputs, seed
     )
-    return sum(part.n_targets for part in (own, *passes))
+    return _Plan(
+        reads=reads, sequences=sequences, own=own, scored=scored, passes=passes
+    )
 
 
-def _readings(methods: Sequence[ScoreMethod], inputs: Inputs) -> set[Reading]:
-    """What the scores read, and the reference model where there is one."""
-    reads: set[Reading] = {name for method in methods for name in method.reads}
-    return reads | ({"reference"} if inputs.reference is not None else set())
-
-
-def check_inputs(
+def _check_inputs(
     methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
 ) -> None:
     """See that every method has what it reads, before anything is scored.
@@ -289,7 +302,7 @@ def _check_apart(
             )
 
 
-def plan_passes(
+def _passes(
     texts: Sequence[str],
     owners: Sequence[int],
     reads: Collection[Reading],
@@ -298,17 +311,7 @@ def plan_passes(
     inputs: Inputs,
     seed: int,
 ) -> list[Pass]:
-    """Passes beside that over the texts themselves.
-
-    Args:
-        texts: Those with a scored token.
-        owners: Their indices among all texts.
-        reads: What the scores read.
-        own: Sequences of all texts.
-        model: What is scored.
-        inputs: What the scores need besides it.
-        seed: Seed of the neighbours.
-    """
+    """Passes beside that over all texts; `texts` are the `owners` among these."""
     passes: list[Pass] = []
     rewrites: dict[Reading, list[list[str]]] = {}
     if "lowercase" in reads:
@@ -327,7 +330,7 @@ def plan_passes(
     # A model beside itself needs no second pass.
     if reference is not None and not reference.is_same_as(model):
         their_own = sequences_of(reference.sequences(texts), owners)
-        passes.append(ReferencePass(reference.plain, their_own))
+        passes.append(reference_pass(reference.plain, their_own))
     prefixes: dict[Reading, tuple[str, ...]] = {
         "nonmember_prefix": inputs.nonmember_prefix,
         "member_prefix": inputs.member_prefix,
@@ -335,25 +338,17 @@ def plan_passes(
     for reading, shots in prefixes.items():
         if reading in reads and model.plain.pairs is not None:
             passes.append(
-                PrefixPass(
-                    reading=reading,
-                    pairs=model.plain.pairs,
-                    prefix=prefix_of(shots, reading, own, model),
-                    own=own,
+                prefix_pass(
+                    reading,
+                    model.plain.pairs,
+                    prefix_of(shots, reading, own, model),
+                    own,
                     n_before=model.n_before,
                     n_heads=model.model.n_heads,
                 )
             )
     if "gradients" in reads and isinstance(model.plain, Scorer):
-        passes.append(
-            GradientPass(
-                decoder=model.checkpoint.decoder,
-                own=own,
-                batch_tokens=model.plain.batch_tokens,
-                store=model.plain.store,
-                division=model.plain.division,
-            )
-        )
+        passes.append(gradient_pass(model.checkpoint.decoder, own, model.plain))
     return passes
 
 

@@ -19,11 +19,12 @@ from jaxcontam.methods.membership.documents import (
     rows_of,
 )
 from jaxcontam.methods.membership.judging import (
-    Scores,
     constant_warnings,
     is_constant,
     scored_texts,
+    unscored_warnings,
 )
+from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import (
     CONFOUNDED,
     reference_warnings,
@@ -76,8 +77,6 @@ def judge_texts(
     pool_texts: Sequence[str],
     clusters: Sequence[object] | None = None,
     pool_clusters: Sequence[object] | None = None,
-    reference: np.ndarray | None = None,
-    pool_reference: np.ndarray | None = None,
     fprs: Sequence[float] = (0.01, 0.05),
     seed: int = 0,
     n_permutations: int = N_PERMUTATIONS,
@@ -98,14 +97,11 @@ def judge_texts(
         name: Name of the suspected set.
         fingerprint: Digest of its texts.
         table: N suspected texts, M scores.
-        pool: L non-members, the same scores.
+        pool: L non-members, the same scores, and a reference or none as there.
         texts: The N texts.
         pool_texts: The L texts.
         clusters: Document of each suspected text, or None.
         pool_clusters: Document of each text of the pool; with `clusters` or not at all.
-        reference: (N, 2) what a model that saw neither set says of each suspected text;
-            see `blind_baselines`. Or None.
-        pool_reference: (L, 2) the same of the pool; with `reference` or not at all.
         fprs: False-positive rates of the thresholds.
         seed: Seeds folds and permutations.
         n_permutations: Permutations of the set-level test.
@@ -118,7 +114,7 @@ def judge_texts(
         raise ValueError(f"scores must be the same, got {table.names}, {pool.names}")
     if (clusters is None) != (pool_clusters is None):
         raise ValueError("clusters must be of both sets or of none")
-    values_NM, pool_LM = (np.asarray(t.values, np.float64) for t in (table, pool))
+    values_NM, pool_LM = table.values, pool.values
     if len(values_NM) != len(texts) or len(pool_LM) != len(pool_texts):
         raise ValueError("each text must have a row of scores")
     asked, known = set(texts), set(pool_texts)
@@ -176,8 +172,8 @@ def judge_texts(
         both_clusters += [("pool", str(c)) for c in pool_clusters]
         both_clusters = rows_of(both_clusters, both)
     both_reference = None
-    if reference is not None and pool_reference is not None:
-        both_reference = np.concatenate([reference, pool_reference])[both]
+    if table.reference is not None and pool.reference is not None:
+        both_reference = np.concatenate([table.reference, pool.reference])[both]
     blind = blind_baselines(
         both_texts,
         is_suspect,
@@ -291,13 +287,7 @@ def _warnings(
     set_result: SetResult | None,
     blind: Blind,
 ) -> tuple[str, ...]:
-    found = []
-    n_unscored = int((~is_scored_N).sum() + (~is_scored_L).sum())
-    if n_unscored:
-        found.append(
-            f"texts without a score, which are left out: {n_unscored} (empty, or "
-            "without a token that could be scored)"
-        )
+    found = unscored_warnings(int((~is_scored_N).sum() + (~is_scored_L).sum()))
     unit = "non-members" if codes_L is None else "documents of non-members"
     for fpr in fprs:
         if fpr * (n_pool + 1) < 1:

@@ -9,23 +9,24 @@ Dimension key
     R  scores of a token: its log-probability, and mean, variance and top if asked
 """
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from jaxcontam.data.encoding import encode_texts
+from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.score import Reading
+from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
-from jaxcontam.scoring.scorer import n_targets
-from jaxcontam.scoring.shares import Division, Together
-from jaxcontam.scoring.store import ScoreStore
+from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
@@ -43,25 +44,18 @@ class Found:
     n_cached: int
 
 
-class Pass(Protocol):
-    """One call of the model for all texts that have a scored token."""
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """One call of the model for all texts that have a scored token.
 
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that it costs."""
-        ...
+    Attributes:
+        n_targets: Target tokens that it costs.
+        read: Runs it: (ids of each text as bytes -> its mean log-probability, progress
+            in target tokens) -> what it reads. A `NonFiniteScoreError` names the text.
+    """
 
-    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
-        """Run it.
-
-        Args:
-            known: Ids of each text as bytes -> its mean log-probability.
-            progress: Receives target tokens.
-
-        Raises:
-            NonFiniteScoreError: Names the text and the id.
-        """
-        ...
+    n_targets: int
+    read: Callable[[Mapping[bytes, float], Progress | None], Found]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -121,81 +115,34 @@ def token_scores(
     Raises:
         NonFiniteScoreError: Names the text and the id.
     """
-    try:
+    with _named(own):
         table = scorer.token_table(own.fresh, progress)
-    except NonFiniteScoreError as e:
-        raise NonFiniteScoreError(own.owners[e.sequence], e.position) from e
     keys = (ids.tobytes() for ids in own.fresh)
     return dict(zip(keys, table.scores, strict=True)), table.n_cached
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class MeansPass:
-    """Mean log-probabilities of rewrites, all of them in one call.
-
-    Attributes:
-        scorer: Gives log-probabilities.
-        rewrites: Reading -> ids of the rewrites of each text.
-        owners: Index of each text.
-        plan: What of it is to be scored.
-        own: Whether `known` holds what this very scorer says of the texts.
-    """
-
-    scorer: SequenceScorer
-    rewrites: Mapping[Reading, Sequence[Sequence[np.ndarray]]]
-    owners: Sequence[int]
-    plan: Sequences
-    own: bool
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that it costs."""
-        return self.plan.n_targets
-
-    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
-        """Run it; a rewrite without a target has NaN.
-
-        Raises:
-            NonFiniteScoreError: Names the text and the id.
-        """
-        plan = self.plan
-        try:
-            sums = self.scorer.sums(plan.fresh, progress)
-        except NonFiniteScoreError as e:
-            raise NonFiniteScoreError(plan.owners[e.sequence], e.position) from e
-        means = dict(known) if self.own else {}
-        for ids, mean in zip(plan.fresh, sums.means(plan.fresh), strict=True):
-            means[ids.tobytes()] = float(mean)
-        keys = iter(plan.keys)
-        values: dict[Reading, list[np.ndarray]] = {
-            reading: [
-                np.array(
-                    [
-                        np.nan if key is None else means[key]
-                        for key in itertools.islice(keys, len(of_text))
-                    ]
-                )
-                for of_text in of_texts
-            ]
-            for reading, of_texts in self.rewrites.items()
-        }
-        return Found(values, sums.n_cached)
+@contextlib.contextmanager
+def _named(own: Sequences) -> Iterator[None]:
+    """Name the text of a score that is not finite, not its sequence."""
+    try:
+        yield
+    except NonFiniteScoreError as e:
+        raise NonFiniteScoreError(own.owners[e.sequence], e.position) from e
 
 
 def means_pass(
     scorer: SequenceScorer,
     rewrites: Mapping[Reading, Sequence[Sequence[np.ndarray]]],
     owners: Sequence[int],
-    known: Collection[bytes] | None,
-) -> MeansPass:
-    """Plan the mean log-probabilities of rewrites.
+    known: Collection[bytes],
+) -> Pass:
+    """Mean log-probabilities of rewrites, all in one call; NaN of one without a target.
 
     Args:
         scorer: Gives log-probabilities.
         rewrites: Reading -> for each text the ids of its rewrites.
         owners: Index of each text.
-        known: Ids of texts as bytes whose means will be known; None if those are of
-            another model.
+        known: Ids of texts as bytes whose means will be known.
     """
     flat = [
         (ids, owner)
@@ -203,144 +150,100 @@ def means_pass(
         for of_text, owner in zip(of_texts, owners, strict=True)
         for ids in of_text
     ]
-    plan = sequences_of(
-        [ids for ids, _ in flat], [owner for _, owner in flat], known or ()
-    )
-    return MeansPass(scorer, rewrites, owners, plan, known is not None)
+    plan = sequences_of([ids for ids, _ in flat], [owner for _, owner in flat], known)
+
+    def read(known: Mapping[bytes, float], progress: Progress | None) -> Found:
+        with _named(plan):
+            sums = scorer.sums(plan.fresh, progress)
+        means = dict(known)
+        for ids, mean in zip(plan.fresh, sums.means(plan.fresh), strict=True):
+            means[ids.tobytes()] = float(mean)
+        found = iter([np.nan if key is None else means[key] for key in plan.keys])
+        values: dict[Reading, list[np.ndarray]] = {
+            reading: [
+                np.array(list(itertools.islice(found, len(of_text))))
+                for of_text in of_texts
+            ]
+            for reading, of_texts in rewrites.items()
+        }
+        return Found(values, sums.n_cached)
+
+    return Pass(plan.n_targets, read)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ReferencePass:
-    """What another model says of the texts.
+def reference_pass(scorer: SequenceScorer, own: Sequences) -> Pass:
+    """`fluency_of` the texts under another model; NaN of a text without a target."""
 
-    Attributes:
-        scorer: That model's scorer; gives log-probabilities.
-        own: Sequences of the texts, by its tokenizer, each distinct one once.
-    """
-
-    scorer: SequenceScorer
-    own: Sequences
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that it costs."""
-        return self.own.n_targets
-
-    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
-        """Run it; a text without a target has NaN.
-
-        Raises:
-            NonFiniteScoreError: Names the text and the id.
-        """
-        del known
-        table, n_cached = token_scores(self.scorer, self.own, progress)
+    def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
+        table, n_cached = token_scores(scorer, own, progress)
         nothing = np.zeros((1, 0))
         values = [
-            fluency_of((nothing if key is None else table[key])[0])
-            for key in self.own.keys
+            fluency_of((nothing if key is None else table[key])[0]) for key in own.keys
         ]
         return Found({"reference": values}, n_cached)
 
+    return Pass(own.n_targets, read)
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PrefixPass:
+
+def prefix_pass(
+    reading: Reading,
+    pairs: PairSource,
+    prefix: np.ndarray,
+    own: Sequences,
+    *,
+    n_before: int,
+    n_heads: int,
+) -> Pass:
     """Mean log-probabilities of the texts after a prefix.
 
-    Attributes:
+    The tokens that count are those that count without the prefix.
+
+    Args:
         reading: What it is.
         pairs: Scores continuations of shared prefixes.
         prefix: int32 ids.
-        own: Sequences of the texts, each distinct one once.
+        own: Sequences of the texts.
         n_before: Ids of these before the text's own: BOS or EOS, or none.
         n_heads: Query heads of the model.
     """
 
-    reading: Reading
-    pairs: PairSource
-    prefix: np.ndarray
-    own: Sequences
-    n_before: int
-    n_heads: int
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that it costs."""
-        return sum(len(ids) - self.n_before for ids in self.own.fresh)
-
-    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
-        """Run it; the tokens that count are those that count without the prefix.
-
-        Raises:
-            NonFiniteScoreError: Names the text and the id.
-        """
-        del known
-        # Without BOS or EOS the text's first token has no score of its own.
-        skip = 1 - self.n_before
-        try:
+    def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
+        with _named(own):
             sums = prefixed_sums(
-                self.pairs,
-                self.prefix,
-                [ids[self.n_before :] for ids in self.own.fresh],
-                n_heads=self.n_heads,
-                skip=skip,
+                pairs,
+                prefix,
+                [ids[n_before:] for ids in own.fresh],
+                n_heads=n_heads,
+                # Without BOS or EOS the text's first token has no score of its own.
+                skip=1 - n_before,
                 progress=progress,
             )
-        except NonFiniteScoreError as e:
-            raise NonFiniteScoreError(self.own.owners[e.sequence], e.position) from e
-        means = [
-            # A text without a token that counts has no mean.
-            loglik / n if n else np.nan
-            for n, loglik in zip(
-                sums.n_scored.tolist(), sums.loglik.tolist(), strict=True
-            )
-        ]
-        return Found({self.reading: _of_texts(self.own, means)}, sums.n_cached)
+        counts = zip(sums.n_scored.tolist(), sums.loglik.tolist(), strict=True)
+        # A text without a token that counts has no mean.
+        means = [loglik / n if n else np.nan for n, loglik in counts]
+        return Found({reading: _of_texts(own, means)}, sums.n_cached)
+
+    return Pass(sum(len(ids) - n_before for ids in own.fresh), read)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class GradientPass:
-    """Gradient norms of the texts.
+def gradient_pass(decoder: Decoder, own: Sequences, scorer: Scorer) -> Pass:
+    """Gradient norms of the texts; `scorer` says how batches are made and kept."""
 
-    Attributes:
-        decoder: The model.
-        own: Sequences of the texts, each distinct one once.
-        batch_tokens: Tokens of a batch on one device.
-        store: Where scores of this very decoder are kept.
-        division: How batches are divided among processes.
-    """
-
-    decoder: Decoder
-    own: Sequences
-    batch_tokens: int
-    store: ScoreStore | None
-    division: Division | Together | None
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that it costs."""
-        context = self.decoder.config.context
-        return sum(min(len(ids), context) - 1 for ids in self.own.fresh)
-
-    def read(self, known: Mapping[bytes, float], progress: Progress | None) -> Found:
-        """Run it.
-
-        Raises:
-            NonFiniteScoreError: Names the text.
-        """
-        del known
-        try:
+    def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
+        with _named(own):
             found = gradient_norms(
-                self.decoder,
-                self.own.fresh,
-                batch_tokens=self.batch_tokens,
-                store=self.store,
-                division=self.division,
+                decoder,
+                own.fresh,
+                batch_tokens=scorer.batch_tokens,
+                store=scorer.store,
+                division=scorer.division,
                 progress=progress,
             )
-        except NonFiniteScoreError as e:
-            raise NonFiniteScoreError(self.own.owners[e.sequence], e.position) from e
-        norms = found.norms.tolist()
-        return Found({"gradients": _of_texts(self.own, norms)}, found.n_cached)
+        norms = _of_texts(own, found.norms.tolist())
+        return Found({"gradients": norms}, found.n_cached)
+
+    context = decoder.config.context
+    return Pass(sum(min(len(ids), context) - 1 for ids in own.fresh), read)
 
 
 def _of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
@@ -350,3 +253,52 @@ def _of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
         for ids, value in zip(own.fresh, values, strict=True)
     }
     return [of_key[key] for key in own.keys if key is not None]
+
+
+def prefix_of(
+    shots: Sequence[str], reading: Reading, own: Sequences, model: TextModel
+) -> np.ndarray:
+    """Ids of the shots that fit the context with the longest text, in their order.
+
+    Each shot is tokenised alone and ends in a newline; BOS or EOS stands before them.
+
+    Raises:
+        InputError: If not one fits.
+    """
+    context = model.context
+    longest = max((len(ids) - model.n_before for ids in own.fresh), default=0)
+    ids = _shot_ids(shots, model)
+    kept = _fitting(ids, longest, model)
+    if not kept:
+        flag = "--members" if reading == "member_prefix" else "--nonmembers"
+        raise InputError(
+            f"no text of {flag} fits the model's context of {context} tokens before "
+            f"the longest text ({longest} tokens)",
+            hint="cut texts with --length, or leave recall and con_recall out",
+        )
+    return np.concatenate([*model.sequences([""]), *(ids[i] for i in kept)])
+
+
+def fitting_shots(
+    shots: Sequence[str], texts: Sequence[str], model: TextModel
+) -> list[int]:
+    """Shots that fit the context with the longest text; too long ones are passed by."""
+    lengths = [len(ids) - model.n_before for ids in model.sequences(texts)]
+    return _fitting(_shot_ids(shots, model), max(lengths, default=0), model)
+
+
+def _shot_ids(shots: Sequence[str], model: TextModel) -> list[np.ndarray]:
+    """Ids of each shot with its newline, each tokenised alone."""
+    newline = encode_texts(model.model.tokenizer, ["\n"])[0]
+    found = encode_texts(model.model.tokenizer, shots)
+    return [np.concatenate([ids, newline]) for ids in found]
+
+
+def _fitting(ids: Sequence[np.ndarray], longest: int, model: TextModel) -> list[int]:
+    room = model.context - longest - model.n_before
+    kept = []
+    for i, shot in enumerate(ids):
+        if len(shot) <= room:
+            room -= len(shot)
+            kept.append(i)
+    return kept

@@ -1,6 +1,8 @@
 """What a membership score reads of a text, and what a row of METHODS says of it.
 
 Dimension key
+    N  texts
+    M  scores
     T  scored tokens of a text
     R  rewrites of a text, such as its neighbours
 """
@@ -12,9 +14,6 @@ from typing import Literal
 import numpy as np
 
 from jaxcontam.results.terms import MethodRow
-
-LEAST_LOSS = 1e-6
-"""Nats a token: what float32 resolves of a log-probability near 0, some units over."""
 
 Reading = Literal[
     "moments",
@@ -82,6 +81,48 @@ class ScoredText:
         return float(value)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of some texts.
+
+    Attributes:
+        names: The M scores, in the order asked.
+        values: (N, M) float64, higher = member; NaN in the rows of texts without a
+            scored token, and nowhere else.
+        reference: (N, 2) float64, `fluency_of` each text under a model that saw none of
+            them, NaN where it has no token of it or the text has no score; None without
+            such a model.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    reference: np.ndarray | None = None
+
+    def rows(self, chosen_N: np.ndarray) -> "Scores":
+        """The scores of some of the texts."""
+        reference = self.reference
+        return Scores(
+            self.names,
+            self.values[chosen_N],
+            None if reference is None else reference[chosen_N],
+        )
+
+    def among(self, chosen_N: np.ndarray) -> "Scores":
+        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
+
+        def spread(rows: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
+            whole[chosen_N] = rows
+            return whole
+
+        reference = self.reference
+        return Scores(
+            self.names,
+            spread(self.values),
+            None if reference is None else spread(reference),
+        )
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreMethod(MethodRow):
     """A membership score: a ranking, not a test.
@@ -113,17 +154,3 @@ def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part.astype(np.float64) for part in (text.means, text.variances, text.tops)
     )
     return means_T, variances_T, tops_T
-
-
-def at_least_loss(mean: float) -> float:
-    """A mean log-probability, as if no text were known better than `LEAST_LOSS`."""
-    return min(mean, -LEAST_LOSS)
-
-
-def ratio(numerator: float, text: ScoredText) -> float:
-    """A number over a text's mean log-probability.
-
-    A text that the model knows by heart has a mean of 0 after rounding; it counts as
-    `LEAST_LOSS`, so that its ratio is large and finite.
-    """
-    return numerator / at_least_loss(text.mean_logprob)

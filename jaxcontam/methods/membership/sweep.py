@@ -5,48 +5,23 @@ Dimension key
     M  shares
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.methods.membership.documents import codes_of
-from jaxcontam.methods.membership.min_k import min_k_at
-from jaxcontam.methods.membership.min_k_pp import min_k_pp_at
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.membership.token_scores import min_k_at
+from jaxcontam.results.membership import Sweep
 from jaxcontam.stats.roc import auc_delong
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """The sweep of the paper."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SweepResult:
-    """A share chosen on one half of the texts, and how it does on the other.
-
-    Attributes:
-        names: Names of the M scores that were compared.
-        chosen: The one with the highest AUC on the held-out half; the first of equals.
-        held_out_aucs: (M,) on the half that chose.
-        auc: AUC of the chosen one on the other half, not inflated by the choice.
-        auc_se: Its standard error (DeLong), by documents where there are some.
-        is_held_out: (N,) bool; the texts that chose.
-    """
-
-    names: tuple[str, ...]
-    chosen: str
-    held_out_aucs: np.ndarray
-    auc: float
-    auc_se: float
-    is_held_out: np.ndarray
-
-
-def sweep_methods(
-    fractions: Sequence[float] = FRACTIONS, *, standardised: bool = False
-) -> list[ScoreMethod]:
-    """Min-K% at each share, or Min-K%++ if `standardised`; one pass serves them all."""
-    make = min_k_pp_at if standardised else min_k_at
-    return [make(fraction) for fraction in fractions]
+def sweep_methods() -> list[ScoreMethod]:
+    """Min-K% at each share; one pass serves them all."""
+    return [min_k_at(fraction) for fraction in FRACTIONS]
 
 
 def sweep_min_k(
@@ -56,7 +31,7 @@ def sweep_min_k(
     *,
     seed: int,
     clusters: Sequence[object] | np.ndarray | None = None,
-) -> SweepResult:
+) -> Sweep:
     """Choose a share on a random half of the texts and judge it on the other half.
 
     Both classes are split in two; texts of one cluster stay together, with the class
@@ -70,6 +45,10 @@ def sweep_min_k(
         seed: Seed of the split.
         clusters: (N,) the document of each text, or None if each is its own; copies
             of one text are a document, too.
+
+    Returns:
+        The share with the highest AUC on the held-out half, the first of equals, and
+        its AUC on the other half, which the choice does not inflate.
 
     Raises:
         ValueError: If shapes differ, or a half has fewer than 2 members or 2
@@ -85,7 +64,7 @@ def sweep_min_k(
             f"got {len(names)} and {is_member_N.shape}"
         )
     is_scored_N = np.asarray(np.isfinite(values_NM).all(axis=1))
-    is_held_out_N = halves(is_member_N, seed=seed, clusters=clusters, among=is_scored_N)
+    is_held_out_N = halves(is_member_N, is_scored_N, seed=seed, clusters=clusters)
     chosen_on, judged_on = is_held_out_N, is_scored_N & ~is_held_out_N
     codes_N = np.arange(N) if clusters is None else codes_of(clusters)
     unit = "" if clusters is None else "documents of "
@@ -105,15 +84,20 @@ def sweep_min_k(
     held_out_M = np.array([auc(column, chosen_on)[0] for column in range(M)])
     best = int(held_out_M.argmax())
     judged, se = auc(best, judged_on)
-    return SweepResult(tuple(names), names[best], held_out_M, judged, se, is_held_out_N)
+    return Sweep(
+        held_out_aucs=dict(zip(names, held_out_M.tolist(), strict=True)),
+        chosen=names[best],
+        auc=judged,
+        auc_se=se,
+    )
 
 
 def halves(
     is_member_N: np.ndarray,
+    among: np.ndarray,
     *,
     seed: int,
-    clusters: Sequence[object] | np.ndarray | None,
-    among: np.ndarray,
+    clusters: Sequence[object] | np.ndarray | None = None,
 ) -> np.ndarray:
     """(N,) bool, a random half of the clusters of each class; the larger if odd."""
     places = np.flatnonzero(among)

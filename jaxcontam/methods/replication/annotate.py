@@ -16,8 +16,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Judgement, judgement_of
-from jaxcontam.methods.replication.people import People
+from jaxcontam.methods.replication.judges import Judgement, People, judgement_of
 from jaxcontam.terminal import cell_text
 
 ANNOTATORS = ("label_1", "label_2")
@@ -46,13 +45,7 @@ def sheet_text(
     *,
     seed: int,
 ) -> str:
-    """The empty sheet as CSV, with the mark of UTF-8 before it.
-
-    Args:
-        instances: What was asked for.
-        guided: Completions with the guided instruction; refused ones are left out.
-        seed: Seed of the row order.
-    """
+    """The empty sheet as CSV, with the mark of UTF-8 before it."""
     rows = _rows(instances, guided, seed)
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     buffer = io.StringIO(newline="")

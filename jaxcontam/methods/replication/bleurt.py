@@ -113,16 +113,6 @@ class Bleurt:
         return scores_N
 
 
-def bleurt_scores(
-    directory: str | Path,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    progress: Progress | None = None,
-) -> np.ndarray:
-    """`Bleurt.scores` of a checkpoint that is opened for this one call."""
-    return Bleurt.load(directory).scores(pairs, progress)
-
-
 def kept_tokens(n_first: int, n_second: int, room: int) -> tuple[int, int]:
     """Tokens that are kept of each text: the longer one loses its end first.
 

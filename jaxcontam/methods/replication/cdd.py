@@ -26,6 +26,19 @@ Tokenize = Callable[[str], Sequence[Hashable]]
 TEMPERATURE = 0.8
 """Sampling temperature."""
 
+ALPHA = 0.05
+"""Share of the longest answer that a copy may differ in."""
+
+XI = 0.01
+"""An instance is found if more than this share of its samples are copies."""
+
+LENGTH = 100
+"""Tokens of an answer that are compared."""
+
+TAU = 2
+"""TED leaves out samples that differ from the greedy answer in so many tokens or
+fewer."""
+
 # Shorter answers can be alike by chance: at alpha 0.05 they must be equal.
 _SHORT = 20
 # ROUGE-L with the second piece below which an answer is another text.
@@ -42,13 +55,8 @@ def cdd(
     fingerprint: str,
     tokenize: Tokenize | None = None,
     n_samples: int = 20,
-    temperature: float = TEMPERATURE,
-    alpha: float = 0.05,
-    xi: float = 0.01,
-    length: int = 100,
     max_tokens: int = 100,
     stop: tuple[str, ...] = (),
-    tau: int = 2,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[ComparisonResult, list[dict]]:
@@ -62,15 +70,9 @@ def cdd(
         fingerprint: Digest of the instances.
         tokenize: The model's tokenizer; None splits into words and punctuation.
         n_samples: Samples of each prompt; the paper takes 50.
-        temperature: Sampling temperature.
-        alpha: Share of the longest answer that a copy may differ in.
-        xi: An instance is found if more than this share of its samples are copies.
-        length: Tokens of an answer that are compared.
         max_tokens: Most tokens of an answer.
         stop: Texts that end an answer; a base model that goes on with something new
             would vary there.
-        tau: TED leaves out samples that differ from the greedy answer in so many
-            tokens or fewer.
         seed: Seed of the samples.
         progress: Receives answers done and in total.
 
@@ -92,11 +94,8 @@ def cdd(
         raise ValueError(
             f"prompts must be one an instance, got {len(prompts)} for {len(instances)}"
         )
-    if n_samples < 1 or length < 1 or not 0 <= alpha < 1 or not 0 <= xi < 1:
-        raise ValueError(
-            "n_samples and length must be at least 1, alpha and xi in [0, 1), "
-            f"got {n_samples}, {length}, {alpha} and {xi}"
-        )
+    if n_samples < 1:
+        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
     if not instances:
         raise InputError(f"{benchmark}: no instance to sample answers to")
     total = len(prompts) * (1 + n_samples)
@@ -111,28 +110,19 @@ def cdd(
     sampled = completer.complete(
         prompts,
         max_tokens=max_tokens,
-        temperature=temperature,
+        temperature=TEMPERATURE,
         n_samples=n_samples,
         seed=seed,
         stop=stop,
         progress=progress_after(progress, len(prompts), total),
     )
     rows = [
-        _row(
-            instance,
-            first,
-            samples,
-            tokenize or words_and_marks,
-            alpha=alpha,
-            xi=xi,
-            length=length,
-            tau=tau,
-        )
+        _row(instance, first, samples, tokenize or words_and_marks)
         for instance, (first,), samples in zip(instances, greedy, sampled, strict=True)
     ]
     setting = (
-        f"alpha={alpha:g}, xi={xi:g}, {n_samples} samples at {temperature:g}, "
-        f"{length} {'words and marks' if tokenize is None else 'tokens'}, tau={tau}"
+        f"alpha={ALPHA:g}, xi={XI:g}, {n_samples} samples at {TEMPERATURE:g}, "
+        f"{LENGTH} {'words and marks' if tokenize is None else 'tokens'}, tau={TAU}"
     )
     if stop:
         setting += f", stop={json.dumps(list(stop), ensure_ascii=False)}"
@@ -143,54 +133,50 @@ def peakedness(
     greedy: Sequence[Hashable],
     samples: Sequence[Sequence[Hashable]],
     *,
-    alpha: float = 0.05,
-    length: int = 100,
+    alpha: float = ALPHA,
 ) -> float:
     """Share of samples that are copies of the greedy answer.
 
     A copy differs in at most `alpha` times the tokens of the longest answer, the
-    greedy one among them; each is cut to `length`.
+    greedy one among them; each is cut to `LENGTH`.
 
     Raises:
         ValueError: If there are no samples.
     """
     if not samples:
         raise ValueError("samples must be at least one, got 0")
-    longest = max(min(len(answer), length) for answer in [greedy, *samples])
+    longest = max(min(len(answer), LENGTH) for answer in [greedy, *samples])
     # A product such as 0.29 * 100 is just below its whole number.
     most = math.floor(alpha * longest + 1e-9)
-    distances = token_distances(greedy, samples, length=length)
+    distances = token_distances(greedy, samples)
     return sum(distance <= most for distance in distances) / len(samples)
 
 
 def ted_kept(
     greedy: Sequence[Hashable],
     samples: Sequence[Sequence[Hashable]],
-    *,
-    tau: int = 2,
-    length: int = 100,
 ) -> tuple[int, ...]:
     """Places of the samples that TED keeps.
 
-    It leaves out what is within `tau` tokens of the greedy answer, and of equal samples
+    It leaves out what is within `TAU` tokens of the greedy answer, and of equal samples
     all but the first: what remains stands for a model that had not learnt the answer.
     """
-    distances = token_distances(greedy, samples, length=length)
+    distances = token_distances(greedy, samples)
     kept: dict[tuple[Hashable, ...], int] = {}
     for place, (sample, distance) in enumerate(zip(samples, distances, strict=True)):
-        if distance > tau:
-            kept.setdefault(tuple(sample[:length]), place)
+        if distance > TAU:
+            kept.setdefault(tuple(sample[:LENGTH]), place)
     return tuple(kept.values())
 
 
 def token_distances(
-    greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]], *, length: int
+    greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]]
 ) -> list[int]:
     """Fewest tokens to insert, delete or replace, from the greedy answer to each."""
     from rapidfuzz.distance import Levenshtein
 
-    first = list(greedy[:length])
-    return [Levenshtein.distance(first, list(one[:length])) for one in samples]
+    first = list(greedy[:LENGTH])
+    return [Levenshtein.distance(first, list(one[:LENGTH])) for one in samples]
 
 
 def words_and_marks(text: str) -> list[str]:
@@ -203,11 +189,6 @@ def _row(
     greedy: Completion,
     samples: Sequence[Completion],
     tokenize: Tokenize,
-    *,
-    alpha: float,
-    xi: float,
-    length: int,
-    tau: int,
 ) -> dict:
     answered = [sample for sample in samples if not sample.refused]
     row: dict = {
@@ -234,12 +215,12 @@ def _row(
     row["n_tokens"] = len(first)
     if not first:
         return row
-    share = peakedness(first, tokens, alpha=alpha, length=length)
-    kept = ted_kept(first, tokens, tau=tau, length=length)
+    share = peakedness(first, tokens)
+    kept = ted_kept(first, tokens)
     row |= {
-        "distances": token_distances(first, tokens, length=length),
+        "distances": token_distances(first, tokens),
         "peakedness": share,
-        "found": share > xi,
+        "found": share > XI,
         "n_kept": len(kept),
     }
     if not has_rouge_words(instance.second_piece):

@@ -112,8 +112,6 @@ def find_fields(
         InputError: If names contradict each other, or none is known; names the fields
             that exist.
     """
-    if (first_field is None) != (second_field is None):
-        raise InputError("--first-field and --second-field need each other")
     if first_field is not None and (text_field is not None or has_template):
         raise InputError(
             "--first-field excludes --text-field and --template",

@@ -138,12 +138,7 @@ def first_instances(
 
 
 def match_of(texts: Sequence[str], answer: str) -> str | None:
-    """Whether a row is copied in an answer: `exact`, `near`, `no`, or None if short.
-
-    Args:
-        texts: The row's values.
-        answer: All that the model wrote.
-    """
+    """Whether a row is copied in an answer: `exact`, `near`, `no`, or None if short."""
     whole = [word for text in texts for word in _words(text)]
     longest = max((_words(text) for text in texts), key=len, default=[])
     needle = longest if len(longest) >= FEWEST_WORDS else whole
@@ -157,13 +152,7 @@ def match_of(texts: Sequence[str], answer: str) -> str | None:
 
 
 def format_signs(benchmark: Benchmark, n: int, answer: str) -> tuple[str, ...]:
-    """What an answer has of the file beside its texts, in words.
-
-    Args:
-        benchmark: The file.
-        n: First rows whose identifiers are looked for.
-        answer: All that the model wrote.
-    """
+    """What an answer has of the file beside its texts, in words."""
     rows = [row for row in benchmark.rows if row is not None]
     if not rows:
         return ()

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-from jaxcontam.methods.replication.partition import ALPHA, LEVEL
+from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
 from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
 from jaxcontam.stats.shares import rate_test, wilson_interval
 
@@ -79,11 +79,6 @@ def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
     """Whether these copies make a partition contaminated.
 
     One exact copy, or `fewest_near` near-exact ones.
-
-    Args:
-        n_exact: Exact copies.
-        n_near: Near-exact ones.
-        n_judged: Completions that were judged.
     """
     return n_exact >= _FEWEST_EXACT or n_near >= fewest_near(n_judged)
 
@@ -94,9 +89,6 @@ def fewest_near(n_judged: int) -> int:
     With more completions, the smallest number that chance alone reaches no more often
     than two of ten, if 4 % are false: five of fifty, where two would be reached by
     chance in six of ten partitions.
-
-    Args:
-        n_judged: Completions that were judged.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have ten instances.
@@ -307,3 +299,67 @@ def _warnings(judged: Judged, control: Judged | None) -> list[str]:
         if one.n_refused:
             warnings.append(f"{which}{one.n_refused} of {n_all} requests were refused")
     return warnings
+
+
+ByPerson = tuple[tuple[Judgement | None, ...], ...]
+"""(people, N) labels; None where a person gave none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Labels of guided completions.
+
+    Attributes:
+        labels: Each person's labels, one per completion.
+        source: Where they come from, for reports.
+    """
+
+    labels: ByPerson
+    source: str
+
+    @property
+    def consensus(self) -> tuple[Judgement | None, ...]:
+        """See `consensus`."""
+        return consensus(self.labels)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How far people agree, and how many completions are left out; sentences."""
+        notes = []
+        if len(self.labels) == 2:
+            both = agreement(*self.labels)
+            if both.accuracy is not None:
+                kappa = ""
+                if both.kappa is not None:
+                    kappa = f" (Cohen's kappa {both.kappa:.2f})"
+                notes.append(
+                    f"two people agree on {both.accuracy:.1%} of {both.n} completions, "
+                    f"copy or not{kappa}"
+                )
+        n_open = sum(map(_is_disputed, zip(*self.labels, strict=True)))
+        if n_open:
+            notes.append(
+                f"{n_open} of {len(self.labels[0])} completions are left out of "
+                "people's labels, for one person calls them a copy and another does not"
+            )
+        return tuple(notes)
+
+
+def consensus(people: ByPerson) -> tuple[Judgement | None, ...]:
+    """Weakest label of each completion among those given.
+
+    None where nobody gave one, or some call it a copy and others do not.
+    """
+    agreed: list[Judgement | None] = []
+    for labels in zip(*people, strict=True):
+        if _is_disputed(labels):
+            agreed.append(None)
+        else:
+            agreed.append(
+                next((x for x in ("no", "near", "exact") if x in labels), None)
+            )
+    return tuple(agreed)
+
+
+def _is_disputed(labels: tuple[Judgement | None, ...]) -> bool:
+    return "no" in labels and any(map(is_copy, labels))

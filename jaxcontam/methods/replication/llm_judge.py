@@ -4,9 +4,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from jaxcontam.methods.replication.instance import Completer, Completion, Instance
+from jaxcontam.methods.replication.instance import (
+    Completer,
+    Completion,
+    Instance,
+    new_piece,
+)
 from jaxcontam.methods.replication.judges import Judged, Judgement
-from jaxcontam.methods.replication.new_piece import new_piece
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import without_thoughts
 
@@ -83,21 +87,12 @@ def judge_llm(
     completions: Sequence[Completion],
     *,
     seed: int = 0,
-    max_tokens: int = _MOST_TOKENS,
     progress: Progress | None = None,
 ) -> Judged:
     """Ask a chat model about each completion, at temperature 0.
 
     What a completion repeats of its prompt, and its thoughts, are left out. Empty
     completions are no copies, and nobody is asked about them.
-
-    Args:
-        completer: The judge.
-        instances: What was asked for.
-        completions: One each, in their order.
-        seed: Seed of the answers, where the model accepts one.
-        max_tokens: Most tokens of an answer.
-        progress: Receives answers done and in total.
 
     Returns:
         Labels; answers that are none of the three and requests that were refused are
@@ -121,7 +116,7 @@ def judge_llm(
     answers = []
     if prompts:
         answers = completer.complete(
-            prompts, max_tokens=max_tokens, seed=seed, progress=progress
+            prompts, max_tokens=_MOST_TOKENS, seed=seed, progress=progress
         )
     for i, (answer,) in zip(asked, answers, strict=True):
         labels[i] = None if answer.refused else parse_judgement(answer.text)

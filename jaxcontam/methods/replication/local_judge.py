@@ -12,9 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.instance import (
+    Completion,
+    Instance,
+    possible_pieces,
+    words_of,
+)
 from jaxcontam.methods.replication.judges import Judged, Judgement
-from jaxcontam.methods.replication.new_piece import possible_pieces, words_of
 
 JUDGE_VERSION = "local-2"
 """Name of the judge, which changes with any constant or rule of this module."""
@@ -118,17 +122,7 @@ def judge_pair(
         return "no"
     # A nan is at least nothing.
     has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
-    return "near" if has_meaning or _near_score(wanted, found) >= NEAR else "no"
-
-
-def near_score(reference: str, candidate: str) -> float:
-    """How little of a candidate the reference does not have, from 0 to 1.
-
-    The mean of two shares: of the candidate's words, those in the longest common
-    subsequence (the precision of ROUGE-L); of its content words, those that the
-    reference has. Extra text lowers it; what is left out of the reference does not.
-    """
-    return _near_score(words_of(reference), words_of(candidate))
+    return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
 
 
 def is_short(instance: Instance) -> bool:
@@ -136,36 +130,25 @@ def is_short(instance: Instance) -> bool:
     return len(words_of(instance.second_piece)) < _FEWEST_NEAR
 
 
-def premise_copies(instances: Sequence[Instance]) -> int:
-    """How many pairs a model would "copy" that only repeats the first text."""
-    return sum(
+def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
+    """What makes these instances easy to "copy" without having seen them."""
+    warnings = []
+    n_alike = sum(
         instance.cut == "pair"
         and judge_pair(instance.second_piece, instance.first_piece) != "no"
         for instance in instances
     )
-
-
-def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
-    """What makes these instances easy to "copy" without having seen them."""
-    n_short = sum(map(is_short, instances))
-    found = [premise_warning(instances)]
-    if n_short:
-        found.append(
+    if n_alike:
+        warnings.append(
+            f"in {n_alike} of {len(instances)} pairs a model that only repeats the "
+            "first text would be judged to copy the second"
+        )
+    if n_short := sum(map(is_short, instances)):
+        warnings.append(
             f"{n_short} of {len(instances)} references have fewer than {_FEWEST_NEAR} "
             "words, so a model that knows the answer meets them without a copy"
         )
-    return tuple(one for one in found if one is not None)
-
-
-def premise_warning(instances: Sequence[Instance]) -> str | None:
-    """What to say of pairs whose texts are so alike that repeating one is a copy."""
-    n = premise_copies(instances)
-    if not n:
-        return None
-    return (
-        f"in {n} of {len(instances)} pairs a model that only repeats the first text "
-        "would be judged to copy the second"
-    )
+    return tuple(warnings)
 
 
 def _stands_within(wanted: Sequence[str], found: Sequence[str]) -> bool:
@@ -174,7 +157,13 @@ def _stands_within(wanted: Sequence[str], found: Sequence[str]) -> bool:
     return f" {' '.join(wanted)} " in f" {' '.join(found)} "
 
 
-def _near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
+def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
+    """How little of a candidate's words the reference does not have, from 0 to 1.
+
+    The mean of two shares: of the candidate's words, those in the longest common
+    subsequence (the precision of ROUGE-L); of its content words, those that the
+    reference has. Extra text lowers it; what is left out of the reference does not.
+    """
     if not wanted or not found:
         return 0.0
     in_order = common_words(wanted, found) / len(found)

@@ -11,7 +11,13 @@ import numpy as np
 
 from jaxcontam.data.rouge import has_rouge_words, rouge_l
 from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.results.replication import OverlapResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
+from jaxcontam.stats.paired import (
+    paired_bootstrap_p,
+    sign_flip_test,
+    unpaired_bootstrap_p,
+)
 
 Pairs = Sequence[tuple[str, str]]
 """References with their candidates."""
@@ -38,11 +44,6 @@ def overlap_scores(
     measure: Measure, instances: Sequence[Instance], completions: Sequence[Completion]
 ) -> np.ndarray:
     """Overlap of each completion with its reference.
-
-    Args:
-        measure: ROUGE-L or another.
-        instances: What was asked for.
-        completions: One each, in their order.
 
     Returns:
         float64 (N,); nan where the request was refused or the measure cannot read the
@@ -90,3 +91,121 @@ def _rouge_l_f1(pairs: Pairs) -> np.ndarray:
 ROUGE_L = Measure(name="rouge_l", whole_when_inside=False, score=_rouge_l_f1)
 """F of ROUGE-L on the new piece alone, at any cut: it counts words, not fluency.
 nan where the reference is mostly of letters that ROUGE does not know."""
+
+
+ALPHA = 0.05
+"""Level of the paper's tests, and of the word `suspected`."""
+
+LEVEL = 0.001
+"""Level of the word `contaminated`."""
+
+_FEWEST_PAIRS = 2
+_UNANSWERED = "one of the instructions has no answer"
+_UNSCORED = {
+    "rouge_l": f"{_UNANSWERED}, or the reference is not mostly of Latin letters, the "
+    "only ones that ROUGE-L counts"
+}
+_EXACT = "sign_flip"
+_BOOTSTRAPS = {
+    "paired_bootstrap": (
+        paired_bootstrap_p,
+        "the bootstrap's share is no calibrated p-value: with ten pairs it is below "
+        "0.05 in 8 % of null sets",
+    ),
+    "unpaired_bootstrap": (
+        unpaired_bootstrap_p,
+        "the released code draws both arms apart, so the p-value depends on how alike "
+        "they are",
+    ),
+}
+OVERLAP_TESTS = (_EXACT, *_BOOTSTRAPS)
+"""Second parts of the methods' names; the first of them decides."""
+
+
+def overlap_results(
+    measure: str,
+    guided: np.ndarray,
+    general: np.ndarray,
+    *,
+    benchmark: str,
+    fingerprint: str,
+    prompt_version: str | None,
+    seed: int,
+) -> tuple[OverlapResult, ...]:
+    """Test that naming the partition raises the overlap, in three ways.
+
+    Null hypothesis: an instance's two completions could have been exchanged. Small
+    p-values show that the name helps, which a model that knows the style of a dataset
+    can do as well as one that knows its rows.
+
+    Args:
+        measure: Name of the measure, such as `rouge_l`.
+        guided: (N,) overlap with the guided instruction; nan without a score.
+        general: (N,) the same with the general one.
+        benchmark: Name of the partition.
+        fingerprint: Digest of the instances.
+        prompt_version: Version of the instructions.
+        seed: Seed of the bootstraps.
+
+    Returns:
+        The exact sign-flip test, the paired bootstrap and the unpaired one.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, algorithm 1, for the bootstraps.
+    """
+    answered_N = ~(np.isnan(guided) | np.isnan(general))
+    guided_N, general_N = guided[answered_N], general[answered_N]
+    n_pairs = len(guided_N)
+    n_left_out = len(guided) - n_pairs
+    is_enough = n_pairs >= _FEWEST_PAIRS
+    warnings: tuple[str, ...] = ()
+    if n_left_out:
+        warnings = (
+            f"{n_left_out} of {len(guided)} instances are left out: "
+            f"{_UNSCORED.get(measure, _UNANSWERED)}",
+        )
+
+    def row(
+        test: str, p_value: float | None, p_floor: float | None, *more: str
+    ) -> OverlapResult:
+        return OverlapResult(
+            benchmark=benchmark,
+            fingerprint=fingerprint,
+            method=f"{measure}_{test}",
+            validity="exact" if test == _EXACT else "asymptotic",
+            n_instances=n_pairs,
+            n_left_out=n_left_out,
+            guided=float(guided_N.mean()) if n_pairs else None,
+            general=float(general_N.mean()) if n_pairs else None,
+            p_value=p_value,
+            p_floor=p_floor,
+            prompt_version=prompt_version,
+            verdict=_verdict(p_value),
+            warnings=(*warnings, *more),
+        )
+
+    if not is_enough:
+        few = f"no test with {n_pairs} pairs of completions"
+        return tuple(row(test, None, None, few) for test in OVERLAP_TESTS)
+    exact = sign_flip_test(guided_N, general_N)
+    floor = () if exact.p_floor <= ALPHA else (_floor_warning(exact.p_floor),)
+    if np.array_equal(guided_N, general_N):
+        floor = ("both instructions give the same overlap everywhere: nothing to test",)
+    rows = [row(_EXACT, exact.p_value, exact.p_floor, *floor)]
+    for test, (share, caveat) in _BOOTSTRAPS.items():
+        rows.append(row(test, share(guided_N, general_N, seed=seed), None, caveat))
+    return tuple(rows)
+
+
+def _verdict(p_value: float | None) -> ReplicationVerdict | None:
+    if p_value is None:
+        return None
+    # A name that helps is no copy, whatever p is.
+    return "suspected" if p_value <= ALPHA else "no evidence"
+
+
+def _floor_warning(p_floor: float) -> str:
+    return (
+        f"so few pairs differ that no p-value is below {p_floor:.3g}: draw more "
+        "instances"
+    )

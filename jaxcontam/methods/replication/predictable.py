@@ -8,9 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from jaxcontam.methods.replication.instance import Instance
+from jaxcontam.methods.replication.instance import Instance, words_of
 from jaxcontam.methods.replication.local_judge import judge_pair
-from jaxcontam.methods.replication.new_piece import words_of
 
 # 1,000 and 3.5 are one number each; letters and digits that touch are two tokens.
 _TOKEN = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?|[^\W\d_]+")

@@ -1,5 +1,6 @@
 """Words of the questions that the comparative methods ask, and how answers are read."""
 
+import dataclasses
 import hashlib
 import re
 
@@ -35,6 +36,23 @@ _LABEL = re.compile(
 _SPAN = re.compile(r"\*\*(.+?)\*\*|\"([^\"]+)\"|\u201c(.+?)\u201d|`([^`]+)`")
 # What stands around an answer and is no part of it.
 _MARKS = " \t\"'`*_.,:;!?()[]{}<>\u201c\u201d\u2018\u2019\u00ab\u00bb"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What is asked about.
+
+    Attributes:
+        benchmark: Name of the file, for results.
+        fingerprint: Digest of its instances or items, for results.
+        dataset: What questions call the dataset.
+        split: What they call the split.
+    """
+
+    benchmark: str
+    fingerprint: str
+    dataset: str
+    split: str
 
 
 def filled(template: str, **values: str) -> str:

@@ -22,11 +22,14 @@ from jaxcontam.data.benchmark import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Judged, Judgement, judgement_of
+from jaxcontam.methods.replication.judges import (
+    ByPerson,
+    Judged,
+    Judgement,
+    judgement_of,
+)
 from jaxcontam.methods.replication.llm_judge import parse_judgement
-from jaxcontam.methods.replication.people import ByPerson, consensus
-from jaxcontam.methods.replication.sentences import sentence_starts
-from jaxcontam.methods.replication.split import instances_fingerprint
+from jaxcontam.methods.replication.split import sentence_starts
 
 _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"
@@ -42,7 +45,7 @@ class Recorded:
     """A partition with its completions.
 
     Attributes:
-        name: The file's name, or its place below a folder.
+        name: The file's name.
         instances: In the file's order.
         guided: Completions with the guided instruction.
         general: Those with the general one; None where the file has none.
@@ -60,23 +63,9 @@ class Recorded:
     model_judge: Judged | None
     people: ByPerson
 
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the instances in their order."""
-        return instances_fingerprint(self.instances)
 
-    @property
-    def humans(self) -> tuple[Judgement | None, ...] | None:
-        """What people agree on, see `consensus`; None without annotators."""
-        return consensus(self.people) if self.people else None
-
-
-def read_recorded(path: Path, *, name: str | None = None) -> Recorded:
+def read_recorded(path: Path) -> Recorded:
     """Read one partition.
-
-    Args:
-        path: A .csv file, or another kind that benchmarks may have.
-        name: What results call it; the file's name unless given.
 
     Raises:
         InputError: If the file is no table, lacks a column, or a cell is not what its
@@ -120,7 +109,7 @@ def read_recorded(path: Path, *, name: str | None = None) -> Recorded:
         )
         judged = Judged(labels=labels, n_unparsed=labels.count(None))
     return Recorded(
-        name=path.stem if name is None else name,
+        name=path.stem,
         instances=tuple(
             _instance(record, i, *pieces, has_label="label" in columns)
             for i, record in enumerate(records)
@@ -135,29 +124,6 @@ def read_recorded(path: Path, *, name: str | None = None) -> Recorded:
             if column in columns
         ),
     )
-
-
-def read_recorded_folder(folder: Path) -> list[Recorded]:
-    """Every partition below a folder, named by its place: SET/SPLIT/FILE.csv.
-
-    Raises:
-        InputError: If there is no .csv file, or one is not what it should be.
-    """
-    paths = sorted(folder.rglob("*.csv")) if folder.is_dir() else []
-    if not paths:
-        raise InputError(
-            f"{folder}: no .csv file below it",
-            hint="expected SET/SPLIT/FILE.csv, one file a partition",
-        )
-    places = [path.relative_to(folder) for path in paths]
-    return [
-        read_recorded(path, name=_name_of(place))
-        for path, place in zip(paths, places, strict=True)
-    ]
-
-
-def _name_of(place: Path) -> str:
-    return "/".join(place.parts[:-1]) if len(place.parts) > 2 else place.stem
 
 
 def _columns(record: Record) -> set[str]:

@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,6 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.fields import Fields
 from jaxcontam.methods.replication.instance import Cut, Instance
-from jaxcontam.methods.replication.sentences import sentence_starts
 
 # Between these shares of the words a text of several sentences is cut, if it can be.
 _MIDDLE = (0.3, 0.7)
@@ -32,21 +32,17 @@ class Drawn:
 
     Attributes:
         instances: In the order of the draw.
-        fields: Where the texts come from.
         n_rows: Examples of the file.
         n_too_short: Texts of one word, and pairs with an empty side; never drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
-        n_without_label: Instances without a label, where a label field is named.
         fingerprint: See `instances_fingerprint`.
         warnings: What the reader should know, one sentence each.
     """
 
     instances: tuple[Instance, ...]
-    fields: Fields
     n_rows: int
     n_too_short: int
     n_duplicates: int
-    n_without_label: int
     fingerprint: str
     warnings: tuple[str, ...]
 
@@ -107,11 +103,9 @@ def draw_instances(
         warnings.append(f"{n_unlabelled} of {len(instances)} instances have no label")
     return Drawn(
         instances=instances,
-        fields=fields,
         n_rows=len(benchmark),
         n_too_short=n_too_short,
         n_duplicates=len(benchmark) - n_too_short - len(rows),
-        n_without_label=n_unlabelled,
         fingerprint=instances_fingerprint(instances),
         warnings=tuple(warnings),
     )
@@ -122,10 +116,6 @@ def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
 
     Both pieces keep their characters, but for the space around the text and the one
     run of space at the cut.
-
-    Args:
-        text: Any text.
-        seed: With the text it makes the cut.
 
     Returns:
         First piece, second piece and kind of cut; None for fewer than two words.
@@ -210,3 +200,51 @@ def _label(value: object, names: Sequence[str]) -> str:
 
 def _digest(seed: int, *words: str) -> bytes:
     return hashlib.sha256(json.dumps([seed, *words]).encode()).digest()
+
+
+# The mark, closing quotes and brackets, and the space behind them. A mark with space
+# before it ends no sentence, but one behind it does; a run of marks is tried but once.
+_END = re.compile(
+    r"""(?<![.!?\u2026])(?:(?<=\S)|[.!?\u2026])([.!?\u2026]++)["'\u201d\u2019)\]]*+\s+"""
+)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+_ABBREVIATIONS = re.compile(
+    "mr|mrs|ms|dr|prof|rev|gen|sen|rep|gov|capt|col|lt|sgt|st|jr|sr|vs|etc|inc|ltd|co|"
+    "corp|dept|est|fig|figs|eq|vol|ed|eds|pp|sec|approx|ca|cf|al|jan|feb|mar|apr|jun|"
+    "jul|aug|sep|sept|oct|nov|dec|mt|ave|blvd|rd|univ"
+)
+# Longer than any abbreviation, so a look back stays short in texts without spaces.
+_LOOK_BACK = 24
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Places at which a sentence begins, but for the first one.
+
+    A sentence ends with a full stop, an exclamation or question mark or an ellipsis,
+    before a space and what is no small letter; not after an abbreviation, an initial or
+    letters with dots between them; and before a blank line. It misses sentences without
+    a space between them, and those that begin with a small letter.
+
+    Returns:
+        Character offsets, ascending, each at a character that is no space.
+    """
+    starts = {
+        match.end()
+        for match in _END.finditer(text)
+        if match.end() < len(text)
+        and not text[match.end()].islower()
+        and not _is_abbreviated(text, match)
+    }
+    starts |= {match.end() for match in _BLANK_LINE.finditer(text)}
+    first = len(text) - len(text.lstrip())
+    return sorted(start for start in starts if first < start < len(text))
+
+
+def _is_abbreviated(text: str, end: re.Match[str]) -> bool:
+    if end[1] != ".":
+        return False
+    before = text[max(0, end.start(1) - _LOOK_BACK) : end.start(1)].split()
+    word = re.split(r"""["'(\[\u201c\u2018-]""", before[-1])[-1] if before else ""
+    is_initial = len(word) == 1 and word.isupper() and word != "I"
+    has_dots = "." in word.strip(".")
+    return is_initial or has_dots or bool(_ABBREVIATIONS.fullmatch(word.lower()))

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from jaxcontam.data.options import Item
 from jaxcontam.data.rouge import common_words, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.function_words import FUNCTION_WORDS
 from jaxcontam.methods.replication.instance import Completer, Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_OPTION,
     MASKED_WORD,
     UNSPACED,
+    Names,
     answer_forms,
     filled,
     is_answer,
@@ -54,11 +54,8 @@ _OBVIOUS = frozenset(_OBVIOUS_WORDS.split())
 def ts_guessing_word(
     instances: Sequence[Instance],
     completer: Completer,
+    names: Names,
     *,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int = 20,
     seed: int = 0,
     progress: Progress | None = None,
@@ -72,10 +69,7 @@ def ts_guessing_word(
     Args:
         instances: Instances of the split.
         completer: The model.
-        benchmark: Name, for the result.
-        fingerprint: Digest of the instances.
-        dataset: Name, for the question.
-        split: Name of the split, for the question.
+        names: Of the split.
         max_tokens: Most tokens of an answer.
         seed: With a text's own characters it decides its word.
         progress: Receives answers done and in total.
@@ -102,13 +96,10 @@ def ts_guessing_word(
         asked,
         MASKED_WORD,
         completer,
+        names,
         method="ts_guessing_word",
         n_all=len(instances),
         what="text",
-        benchmark=benchmark,
-        fingerprint=fingerprint,
-        dataset=dataset,
-        split=split,
         max_tokens=max_tokens,
         seed=seed,
         progress=progress,
@@ -118,11 +109,8 @@ def ts_guessing_word(
 def ts_guessing_option(
     items: Sequence[Item],
     completer: Completer,
+    names: Names,
     *,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int = 50,
     seed: int = 0,
     progress: Progress | None = None,
@@ -137,10 +125,7 @@ def ts_guessing_option(
     Args:
         items: From `read_items`.
         completer: The model.
-        benchmark: Name, for the result.
-        fingerprint: Digest of the items.
-        dataset: Name, for the question.
-        split: Name of the split, for the question.
+        names: Of the split.
         max_tokens: Most tokens of an answer.
         seed: With an item's own characters it decides its hidden option.
         progress: Receives answers done and in total.
@@ -164,13 +149,10 @@ def ts_guessing_option(
         asked,
         MASKED_OPTION,
         completer,
+        names,
         method="ts_guessing_option",
         n_all=len(items),
         what="item",
-        benchmark=benchmark,
-        fingerprint=fingerprint,
-        dataset=dataset,
-        split=split,
         max_tokens=max_tokens,
         seed=seed,
         progress=progress,
@@ -210,10 +192,6 @@ def rate_by_chance(
     hidden: Sequence[str], given: Sequence[tuple[str, ...]]
 ) -> float | None:
     """Rate at which answers match what was hidden in other items.
-
-    Args:
-        hidden: What was hidden in each of n items.
-        given: Readings of the answer to each.
 
     Returns:
         The mean over the n (n - 1) pairs of different items; None for fewer than two.
@@ -282,14 +260,11 @@ def _ask(
     asked: list[tuple[int, str, str]],
     template: str,
     completer: Completer,
+    names: Names,
     *,
     method: str,
     n_all: int,
     what: str,
-    benchmark: str,
-    fingerprint: str,
-    dataset: str,
-    split: str,
     max_tokens: int,
     seed: int,
     progress: Progress | None,
@@ -297,11 +272,11 @@ def _ask(
     """Ask for each hidden text; `asked` holds (index, masked text, what is hidden)."""
     if not asked:
         raise InputError(
-            f"{benchmark}: {method}: no {what} of {n_all} has anything to hide",
+            f"{names.benchmark}: {method}: no {what} of {n_all} has anything to hide",
             hint="leave this method out for this benchmark",
         )
     prompts = [
-        filled(template, mask=MASK, text=text, dataset=dataset, split=split)
+        filled(template, mask=MASK, text=text, dataset=names.dataset, split=names.split)
         for _, text, _ in asked
     ]
     answers = [
@@ -314,7 +289,7 @@ def _ask(
         _row(index, hidden, answer)
         for (index, _, hidden), answer in zip(asked, answers, strict=True)
     ]
-    return _result(rows, method, n_all, what, benchmark, fingerprint), rows
+    return _result(rows, method, n_all, what, names), rows
 
 
 def _row(index: int, hidden: str, answer: Completion) -> dict:
@@ -332,12 +307,7 @@ def _row(index: int, hidden: str, answer: Completion) -> dict:
 
 
 def _result(
-    rows: list[dict],
-    method: str,
-    n_all: int,
-    what: str,
-    benchmark: str,
-    fingerprint: str,
+    rows: list[dict], method: str, n_all: int, what: str, names: Names
 ) -> ComparisonResult:
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
@@ -361,8 +331,8 @@ def _result(
             "of a set that cannot have been seen."
         )
     return ComparisonResult(
-        benchmark=benchmark,
-        fingerprint=fingerprint,
+        benchmark=names.benchmark,
+        fingerprint=names.fingerprint,
         method=method,
         n_instances=len(rows),
         n_found=n_found,
@@ -375,3 +345,27 @@ def _result(
         setting=TS_GUESSING_VERSION,
         warnings=tuple(warnings),
     )
+
+
+# Words of English that say little by themselves; shorter ones are never hidden.
+_WORDS = """
+about above across after again against almost along already also although always
+among another anyone anything around aren't because been before behind being below
+beneath beside besides between beyond both cannot can't could couldn't despite
+didn't does doesn't doing done don't down during each either else enough even ever
+every everyone everything except from further hadn't hasn't have haven't having
+hence here hers herself himself however indeed inside instead into isn't it's itself
+just least less like many maybe might mine more moreover most much must myself near
+neither never nevertheless none nothing often once only onto other others otherwise
+ought ours ourselves outside over perhaps quite rather really same several shall
+should shouldn't since some someone something somewhat sometimes somewhere still
+such than that that's their theirs them themselves then there there's thereby
+therefore these they they're this those though through throughout thus together
+toward towards under underneath unless unlike until upon very want wasn't we're well
+were weren't what whatever what's when whenever where whereas wherever whether which
+whichever while whoever whole whom whose will with within without won't would
+wouldn't your you're yours yourself yourselves
+"""
+
+FUNCTION_WORDS = frozenset(_WORDS.split())
+"""In lower case."""
