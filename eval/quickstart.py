@@ -31,8 +31,8 @@ from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
-from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
+from jaxcontam.report.page import library_versions, utc_now
 from jaxcontam.results import MembershipResult, OrderResult, Report
 from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.local import device_info, local_scorer, model_info

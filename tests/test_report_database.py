@@ -6,7 +6,7 @@ import io
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.database_row import write_database_rows
+from jaxcontam.commands.report import write_database_rows
 from jaxcontam.errors import InputError
 from tests.report_documents import (
     audit_document,

@@ -24,7 +24,7 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.page import library_versions, utc_now
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name

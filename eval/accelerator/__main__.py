@@ -27,7 +27,7 @@ from eval.accelerator.training import measure_training
 from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.provenance import utc_now
+from jaxcontam.report.page import utc_now
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

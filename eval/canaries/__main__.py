@@ -59,7 +59,7 @@ from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.provenance import library_versions
+from jaxcontam.report.page import library_versions
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
 from jaxcontam.results import (
     Evidence,

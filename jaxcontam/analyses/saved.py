@@ -12,10 +12,15 @@ from jaxcontam.methods.method import PairMethod, pair_strata
 from jaxcontam.methods.two_min import CombinedMethod
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
+    ASKED,
     P_VALUES_NAME,
+    TEXTS_NAME,
     archive_bytes,
     read_archive,
     read_p_values,
+    read_text_rows,
+    texts_bytes,
+    typed_rows,
 )
 from jaxcontam.report.page import render
 from jaxcontam.report.pictures import NullPicture
@@ -27,13 +32,6 @@ from jaxcontam.report.report_files import (
     write_sums,
 )
 from jaxcontam.report.section import Page
-from jaxcontam.report.texts import (
-    ASKED,
-    TEXTS_NAME,
-    read_text_rows,
-    texts_bytes,
-    typed_rows,
-)
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores

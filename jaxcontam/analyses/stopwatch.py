@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaxcontam.report.provenance import library_versions, utc_now
+from jaxcontam.report.page import library_versions, utc_now
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.report import Result
 

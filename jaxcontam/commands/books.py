@@ -40,7 +40,7 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
-from jaxcontam.report.table import print_table
+from jaxcontam.report.outcome import print_table
 from jaxcontam.results import Report
 from jaxcontam.terminal import Terminal
 

@@ -26,8 +26,8 @@ from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.calibration import COMMAND, MEANING, rate_text
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder
-from jaxcontam.report.table import bare_table
 from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.calibration import LEVELS

@@ -38,7 +38,7 @@ from jaxcontam.methods.versions import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
-from jaxcontam.report.table import bare_table
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.padding import padded
 from jaxcontam.terminal import Terminal

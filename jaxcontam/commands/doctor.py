@@ -227,7 +227,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     from jaxcontam.analyses.audit_design import AuditDesign
     from jaxcontam.analyses.method_notes import method_words
     from jaxcontam.analyses.order_files import check_files, read_files
-    from jaxcontam.report.plain_names import plain_name
+    from jaxcontam.report.decision import plain_name
     from jaxcontam.report.remedies import Advice
 
     design = AuditDesign()

@@ -15,7 +15,7 @@ from jaxcontam.methods.options import PlannedOptions
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
-from jaxcontam.report.table import bare_table
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.estimate import (
     ApiEstimate,

@@ -197,7 +197,7 @@ def keep_other_report(name: str, command: Any) -> None:
     Raises:
         InputError: If `--out` holds such a report and `--overwrite` was not given.
     """
-    from jaxcontam.report.provenance import command_line
+    from jaxcontam.report.page import command_line
     from jaxcontam.report.report_files import REPORT_NAME, read_document
 
     out = getattr(command, "out", None)

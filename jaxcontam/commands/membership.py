@@ -39,9 +39,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.archive import DAMAGED_ARRAY
+from jaxcontam.report.archive import DAMAGED_ARRAY, TEXTS_NAME
 from jaxcontam.report.report_files import replace_bytes
-from jaxcontam.report.texts import TEXTS_NAME
 from jaxcontam.scoring.api.estimate import ApiEstimate
 from jaxcontam.terminal import Terminal
 

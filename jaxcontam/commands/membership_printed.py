@@ -16,7 +16,7 @@ from jaxcontam.report.membership import (
     tpr_words,
 )
 from jaxcontam.report.numbers import plain_p
-from jaxcontam.report.table import bare_table, first_that_fits
+from jaxcontam.report.outcome import bare_table, first_that_fits
 from jaxcontam.results import Report
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 from jaxcontam.terminal import Terminal

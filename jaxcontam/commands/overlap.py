@@ -25,8 +25,8 @@ from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_index import SHORT, overlap_index
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder, replace_files
-from jaxcontam.report.table import bare_table
 from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"

@@ -16,7 +16,7 @@ from jaxcontam.methods.power_designs import (
     power_design,
     workload,
 )
-from jaxcontam.report.table import bare_table, first_that_fits
+from jaxcontam.report.outcome import bare_table, first_that_fits
 from jaxcontam.stats.concentrated_power import concentrated_power
 from jaxcontam.stats.power import detectable_effect, power, smallest_enough
 from jaxcontam.terminal import Terminal

@@ -13,7 +13,7 @@ from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import MIN_EFFECT
 

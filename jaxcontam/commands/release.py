@@ -18,7 +18,7 @@ from jaxcontam.data.release import (
     make_release,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.report.provenance import utc_now
+from jaxcontam.report.page import utc_now
 from jaxcontam.terminal import Terminal
 
 

@@ -41,13 +41,13 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
 from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import print_table
 from jaxcontam.report.replication import (
     COMMAND,
     replication_sentences,
     replication_tables,
 )
 from jaxcontam.report.report_files import make_folder, replace_bytes
-from jaxcontam.report.table import print_table
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal

@@ -38,8 +38,8 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
-from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
     unlearning_rows,

@@ -24,7 +24,7 @@ from jaxcontam.methods.versions import (
     score_texts,
 )
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.padding import padded
 from jaxcontam.terminal import Terminal

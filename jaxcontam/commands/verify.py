@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from jaxcontam.commands.recomputed import KINDS, verify_texts
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.commands.verify_texts import KINDS, verify_texts
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.report.numbers import interval_words, plain_p
-from jaxcontam.report.page import report_page
+from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import MEMBERSHIP
-from jaxcontam.report.provenance import model_words
 from jaxcontam.report.section import (
     Code,
     Figure,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, audited_files, why
+from jaxcontam.report.decision import AuditedFile, audited_files, told, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.order_words import (
@@ -22,12 +22,10 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import report_page
+from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.pictures import NullPicture
-from jaxcontam.report.plain_names import told
 from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
-from jaxcontam.report.provenance import model_words
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.section import (

@@ -1,9 +1,16 @@
 """What an audit prints: checks, the table, notes of each benchmark, remedies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from jaxcontam.report.decision import AuditedFile, audited_files, why
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from jaxcontam.report import section
+from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, told, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
+from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
     invalid_sentence,
     own_order_sentence,
@@ -11,13 +18,11 @@ from jaxcontam.report.order_words import (
     reference_sentence,
     referred_test,
 )
-from jaxcontam.report.plain_names import plain_name, told
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
-from jaxcontam.report.table import print_results
-from jaxcontam.results import OrderResult, Pretest, UnscoredFile
+from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, visible
 
 
 def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
@@ -102,3 +107,165 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
     if not all(check.passed for check in test.pretests):
         found.append(own_order_sentence(test.pretests))
     return [note for note in found if note]
+
+
+_VERDICT_STYLE = {
+    "contaminated": "bold red",
+    "suspected": "yellow",
+    "invalid design": "magenta",
+    "inconclusive": "dim",
+}
+# Columns from which standard errors fit.
+_WIDE = 100
+# Longer names are folded where the terminal is narrow, to no less than this.
+_NAME_WIDTH = 16
+
+
+def bare_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]] = (),
+    *,
+    words: Container[int] = (0,),
+    gap: int = 1,
+    fold: bool = False,
+) -> Table:
+    """A table without lines, whose first column is folded where it has no room.
+
+    Args:
+        header: Names of the columns.
+        rows: Cells.
+        words: Columns of words; others are numbers, at the right.
+        gap: Blanks between columns.
+        fold: Fold all columns.
+    """
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold")
+    for i, name in enumerate(header):
+        folded = fold or not i
+        table.add_column(
+            name,
+            justify="left" if i in words else "right",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+        )
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
+    """The first table that the terminal has room for, and the width it needs.
+
+    Where none fits the last is as wide as it must be: a number cut short is wrong.
+
+    Args:
+        tables: At least one, the widest first.
+        console: Where it is to be printed, with `crop=False`.
+    """
+    unbound = console.options.update(max_width=1_000)
+    for table in tables:
+        needed = Measurement.get(console, unbound, table).maximum
+        if needed <= console.width:
+            return table, needed
+    tables[-1].width = needed = Measurement.get(console, unbound, tables[-1]).maximum
+    return tables[-1], needed
+
+
+def print_table(
+    table: section.Table, console: Console, *, most: int | None = None
+) -> None:
+    """Print a table of words as a page shows it; `most` rows, all unless given."""
+    n = len(table.header)
+    words = range(n) if table.is_text else (0, *table.words)
+    cells = ([Text(visible(str(cell))) for cell in row] for row in table.rows[:most])
+    console.print(bare_table(table.header, cells, words=words, fold=True))
+
+
+def print_results(
+    results: Sequence[OrderResult | MembershipResult],
+    console: Console,
+    *,
+    quoted: tuple[str, Mapping[str, str]] | None = None,
+) -> None:
+    """One line a benchmark: the primary test, then what stands beside it.
+
+    Where not the same test decides everywhere, each that does has a column, and a star
+    stands before the p-value that decides.
+
+    Where the terminal is narrow, standard errors are left out, then the effect; what
+    is still too wide is printed so, since a number cut short is a wrong one.
+
+    Args:
+        results: Of one run.
+        console: Where to print.
+        quoted: A last column of figures from elsewhere: its header, and the text of
+            each benchmark that has one.
+    """
+    longest = max(
+        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
+    )
+    name_width = min(longest, _NAME_WIDTH)
+    kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
+    tables = [
+        _table(results, quoted, effect=effect, errors=errors)
+        for effect, errors in kinds
+    ]
+    for table in tables:
+        table.columns[0].width = name_width
+    table, needed = first_that_fits(tables, console)
+    spare = max(0, console.width - needed)
+    table.columns[0].width = min(longest, name_width + spare)
+    console.print(table, crop=False)
+
+
+def _table(
+    results: Sequence[OrderResult | MembershipResult],
+    quoted: tuple[str, Mapping[str, str]] | None,
+    *,
+    effect: bool,
+    errors: bool,
+) -> Table:
+    """A row a file that has a deciding test, a column a method."""
+    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
+    names = {primary.benchmark for primary in primaries}
+    by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}
+    by_place |= {(primary.benchmark, primary.method): primary for primary in primaries}
+    methods = dict.fromkeys(method for _, method in by_place)
+    decide = {primary.method for primary in primaries}
+    deciding = [method for method in methods if method in decide]
+    beside = [method for method in methods if method not in decide]
+    scores = {r.method for r in by_place.values() if isinstance(r, MembershipResult)}
+    has_copies = any(result.copies is not None for result in results)
+    unit = primaries[0].effect_unit.replace("per example", "/")
+
+    columns = ["benchmark", *["copies"] * has_copies]
+    columns += [f"p\n{method}" for method in deciding] + ["verdict"]
+    if effect:
+        columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
+    columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
+    columns += [] if quoted is None else [quoted[0]]
+    table = bare_table(columns, words=(0, columns.index("verdict")))
+    for primary in primaries:
+        name, verdict = primary.benchmark, primary.verdict or ""
+        cells: list[str | Text] = [Text(visible(name))]
+        cells += [str(primary.copies)] * has_copies
+        for method in deciding:
+            star = "*" * (len(deciding) > 1 and primary.method == method)
+            cells.append(star + _cell(by_place.get((name, method))))
+        cells.append(Text(verdict, style=_VERDICT_STYLE.get(verdict, "")))
+        if effect:
+            se = primary.numbers.effect_se if errors else None
+            cells.append(effect_words(primary.numbers.effect, se))
+        cells += [_cell(by_place.get((name, m)), errors=errors) for m in beside]
+        cells += [] if quoted is None else [quoted[1].get(name, "")]
+        table.add_row(*cells)
+    return table
+
+
+def _cell(
+    result: OrderResult | MembershipResult | None, *, errors: bool = False
+) -> str:
+    if result is None:
+        return ""
+    if isinstance(result, MembershipResult):
+        return effect_words(result.auc, result.auc_se if errors else None)
+    return p_text(result.numbers.log10_p, result.validity)
