@@ -22,9 +22,8 @@ from jaxcontam.commands.books import Books
 from jaxcontam.commands.calibrate import Calibrate
 from jaxcontam.commands.canary import Canary
 from jaxcontam.commands.compare import Compare
-from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
-from jaxcontam.commands.flags import keep_other_report
+from jaxcontam.commands.flags import MERGE, DeviceFlags, keep_other_report
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap

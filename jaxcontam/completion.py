@@ -10,8 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-import tyro
-
+from jaxcontam.commands.flags import is_positional
 from jaxcontam.methods import SCORES, TESTS
 
 SHELLS = ("bash", "zsh", "fish")
@@ -37,7 +36,7 @@ def flags_of(command: type) -> dict[str, tuple[str, ...]]:
     """Each flag of a dataclass with the words that may follow it, () for any."""
     flags = {}
     for field in dataclasses.fields(command):
-        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ()):
+        if not is_positional(field):
             flag = "--" + field.name.replace("_", "-")
             flags[flag] = _choices(field.type) or _NAMES.get(flag, ())
     return flags | {"--help": ()}

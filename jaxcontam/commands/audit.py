@@ -19,9 +19,8 @@ from jaxcontam.analyses.order_files import (
 )
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import flags_of, report_name, shared_store
+from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for, report_name
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
@@ -157,10 +156,7 @@ class Audit(ScoringFlags, AuditDesign):
         plan = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
-        scorer = model.make_scorer(
-            store=shared_store(self, self.out, out, model),
-            batch_tokens=self.batch_tokens,
-        )
+        scorer = self.scorer(model, out, shared=True)
         return ReadyAudit(model, plan.tests, scorer), plan.left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:

@@ -10,15 +10,15 @@ import numpy as np
 from tyro.conf import Positional
 
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
+    DeviceFlags,
     ReportFlags,
+    check_device_flags,
+    check_min_effect,
     check_positive,
-    check_shared_flags,
     flag_of,
     flags_of,
-    report_folder,
-    store_of,
+    open_for,
 )
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.publish import publish
@@ -88,7 +88,7 @@ class Canary(DeviceFlags, ReportFlags):
             )
         super().__post_init__()
         check_positive(self, "n_held_out")
-        check_shared_flags(self.seed, self.min_effect)
+        check_min_effect(self.min_effect)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
@@ -119,10 +119,8 @@ class Canary(DeviceFlags, ReportFlags):
         texts, place, n_secrets = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
-        out = report_folder(self, "canary", model, digest)
-        scorer = model.make_scorer(
-            store=store_of(self, out, model), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder("canary", model, digest)
+        scorer = self.scorer(model, out)
         plan = plan_texts(
             texts, model.tokenizer, prefix_id=model.prefix_id, seed=self.seed
         )
@@ -155,8 +153,7 @@ class Canary(DeviceFlags, ReportFlags):
     def _read(self) -> tuple[VersionSet, np.ndarray, int]:
         """All sequences, one per row, in an order that tells secrets from nothing.
 
-        Also where each sequence of the two files stands among them, secrets first,
-        and the number of secrets.
+        Also where each stands among them, secrets first, and the number of secrets.
         """
         found = [
             load_benchmark(
@@ -239,14 +236,8 @@ def canary_results(
 ) -> tuple[list[OrderResult], list[Evidence]]:
     """The joint test of all secrets, and each of several secrets alone.
 
-    Args:
-        loglik: Log-likelihoods in nats, secrets first.
-        n_secrets: How many of them are secrets.
-        name: Name of the test.
-        digest: Digest of all sequences, blind to which are secret.
-        seed: The run's seed.
-        n_scored: Target tokens that went through the model.
-        n_cached: Target tokens whose scores the store held.
+    `loglik` is in nats, secrets first; `digest` is that of all sequences, blind to
+    which are secret.
     """
     rows = canary_rows(
         loglik[:n_secrets], loglik[n_secrets:], seed=seed, content_digest=digest

@@ -203,11 +203,7 @@ def _damaged(folder: str, error: Exception) -> InputError:
 def _tests_of(
     report: Report, folder: str, kind: ComparedKind
 ) -> list[tuple[ComparedTest, dict[str, object]]]:
-    """The tests of one report, corrected within it alone, each with its design.
-
-    Raises:
-        InputError: If a field is missing or out of range.
-    """
+    """The tests of one report, corrected within it alone, each with its design."""
     found = []
     model = report.model
     assert model is not None
@@ -237,11 +233,7 @@ def _tests_of(
 
 
 def _check_values(test: ComparedTest) -> None:
-    """Refuses what no command writes.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """Raise ValueError for what no command writes."""
     for name in ("p_value", "p_adjusted"):
         if not 0 <= getattr(test, name) <= 1:
             raise ValueError(f"{name} is {getattr(test, name)}")

@@ -23,14 +23,14 @@ from jaxcontam.analyses.membership_plan import (
     plan_membership,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for, runs_here
 from jaxcontam.commands.flags import (
     ReportFlags,
+    ScoringFlags,
     TextFlags,
     check_positive,
     flags_of,
-    report_folder,
-    store_of,
+    open_for,
+    runs_here,
 )
 from jaxcontam.commands.membership_printed import print_membership
 from jaxcontam.commands.publish import shown
@@ -145,13 +145,10 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.analyses.membership import score_and_judge
-        from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
-        out = report_folder(self, "membership", opened, run.fingerprint)
-        model = text_model_of(
-            opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder("membership", opened, run.fingerprint)
+        model = self.text_model(opened, out)
         plan = plan_membership(
             run, chosen, model, self._inputs(opened, out), seed=self.seed
         )
@@ -185,16 +182,13 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         """What scores need besides the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
-        from jaxcontam.methods.membership.text_model import text_model_of
 
         neighbours, reference = edited, None
         if self.reference is not None:
             other = open_for(
                 self, self.reference, plan_only=self.dry_run, beside=opened
             )
-            reference = text_model_of(
-                other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
-            )
+            reference = self.text_model(other, out)
         if self.masked_lm is not None:
             from jaxcontam.models.masked import MaskedModel
 
@@ -210,12 +204,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
 
 def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.ndarray:
-    """(V,) token counts of text files; those of the same files are kept in `out`.
-
-    Raises:
-        InputError: If a file has a part that cannot be read: names it. If the model's
-            tokenizer is not here.
-    """
+    """(V,) token counts of text files; those of the same files are kept in `out`."""
     from jaxcontam.methods.membership.frequencies import token_frequencies
 
     if model.vocab_size is None:
@@ -264,12 +253,7 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
 
 
 def planned_words(plan: MembershipPlan, command: Membership) -> str:
-    """The scores, the tokens that they need, and the minutes at a timed batch.
-
-    Raises:
-        InputError: If a score needs what is not there, or nothing is known of what this
-            kind of model costs.
-    """
+    """The scores, the tokens that they need, and the minutes at a timed batch."""
     from jaxcontam.methods.membership.plan import count_targets
     from jaxcontam.scoring.cost import batch_seconds
     from jaxcontam.scoring.remote import RemoteScorer

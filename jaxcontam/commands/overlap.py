@@ -206,9 +206,6 @@ def search_files(
         progress: Called with the bytes done and the bytes in all.
         batch_characters: Text searched at a time; never less than four times the
             longest text that is looked for, since a batch repeats twice as much.
-
-    Raises:
-        InputError: If the first records hold no text at all.
     """
     done = sum(file.size for file in files[: reached.file])
     in_all = sum(file.size for file in files)

@@ -5,7 +5,7 @@ import json
 import math
 from pathlib import Path
 
-from jaxcontam.commands.flags import check_positive, flag_of
+from jaxcontam.commands.flags import check_positive, flag_of, names_of
 from jaxcontam.commands.pilot import Pilot, read_pilot
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.power_designs import (
@@ -125,7 +125,7 @@ class Plan:
     @property
     def test_names(self) -> tuple[str, ...]:
         """Tests to plan."""
-        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+        return names_of(self.tests)
 
     def run(self) -> dict:
         """Plan and print; returns the plan."""

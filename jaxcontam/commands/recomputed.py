@@ -173,11 +173,7 @@ class Kind:
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
     """Check digests, rebuild a report and its texts' rows, and compare every value.
 
-    Returns:
-        What differs, one line each, and the number of rows that were rebuilt.
-
-    Raises:
-        InputError: If the folder has no readable texts.jsonl.
+    Returns what differs, one line each, and the number of rows that were rebuilt.
     """
     rows = read_text_rows(directory, kind.fields)
     faults = digest_faults(directory, document, TEXTS_NAME)

@@ -153,11 +153,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 raise InputError(f"{flag} does not go with --recorded")
 
     def run(self) -> int:
-        """Ask, judge, compare, write and print.
-
-        Returns:
-            3 if there is no verdict, or a server refused anything; else 0.
-        """
+        """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
         watch = Stopwatch()
         settings = ServerSettings(
             # A judge included.

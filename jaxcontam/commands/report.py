@@ -125,20 +125,12 @@ def write_database_rows(
     split_percent: Sequence[str] = (),
     reference: str | None = None,
 ) -> Path:
-    """Write database_rows.csv beside a report; returns its path.
+    """Write database_rows.csv beside a report of audit or replicate; returns its path.
 
     Nothing but what is contaminated is handed on: the database takes 0 % as evidence
     that a set was not used, which no report here ever says. A test proves that a set
     was seen and not how much of it, so that a split column is empty, which the database
     shows as unknown, unless the user names a share.
-
-    Args:
-        report: Of audit or replicate.
-        directory: Its folder.
-        dataset: The benchmark, as the database should name it.
-        source: The model, likewise; by default the report's.
-        split_percent: See `percents_of`.
-        reference: Address of a paper or page that describes the finding.
 
     Raises:
         InputError: If the report proves nothing about a benchmark and a model that
@@ -192,11 +184,7 @@ def write_database_rows(
 
 
 def percents_of(words: Sequence[str]) -> dict[str, float]:
-    """Split -> percent, from words such as `test=100`.
-
-    Raises:
-        InputError: If a split is unknown or a share is not above 0 and at most 100.
-    """
+    """Split -> percent, from words such as `test=100`."""
     percents: dict[str, float] = {}
     for word in words:
         split, _, text = word.partition("=")

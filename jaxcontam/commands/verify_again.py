@@ -18,7 +18,7 @@ from jaxcontam.analyses.order_files import (
 )
 from jaxcontam.analyses.scored import Planned, plan_audit
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.device_flags import open_for
+from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
@@ -52,12 +52,6 @@ def ask_again(
 
     Nothing that the report names is opened but plain files: a stranger's report could
     name a task, which runs code, or a server, which gets a key.
-
-    Args:
-        directory: Of a report of `audit`.
-        benchmarks: Its files; none for those that the report's command names.
-        rescore: Random rows of each test that the model scores again; 0 for none.
-        model: The model, or the reference.
 
     Raises:
         InputError: If a file or a model that was given is not there, or is another.
@@ -107,11 +101,7 @@ def _parsed(words: Sequence[str]) -> Audit:
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
-    """Refuse files that are not those of the report.
-
-    Raises:
-        InputError: Names the benchmark.
-    """
+    """Refuse files that are not those of the report."""
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}

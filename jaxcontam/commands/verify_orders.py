@@ -64,11 +64,7 @@ _ROUNDING = 1e-12
 def verify_report(directory: Path) -> tuple[list[str], int]:
     """Check digests, draw the orders again, rebuild all rows and compare them.
 
-    Returns:
-        What differs, one line each, and the number of tests that were rebuilt.
-
-    Raises:
-        InputError: If the folder has no readable report and archive.
+    Returns what differs, one line each, and the number of tests that were rebuilt.
     """
     document = read_document(directory / REPORT_NAME)
     if is_report_of(document, calibration.COMMAND):
@@ -308,9 +304,7 @@ def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
 def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
     """Whether the pre-tests that are always made are there, each with a p-value.
 
-    Args:
-        stated: A row of the report.
-        scored: The report names a model, so files were checked before.
+    Of a report that names a model files were checked before (`scored`).
     """
     names = {test.name for test in stated.pretests}
     missing = _always_made(stated.method) - names if scored else set()

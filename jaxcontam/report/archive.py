@@ -46,21 +46,13 @@ def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
 
 
 def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
-    """Read the evidence of each result; None where a result has none.
-
-    Raises:
-        InputError: If the file is missing or damaged.
-    """
+    """Read the evidence of each result; None where a result has none."""
     rows = _read_rows(path, n_results, Evidence)
     return [Evidence(**row) if row else None for row in rows]
 
 
 def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
-    """Read the p-values of each row of a calibration.
-
-    Raises:
-        InputError: If the file is missing, damaged or of another report.
-    """
+    """Read the p-values of each row of a calibration."""
     rows = _read_rows(path, n_results, DrawnPValues)
     if not all("p_value" in row for row in rows):
         raise InputError(f"{path}: not the p-values of this report")
@@ -106,15 +98,7 @@ def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def read_text_rows(
     directory: Path, fields: Mapping[str, type] = SCORED
 ) -> list[dict[str, Any]]:
-    """The rows of `texts.jsonl`.
-
-    Args:
-        directory: Folder of a finished run.
-        fields: What each row must have.
-
-    Raises:
-        InputError: If the file is missing or a line is not such a row.
-    """
+    """The rows of `texts.jsonl` in a folder, each with these fields."""
     path = directory / TEXTS_NAME
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -140,11 +124,7 @@ def read_text_rows(
 
 
 def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
-    """What a page shows of rows of `texts.jsonl`.
-
-    Raises:
-        InputError: If a field is missing or of another type; names the text.
-    """
+    """What a page shows of rows of `texts.jsonl`."""
     return [
         read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
         for i, row in enumerate(rows)

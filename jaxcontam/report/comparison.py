@@ -173,11 +173,7 @@ def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
 
 
 def difference_sentences(differences: Mapping[str, str]) -> list[str]:
-    """Says which benchmarks were not tested alike; one sentence a kind of difference.
-
-    Args:
-        differences: Benchmark -> see `difference_words`.
-    """
+    """Which benchmarks were not tested alike; one sentence a kind of difference."""
     benchmarks: dict[str, list[str]] = {}
     for benchmark, words in differences.items():
         if words:
@@ -189,12 +185,7 @@ def difference_sentences(differences: Mapping[str, str]) -> list[str]:
 
 
 def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[str]:
-    """A line a benchmark, and one about the number of tests.
-
-    Args:
-        tests: At least one.
-        level: At or below which an adjusted p-value is called contaminated.
-    """
+    """A line a benchmark, and one about the number of tests."""
     lines = []
     for benchmark in _names(tests, "benchmark"):
         by_verdict: dict[str, list[str]] = {}

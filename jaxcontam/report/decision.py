@@ -118,9 +118,7 @@ def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
 def why(file: AuditedFile) -> str:
     """Who decides about a file, and what that rests on, in plain words.
 
-    Returns:
-        Sentences; "" for tests of versions, which have words of their own, and where
-        nothing is decided.
+    "" for tests of versions, which have words of their own, and without a verdict.
     """
     test = file.test
     if test.verdict is None or not is_of_order(test):
@@ -157,9 +155,7 @@ def is_of_order(test: OrderResult | UnscoredFile) -> bool:
 def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
     """Why a design is invalid: failed checks, or a reference model.
 
-    Args:
-        test: An invalid test, or a file that was not scored.
-        found: What failed checks say of it; by default what its null says.
+    `found` is what failed checks say of it; by default what its null says.
     """
     names = "; ".join(plain_name(check.name) for check in test.refusals)
     if names:

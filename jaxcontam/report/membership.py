@@ -75,11 +75,7 @@ _N_CURVES = 6
 
 
 def study_of(report: Report) -> MembershipStudy:
-    """What a membership run was asked for.
-
-    Raises:
-        InputError: If the report does not say it.
-    """
+    """What a membership run was asked for."""
     return read_result(MembershipStudy, report.study, "report.study")
 
 

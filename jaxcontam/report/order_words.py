@@ -69,10 +69,7 @@ def verdict_sentence(
 ) -> str:
     """One sentence about a primary test that can be pasted anywhere.
 
-    Args:
-        test: Decided.
-        words: Of the methods.
-        attracting: The test beside it that raised a suspicion by itself, if one did.
+    `attracting` is the test beside it that raised a suspicion by itself, if one did.
     """
     if test.verdict == "invalid design":
         return invalid_sentence(test, words)

@@ -131,12 +131,8 @@ def bare_table(
 ) -> Table:
     """A table without lines, whose first column is folded where it has no room.
 
-    Args:
-        header: Names of the columns.
-        rows: Cells.
-        words: Columns of words; others are numbers, at the right.
-        gap: Blanks between columns.
-        fold: Fold all columns.
+    Columns not among `words` are numbers, at the right; `gap` blanks stand between
+    columns; `fold` folds all of them.
     """
     table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold")
     for i, name in enumerate(header):
@@ -155,11 +151,8 @@ def bare_table(
 def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
     """The first table that the terminal has room for, and the width it needs.
 
-    Where none fits the last is as wide as it must be: a number cut short is wrong.
-
-    Args:
-        tables: At least one, the widest first.
-        console: Where it is to be printed, with `crop=False`.
+    The widest comes first. Where none fits the last is as wide as it must be, and is
+    printed with `crop=False`: a number cut short is wrong.
     """
     unbound = console.options.update(max_width=1_000)
     for table in tables:
@@ -189,10 +182,8 @@ def print_results(
     """One line a benchmark: the primary test, then what stands beside it.
 
     Where not the same test decides everywhere, each that does has a column, and a star
-    stands before the p-value that decides.
-
-    Where the terminal is narrow, standard errors are left out, then the effect; what
-    is still too wide is printed so, since a number cut short is a wrong one.
+    stands before the p-value that decides. Where the terminal is narrow, standard
+    errors are left out, then the effect.
 
     Args:
         results: Of one run.

@@ -44,17 +44,7 @@ def report_page(
 ) -> Page:
     """A page of a report, with all that every report says of its run.
 
-    Args:
-        report: What is shown.
-        sections: What the report's own kind says.
-        words: Of the methods that its numbers may come from.
-        title: Of the page.
-        kind: What holds for every report of this kind.
-        check: How to check it.
-        subtitle: Stands before when it was made.
-        verdict: Stands beside the title.
-        more: Rows of the table of provenance, at its end.
-        limits: Stand before those of the kind.
+    `more` are rows at the end of the table of provenance; the others are as in `Page`.
     """
     made = f"Made {report.started} in {report.wall_seconds:.0f} s."
     return Page(
