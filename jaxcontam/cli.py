@@ -16,26 +16,8 @@ from typing import Annotated, Any
 import docstring_parser
 import tyro
 
-from jaxcontam import __version__
-from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.books import Books
-from jaxcontam.commands.calibrate import Calibrate
-from jaxcontam.commands.canary import Canary
-from jaxcontam.commands.compare import Compare
-from jaxcontam.commands.doctor import Doctor
+import jaxcontam
 from jaxcontam.commands.flags import MERGE, DeviceFlags, keep_other_report
-from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.methods import Methods
-from jaxcontam.commands.overlap import Overlap
-from jaxcontam.commands.plan import Plan
-from jaxcontam.commands.prove import Prove
-from jaxcontam.commands.release import Release
-from jaxcontam.commands.replicate import Replicate
-from jaxcontam.commands.report import Report
-from jaxcontam.commands.score import Score
-from jaxcontam.commands.unlearning import Unlearning
-from jaxcontam.commands.variants import Variants
-from jaxcontam.commands.verify import Verify
 from jaxcontam.completion import SHELLS, completion, flags_of
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.processes import is_first, joined
@@ -62,24 +44,7 @@ _TYRO = (
 )
 
 COMMANDS: dict[str, type] = {
-    "audit": Audit,
-    "membership": Membership,
-    "replicate": Replicate,
-    "prove": Prove,
-    "plan": Plan,
-    "calibrate": Calibrate,
-    "score": Score,
-    "overlap": Overlap,
-    "canary": Canary,
-    "variants": Variants,
-    "books": Books,
-    "unlearning": Unlearning,
-    "release": Release,
-    "verify": Verify,
-    "report": Report,
-    "compare": Compare,
-    "methods": Methods,
-    "doctor": Doctor,
+    name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
 }
 
 
@@ -87,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse `argv` and run one command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
-        return run_command(lambda: print(__version__))
+        return run_command(lambda: print(jaxcontam.__version__))
     if words[:1] == ["--completion"]:
         return run_command(lambda: _print_completion(words[1:]))
     return run_command(lambda: _run(words))

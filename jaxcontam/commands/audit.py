@@ -1,5 +1,6 @@
 """`jaxcontam audit`: was this benchmark's order in the training data?"""
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -104,8 +105,9 @@ class Audit(ScoringFlags, AuditDesign):
                 out = self._out(model.name, files, model.info.fingerprint)
                 target, left_out = self._ready(model, files, checked, out)
             for words in left_out:
-                line = visible(f"jaxcontam: warning: left out: {words}")
-                print(line, file=sys.stderr)
+                print(
+                    visible(f"jaxcontam: warning: left out: {words}"), file=sys.stderr
+                )
             if self.dry_run:
                 return dry_run(
                     target.tests,
@@ -177,22 +179,18 @@ def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
 
     Several looks at one question are several chances of a small p-value.
     """
-    if report.model is None:
-        return ()
-    own = {row.fingerprint for row in report.results if isinstance(row, OrderResult)}
-    found = []
+    own, found = _questions(report), []
     for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
         if path.parent.resolve() == out.resolve():
             continue
-        try:
-            other = read_report(path)
-        except (InputError, OSError):
-            continue
-        rows = [row for row in other.results if isinstance(row, OrderResult)]
-        is_same = (
-            other.model is not None
-            and other.model.fingerprint == report.model.fingerprint
-        )
-        if is_same and own & {row.fingerprint for row in rows}:
-            found.append(path.parent.name)
+        with contextlib.suppress(InputError, OSError):
+            if own & _questions(read_report(path)):
+                found.append(path.parent.name)
     return tuple(found)
+
+
+def _questions(report: Report) -> set[tuple[str, str]]:
+    """Model and file of each order test; nothing where no model was asked."""
+    rows = [row for row in report.results if isinstance(row, OrderResult)]
+    model = report.model
+    return {(model.fingerprint, row.fingerprint) for row in rows if model is not None}
