@@ -1,7 +1,6 @@
 """`jaxcontam canary`: was a secret that was injected learned?"""
 
 import dataclasses
-import hashlib
 import math
 from pathlib import Path
 from typing import Literal
@@ -17,12 +16,12 @@ from jaxcontam.commands.flags import (
     check_min_effect,
     check_positive,
     flag_of,
-    flags_of,
     open_for,
 )
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (
     ALONE,
@@ -44,6 +43,7 @@ from jaxcontam.stats.padding import padded
 from jaxcontam.terminal import Terminal
 
 EFFECT_UNIT = "nats per secret"
+_ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
 
@@ -106,7 +106,7 @@ class Canary(DeviceFlags, ReportFlags):
         if self.make and self.n_held_out and self.n_held_out < self.make:
             raise InputError(
                 f"--n-held-out {self.n_held_out} for --make {self.make}",
-                hint="each secret needs at least one; 999 give p down to 0.001",
+                hint=_ENOUGH,
             )
 
     def run(self) -> dict | None:
@@ -138,15 +138,14 @@ class Canary(DeviceFlags, ReportFlags):
             n_cached=scored.n_cached,
         )
         return publish(
+            self,
+            ("canary", self.model),
             results,
             evidence,
-            command=("canary", self.model, *flags_of(self)),
-            seed=self.seed,
             watch=watch,
             model=model,
             min_effect=self.min_effect,
             out=out,
-            as_json=self.json,
             show=_print,
         )
 
@@ -155,40 +154,35 @@ class Canary(DeviceFlags, ReportFlags):
 
         Also where each stands among them, secrets first, and the number of secrets.
         """
-        found = [
-            load_benchmark(
-                path, template=self.template, text_field=self.text_field
-            ).texts
+        secrets, others = (
+            load_benchmark(path, template=self.template, text_field=self.text_field)
             for path in (self.secret, self.held_out)
-        ]
-        held_out = {text: i for i, text in enumerate(found[1], 1)}
-        for i, text in enumerate(found[0], 1):
+        )
+        held_out = {text: i for i, text in enumerate(others.texts, 1)}
+        for i, text in enumerate(secrets.texts, 1):
             if text in held_out:
                 raise InputError(
                     f"{self.held_out}: example {held_out[text]} is secret {i}",
                     hint="held-out sequences must never have been used",
                 )
-        if len(set(found[0])) < len(found[0]):
+        if len(set(secrets.texts)) < len(secrets):
             raise InputError(f"{self.secret}: a secret stands there twice")
-        if len(found[1]) < len(found[0]):
+        if len(others) < len(secrets):
             raise InputError(
-                f"{self.held_out}: {len(found[1])} held-out sequences for "
-                f"{len(found[0])} secrets",
-                hint="each secret needs at least one; 999 give p down to 0.001",
+                f"{self.held_out}: {len(others)} held-out sequences for "
+                f"{len(secrets)} secrets",
+                hint=_ENOUGH,
             )
-        places = [
-            f"{path}: example {i}"
-            for path, texts in zip((self.secret, self.held_out), found, strict=True)
-            for i in range(1, len(texts) + 1)
-        ]
-        both = [*found[0], *found[1]]
+        both = [*secrets.texts, *others.texts]
+        places = [f"{self.secret}: example {i}" for i in range(1, len(secrets) + 1)]
+        places += [f"{self.held_out}: example {i}" for i in range(1, len(others) + 1)]
         alphabetical = sorted(range(len(both)), key=both.__getitem__)
         texts = VersionSet(
             name=self.secret.stem,
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        return texts, np.argsort(alphabetical), len(found[0])
+        return texts, np.argsort(alphabetical), len(secrets)
 
     def _make(self, n_secrets: int) -> None:
         n_held_out = self.n_held_out or 999 * n_secrets
@@ -204,19 +198,18 @@ class Canary(DeviceFlags, ReportFlags):
         drawn = draw_sequences(
             n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
         )
-        files = [
-            (path, "".join(f"{text}\n" for text in texts).encode(), len(texts))
-            for path, texts in (
-                (self.secret, drawn[:n_secrets]),
-                (self.held_out, drawn[n_secrets:]),
-            )
-        ]
-        write_new_files([(path, data, 0o600) for path, data, _ in files])
         console = Terminal()
-        for path, data, n in files:
-            digest = hashlib.sha256(data).hexdigest()
-            sequences = "sequence" if n == 1 else "sequences"
-            console.say(f"{path}: {n:,} {sequences}, commitment sha256:{digest}")
+        files, lines = [], []
+        for path, texts in (
+            (self.secret, drawn[:n_secrets]),
+            (self.held_out, drawn[n_secrets:]),
+        ):
+            data = "".join(f"{text}\n" for text in texts).encode()
+            files.append((path, data, 0o600))
+            sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
+            lines.append(f"{path}: {sequences}, commitment {commitment(data)}")
+        write_new_files(files)
+        console.say(*lines)
         console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "

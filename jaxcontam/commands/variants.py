@@ -11,7 +11,6 @@ from jaxcontam.commands.flags import (
     ScoringFlags,
     check_min_effect,
     check_positive,
-    flags_of,
     open_for,
 )
 from jaxcontam.commands.publish import publish
@@ -99,15 +98,14 @@ class Variants(ScoringFlags, ReportFlags):
             seed=self.seed,
         )
         return publish(
+            self,
+            ("variants", self.model, str(self.file)),
             [result],
             [Evidence(scores=padded(scored.rows), place=scored.place)],
-            command=("variants", self.model, str(self.file), *flags_of(self)),
-            seed=self.seed,
             watch=watch,
             model=model,
             min_effect=self._least_effect,
             out=out,
-            as_json=self.json,
             show=_print,
         )
 
