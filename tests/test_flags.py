@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import tyro
@@ -50,7 +50,7 @@ def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
 
 
 def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named(tmp_path):
-    model = types.SimpleNamespace(
+    model: Any = types.SimpleNamespace(
         name="m", store_name="store", make_scorer=lambda *, store, batch_tokens: store
     )
     out = Path("runs/audit/m-set-1a2b3c4d")

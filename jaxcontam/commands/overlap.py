@@ -285,19 +285,13 @@ def _without_text(name: str, reached: Reached) -> InputError:
 
 def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> None:
     """The result, the two lists, and a state that says that there is nothing to do."""
-    rows = document["examples"]
-    lists = {
-        FOUND_NAME: [row["id"] for row in rows if row["rule"]],
-        NOT_FOUND_NAME: [
-            row["id"] for row in rows if not row["rule"] and row["n_words"]
-        ],
-    }
+    with_words = [row for row in document["examples"] if row["rule"] or row["n_words"]]
+    ids = {True: "", False: ""}
+    for row in with_words:
+        ids[bool(row["rule"])] += f"{row['id']}\n"
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    files = {
-        out / name: "".join(f"{i}\n" for i in ids).encode()
-        for name, ids in lists.items()
-    }
-    replace_files({**files, out / RESULT_NAME: text.encode()})
+    files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
+    replace_files({out / name: content.encode() for name, content in files.items()})
     finished = dataclasses.replace(reached, finished=_digest(text))
     save_state(out, key, finished, None)
 

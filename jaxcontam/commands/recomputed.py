@@ -95,12 +95,12 @@ def differences(
         noisy: Fields for which it is none, with all below them; None: all.
         skip: Fields that follow from no number.
     """
-    if dataclasses.is_dataclass(again) and not isinstance(again, type):
+    if dataclasses.is_dataclass(again):
+        made: Any = again
         try:
-            read: Any = read_result(type(again), stated, where.rstrip(": "))
+            read = read_result(type(made), stated, where.rstrip(": "))
         except InputError as e:
             return [str(e)]
-        made: Any = again
         stated, again = result_row(read), result_row(made)
     if isinstance(stated, Mapping) and isinstance(again, Mapping):
         dot = "" if where.endswith(" ") else "."

@@ -361,7 +361,7 @@ def _asked_to_decide(command: Sequence[str]) -> str | None:
     if tests is None and list(command[:1]) != ["audit"]:
         return None
     effort = _word_after("--effort", command) or "standard"
-    known = "--shuffled" in command or "--seed-file" in command
+    known = not {"--shuffled", "--seed-file"}.isdisjoint(command)
     return chosen_tests(tests, effort=effort, known=known)[0]
 
 

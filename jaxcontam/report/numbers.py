@@ -59,8 +59,8 @@ def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str
 
 def interval_of(row: object, name: str, form: str = ".2f") -> str:
     """A field of a result with its 95 % interval, which NAME_low and NAME_high hold."""
-    ends = (getattr(row, f"{name}_{end}") for end in ("low", "high"))
-    return interval_words(getattr(row, name), *ends, form)
+    low, high = (getattr(row, f"{name}_{end}") for end in ("low", "high"))
+    return interval_words(getattr(row, name), low, high, form)
 
 
 def interval_words(
