@@ -125,13 +125,9 @@ class Books(ScoringFlags, ReportFlags):
             table = score_texts(
                 texts, methods, model, seed=self.seed, progress=progress
             )
+        names, values = table.names, table.values
         found = judged_books(
-            shelf,
-            texts,
-            table.names,
-            table.values,
-            primary=primary,
-            seed=self.seed,
+            shelf, texts, names, values, primary=primary, seed=self.seed
         )
         settings = {method.name: method.setting for method in methods}
         report = watch.report(
@@ -162,7 +158,7 @@ class Books(ScoringFlags, ReportFlags):
         )
         rows = rows_of(
             snippets,
-            Table(table.names, table.values),
+            Table(names, values),
             n_tokens=table.n_tokens,
             left_out=np.zeros(len(texts), bool),
         )
@@ -183,11 +179,8 @@ class Books(ScoringFlags, ReportFlags):
             return books + load_known(
                 self.known, text_field=self.text_field, title_field=self.title_field
             )
-        return [
-            *books,
-            *load(self.known_members, MEMBER),
-            *load(self.known_nonmembers, NONMEMBER),
-        ]
+        seen, unseen = self.known_members, self.known_nonmembers
+        return [*books, *load(seen, MEMBER), *load(unseen, NONMEMBER)]
 
 
 def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:

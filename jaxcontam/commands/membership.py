@@ -208,11 +208,10 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             from jaxcontam.models.masked import MaskedModel
 
             neighbours = MaskedModel.load(self.masked_lm).replaced
+        counts_V = counted_tokens(self.corpus, opened, out) if self.corpus else None
         return Inputs(
             reference=reference,
-            corpus_counts=counted_tokens(self.corpus, opened, out)
-            if self.corpus
-            else None,
+            corpus_counts=counts_V,
             neighbours=neighbours,
             n_neighbours=self.n_neighbours,
         )

@@ -97,15 +97,16 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
     own = proof_words(words, test.method)
     if test.verdict == "invalid design" and own.found is not None:
         return [invalid_sentence(test, words).removeprefix(f"{test.benchmark}: ")]
-    found: list[str | None] = []
-    if test.verdict not in ("no evidence", "inconclusive"):
-        found.append(why(file))
-        if (pairs := pair_test(file)) is not None:
-            found.append(attraction_sentence(pairs, test.verdict))
-    if (referred := referred_test(file)) is not None:
-        found.append(reference_sentence(referred))
-    if not all(check.passed for check in test.pretests):
-        found.append(own_order_sentence(test.pretests))
+    is_silent = test.verdict in ("no evidence", "inconclusive")
+    pairs = None if is_silent else pair_test(file)
+    referred = referred_test(file)
+    is_random = all(check.passed for check in test.pretests)
+    found = (
+        None if is_silent else why(file),
+        pairs and attraction_sentence(pairs, test.verdict),
+        referred and reference_sentence(referred),
+        None if is_random else own_order_sentence(test.pretests),
+    )
     return [note for note in found if note]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, svg_text
-from jaxcontam.report.pictures import NullPicture
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.membership import ScorePicture
 
@@ -28,6 +27,21 @@ _BINS = 40
 _LEVEL = 0.001
 # Standard errors on each side of a 95 % interval.
 _WIDTH = 1.959964
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NullPicture:
+    """What one test saw, for its plots.
+
+    Attributes:
+        null_sums: (n,) float64; the statistic with columns drawn at random.
+        observed: The statistic of the published order.
+        contributions: (K,) float64; the published score of each stratum, in file order.
+    """
+
+    null_sums: np.ndarray
+    observed: float
+    contributions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,12 +63,9 @@ def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report
     digests = {name: data_digest(content) for name, content in data.items()}
     report = dataclasses.replace(report, jaxcontam=__version__, digests=digests)
     document = to_document(report)
-    files = {
-        **data,
-        REPORT_NAME: sealed_text(document).encode(),
-        RESULTS_NAME: results_csv(report).encode(),
-    }
-    replace_files({out / file: content for file, content in files.items()})
+    texts = {REPORT_NAME: sealed_text(document), RESULTS_NAME: results_csv(report)}
+    files = {**data, **{name: text.encode() for name, text in texts.items()}}
+    replace_files({out / name: content for name, content in files.items()})
     return dataclasses.replace(report, digest=document["digest"])
 
 
