@@ -7,19 +7,25 @@ import functools
 import inspect
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import docstring_parser
 import tyro
 
 import jaxcontam
-from jaxcontam.commands.flags import MERGE, DeviceFlags, keep_other_report
-from jaxcontam.completion import SHELLS, completion, flags_of
+from jaxcontam.commands.flags import (
+    MERGE,
+    DeviceFlags,
+    is_positional,
+    keep_other_report,
+)
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
+from jaxcontam.methods import SCORES, TESTS
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
@@ -42,6 +48,11 @@ _TYRO = (
     tyro.conf.DisallowNone,
     tyro.conf.PositionalMetavarFromFieldName,
 )
+
+SHELLS = ("bash", "zsh", "fish")
+_FIRST = ("--help", "--version", "--completion")
+# Names that no type lists.
+_NAMES = {"--tests": tuple(TESTS), "--scores": ("auto", "all", *SCORES)}
 
 COMMANDS: dict[str, type] = {
     name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
@@ -262,7 +273,7 @@ def _print_completion(words: list[str]) -> None:
             f"--completion takes a shell: {', '.join(SHELLS)}",
             hint="such as: source <(jaxcontam --completion bash)",
         )
-    print(completion(words[0], COMMANDS), end="")
+    print(completion(words[0]), end="")
 
 
 def _first_sentence(box: str) -> str:
@@ -279,3 +290,79 @@ def _first_sentence(box: str) -> str:
             lines.append(text)
         below_title = below_title or is_rule
     return " ".join(lines) or "the command line does not parse"
+
+
+def completion(shell: str) -> str:
+    """The script of one of `SHELLS`; where no word fits, it completes file names.
+
+    tyro writes such scripts, too, but its do not complete file names of positionals,
+    and zsh cannot source them.
+    """
+    if shell == "fish":
+        return _fish()
+    if shell == "bash":
+        return _bash()
+    # zsh reads bash's script once its own module for that is loaded.
+    return (
+        "whence compdef >/dev/null || { autoload -Uz compinit && compinit; }\n"
+        "autoload -Uz bashcompinit && bashcompinit\n" + _bash()
+    )
+
+
+def flags_of(command: type) -> dict[str, tuple[str, ...]]:
+    """Each flag of a dataclass with the words that may follow it, () for any."""
+    flags = {}
+    for field in dataclasses.fields(command):
+        if not is_positional(field):
+            flag = "--" + field.name.replace("_", "-")
+            flags[flag] = _choices(field.type) or _NAMES.get(flag, ())
+    return flags | {"--help": ()}
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) is Literal:
+        return tuple(map(str, get_args(kind)))
+    return next(filter(None, map(_choices, get_args(kind))), ())
+
+
+def _bash() -> str:
+    cases = []
+    for name, command in COMMANDS.items():
+        flags = flags_of(command)
+        cases += [
+            f"    '{name} {flag} '*) words='{' '.join(words)}' ;;"
+            for flag, words in flags.items()
+            if words
+        ]
+        cases.append(f"    '{name} '*' -'*) words='{' '.join(flags)}' ;;")
+    return f"""_jaxcontam() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
+  local words=
+  if [[ $COMP_CWORD -eq 1 ]]; then
+    words='{" ".join((*COMMANDS, *_FIRST))}'
+  else
+    case "${{COMP_WORDS[1]}} $before $current" in
+    '--completion '*) words='{" ".join(SHELLS)}' ;;
+{chr(10).join(cases)}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _jaxcontam jaxcontam
+"""
+
+
+def _fish() -> str:
+    start = "complete -c jaxcontam -n __fish_use_subcommand"
+    lines = [f"{start} -l {flag.removeprefix('--')}" for flag in _FIRST[:-1]]
+    lines += [f"{start} -l completion -x -a '{' '.join(SHELLS)}'"]
+    for name, command in COMMANDS.items():
+        summary = shlex.quote((command.__doc__ or "").splitlines()[0].replace("'", ""))
+        lines += [f"{start} -f -a {name} -d {summary}"]
+        lines += [
+            f"complete -c jaxcontam -n '__fish_seen_subcommand_from {name}'"
+            f" -l {flag.removeprefix('--')}"
+            + (f" -x -a '{' '.join(words)}'" if words else "")
+            for flag, words in flags_of(command).items()
+        ]
+    return "\n".join(lines) + "\n"

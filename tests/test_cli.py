@@ -12,8 +12,7 @@ import pytest
 
 import jaxcontam
 from jaxcontam import __version__
-from jaxcontam.cli import COMMANDS, main, parse, run_command
-from jaxcontam.completion import flags_of
+from jaxcontam.cli import COMMANDS, flags_of, main, parse, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
