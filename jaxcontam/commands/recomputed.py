@@ -1,4 +1,8 @@
-"""Whether recomputing the evidence gives what a report states."""
+"""Whether recomputing the evidence gives what a report states.
+
+Digests, comparison of values, and reports whose evidence is `texts.jsonl`; those of
+order tests: `verify_orders`.
+"""
 
 import dataclasses
 import math
@@ -44,6 +48,14 @@ _RTOL = 1e-6
 
 UNREADABLE = (*DAMAGE, InputError)
 """What fields of another type, or arrays of another shape, make a reader raise."""
+
+
+Row = Mapping[str, Any]
+Rebuilt = Mapping[str, Any]
+"""Parts of a report by their names, and the rows of `texts.jsonl` by its name."""
+# Sums in another version of NumPy, and trees and regressions in another one of
+# scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
+_NOISE = 1e-9
 
 
 def digest_faults(
@@ -138,15 +150,6 @@ def _same(stated: object, again: object, noise: float) -> bool:
     if isinstance(again, float) and isinstance(stated, int | float):
         return math.isclose(stated, again, rel_tol=_RTOL, abs_tol=noise)
     return type(stated) is type(again) and stated == again
-
-
-Row = Mapping[str, Any]
-Rebuilt = Mapping[str, Any]
-"""Parts of a report by their names, and the rows of `texts.jsonl` by its name."""
-
-# Sums in another version of NumPy, and trees and regressions in another one of
-# scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
-_NOISE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

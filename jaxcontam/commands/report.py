@@ -27,6 +27,18 @@ from jaxcontam.report.report_files import (
 from jaxcontam.report.table_csv import RESULTS_NAME, csv_cell, results_csv
 from jaxcontam.terminal import visible
 
+# Columns, delimiter and rules are those of `contamination_report.csv` and of the
+# contribution guidelines of the space CONDA-Workshop/Data-Contamination-Database on the
+# Hugging Face hub, read as of its pull requests 14 to 27 (April and May 2024);
+# `Version` came with number 17. Split columns hold percentages, from 0 to 100.
+DATABASE_NAME = "database_rows.csv"
+SPLITS = ("train", "development", "test")
+COLUMNS = (
+    *("Evaluation Dataset", "Subset", "Contaminated Source", "Version"),
+    *("Model or corpus", "Train Split", "Development Split", "Test Split"),
+    *("Approach", "Reference", "PR"),
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -97,23 +109,6 @@ class Report:
                 hint="it is damaged, or not of this version; jaxcontam verify says "
                 "what differs",
             ) from e
-
-
-DATABASE_NAME = "database_rows.csv"
-SPLITS = ("train", "development", "test")
-COLUMNS = (
-    "Evaluation Dataset",
-    "Subset",
-    "Contaminated Source",
-    "Version",
-    "Model or corpus",
-    "Train Split",
-    "Development Split",
-    "Test Split",
-    "Approach",
-    "Reference",
-    "PR",
-)
 
 
 def write_database_rows(

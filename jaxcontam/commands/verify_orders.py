@@ -1,4 +1,7 @@
-"""A report of order tests against its `orders.npz`: rebuilt, without a model."""
+"""A report of order tests against its `orders.npz`: rebuilt, without a model.
+
+Also the words that its verdicts rest on: null, provenance, pre-tests, who decides.
+"""
 
 import dataclasses
 from collections import Counter
@@ -59,6 +62,14 @@ _SIGNED = (
 )
 # What rounding may leave of sums of scores, as a share of all of them.
 _ROUNDING = 1e-12
+
+
+# Where a command's words do not say it; `variants` has one for each of its units.
+_MIN_EFFECTS = {
+    "audit": MIN_EFFECT,
+    "prove": MIN_EFFECT,
+    "canary": canary_command.MIN_EFFECT,
+}
 
 
 def verify_report(directory: Path) -> tuple[list[str], int]:
@@ -255,14 +266,6 @@ def _noise(evidence: Evidence | None) -> float:
     return _ROUNDING * sum(
         float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
     )
-
-
-# Where a command's words do not say it; `variants` has one for each of its units.
-_MIN_EFFECTS = {
-    "audit": MIN_EFFECT,
-    "prove": MIN_EFFECT,
-    "canary": canary_command.MIN_EFFECT,
-}
 
 
 def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:

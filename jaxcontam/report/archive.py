@@ -1,6 +1,7 @@
-"""`orders.npz` and `p_values.npz`: the arrays that every p-value was computed from.
+"""What a report's numbers follow from: arrays and texts in files beside it.
 
-Entry `r/name` belongs to row r of the report's results; see `Evidence` for names.
+Entry `r/name` of `orders.npz` and `p_values.npz` belongs to row r of the report's
+results; see `Evidence` for names. `texts.jsonl` has one row a text.
 """
 
 import dataclasses
@@ -29,6 +30,17 @@ DAMAGED_ARRAY = (
     *(ValueError, EOFError, SyntaxError, TypeError, MemoryError, OverflowError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError),
 )
+
+
+T = TypeVar("T")
+TEXTS_NAME = "texts.jsonl"
+REFERENCE = "reference"
+"""Field of a row: mean log-probability a token under the reference model, and that of
+the least likely fifth of its tokens."""
+SCORED: Mapping[str, type] = {"scores": dict, "text": str}
+"""Fields of a row of scores."""
+ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
+"""Fields of a row of completions."""
 
 
 def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
@@ -75,18 +87,6 @@ def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, An
         {name: arrays[f"{r}/{name}"] for name in names if f"{r}/{name}" in arrays}
         for r in range(n_results)
     ]
-
-
-T = TypeVar("T")
-
-TEXTS_NAME = "texts.jsonl"
-REFERENCE = "reference"
-"""Field of a row: mean log-probability a token under the reference model, and that of
-the least likely fifth of its tokens."""
-SCORED: Mapping[str, type] = {"scores": dict, "text": str}
-"""Fields of a row of scores."""
-ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
-"""Fields of a row of completions."""
 
 
 def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -1,4 +1,7 @@
-"""What an audit prints: checks, the table, notes of each benchmark, remedies."""
+"""What an audit prints: checks, the table, notes of each benchmark, remedies.
+
+Also any table on the terminal, that of a page or of order tests.
+"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -23,6 +26,17 @@ from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal, visible
+
+_VERDICT_STYLE = {
+    "contaminated": "bold red",
+    "suspected": "yellow",
+    "invalid design": "magenta",
+    "inconclusive": "dim",
+}
+# Columns from which standard errors fit.
+_WIDE = 100
+# Longer names are folded where the terminal is narrow, to no less than this.
+_NAME_WIDTH = 16
 
 
 def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
@@ -108,18 +122,6 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
         None if is_random else own_order_sentence(test.pretests),
     )
     return [note for note in found if note]
-
-
-_VERDICT_STYLE = {
-    "contaminated": "bold red",
-    "suspected": "yellow",
-    "invalid design": "magenta",
-    "inconclusive": "dim",
-}
-# Columns from which standard errors fit.
-_WIDE = 100
-# Longer names are folded where the terminal is narrow, to no less than this.
-_NAME_WIDTH = 16
 
 
 def bare_table(

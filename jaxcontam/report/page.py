@@ -1,4 +1,7 @@
-"""One HTML file for people: the sections of a page in the one template there is."""
+"""One HTML file for people: the sections of a page in the one template there is.
+
+Also what every report says of the machine and the moment it was made.
+"""
 
 import datetime
 import importlib.metadata
@@ -27,6 +30,9 @@ _TEMPLATE = "page.html.j2"
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 _WHOLE = "Digests are cut short here; report.json has them whole."
+
+
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
 def report_page(
@@ -127,9 +133,6 @@ def _unbroken(text: str) -> str:
     return markupsafe.Markup(
         _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
     )
-
-
-_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
 def library_versions() -> dict[str, str]:
