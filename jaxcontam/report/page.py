@@ -1,11 +1,8 @@
 """One HTML file for people: the sections of a page in the one template there is.
 
-Also what every report says of the machine and the moment it was made.
+Also what every report says of its run.
 """
 
-import datetime
-import importlib.metadata
-import platform
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -30,9 +27,6 @@ _TEMPLATE = "page.html.j2"
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 _WHOLE = "Digests are cut short here; report.json has them whole."
-
-
-_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
 def report_page(
@@ -133,23 +127,6 @@ def _unbroken(text: str) -> str:
     return markupsafe.Markup(
         _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
     )
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that compute the numbers."""
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def utc_now() -> str:
-    """ISO 8601 to the second, UTC."""
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    return now.isoformat().replace("+00:00", "Z")
 
 
 def command_line(words: Sequence[str]) -> str:
