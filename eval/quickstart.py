@@ -25,14 +25,14 @@ from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
 from eval.study import run_study
 from jaxcontam.analyses.saved import write_files
+from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
-from jaxcontam.report.provenance import library_versions, utc_now
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 from jaxcontam.results import MembershipResult, OrderResult, Report
 from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.local import device_info, local_scorer, model_info

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.cli import parse, run_command
-from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory

@@ -10,30 +10,19 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_EXPORTS = {
+COMMANDS = (
+    *("Audit", "Membership", "Replicate", "Prove", "Plan", "Calibrate", "Score"),
+    *("Overlap", "Canary", "Variants", "Books", "Unlearning", "Release", "Verify"),
+    *("Report", "Compare", "Methods", "Doctor"),
+)
+"""Commands in the order of the help, each in a module of its name."""
+
+_EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "AuditResult": "jaxcontam.analyses.audit",
     "audit": "jaxcontam.analyses.audit",
     "order_test": "jaxcontam.analyses.prove",
     "prove": "jaxcontam.analyses.prove",
     "load": "jaxcontam.analyses.model",
-    "Audit": "jaxcontam.commands.audit",
-    "Books": "jaxcontam.commands.books",
-    "Calibrate": "jaxcontam.commands.calibrate",
-    "Canary": "jaxcontam.commands.canary",
-    "Compare": "jaxcontam.commands.compare",
-    "Doctor": "jaxcontam.commands.doctor",
-    "Membership": "jaxcontam.commands.membership",
-    "Methods": "jaxcontam.commands.methods",
-    "Overlap": "jaxcontam.commands.overlap",
-    "Plan": "jaxcontam.commands.plan",
-    "Prove": "jaxcontam.commands.prove",
-    "Release": "jaxcontam.commands.release",
-    "Replicate": "jaxcontam.commands.replicate",
-    "Report": "jaxcontam.commands.report",
-    "Score": "jaxcontam.commands.score",
-    "Unlearning": "jaxcontam.commands.unlearning",
-    "Variants": "jaxcontam.commands.variants",
-    "Verify": "jaxcontam.commands.verify",
     "METHODS": "jaxcontam.methods",
     "membership": "jaxcontam.analyses.membership",
     "replicate": "jaxcontam.analyses.replicate",

@@ -7,38 +7,25 @@ import functools
 import inspect
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import docstring_parser
 import tyro
 
-from jaxcontam import __version__
-from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.books import Books
-from jaxcontam.commands.calibrate import Calibrate
-from jaxcontam.commands.canary import Canary
-from jaxcontam.commands.compare import Compare
-from jaxcontam.commands.device_flags import MERGE, DeviceFlags
-from jaxcontam.commands.doctor import Doctor
-from jaxcontam.commands.flags import keep_other_report
-from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.methods import Methods
-from jaxcontam.commands.overlap import Overlap
-from jaxcontam.commands.plan import Plan
-from jaxcontam.commands.prove import Prove
-from jaxcontam.commands.release import Release
-from jaxcontam.commands.replicate import Replicate
-from jaxcontam.commands.report import Report
-from jaxcontam.commands.score import Score
-from jaxcontam.commands.unlearning import Unlearning
-from jaxcontam.commands.variants import Variants
-from jaxcontam.commands.verify import Verify
-from jaxcontam.completion import SHELLS, completion, flags_of
+import jaxcontam
+from jaxcontam.commands.flags import (
+    MERGE,
+    DeviceFlags,
+    is_positional,
+    keep_other_report,
+)
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
+from jaxcontam.methods import SCORES, TESTS
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
@@ -62,25 +49,13 @@ _TYRO = (
     tyro.conf.PositionalMetavarFromFieldName,
 )
 
+SHELLS = ("bash", "zsh", "fish")
+_FIRST = ("--help", "--version", "--completion")
+# Names that no type lists.
+_NAMES = {"--tests": tuple(TESTS), "--scores": ("auto", "all", *SCORES)}
+
 COMMANDS: dict[str, type] = {
-    "audit": Audit,
-    "membership": Membership,
-    "replicate": Replicate,
-    "prove": Prove,
-    "plan": Plan,
-    "calibrate": Calibrate,
-    "score": Score,
-    "overlap": Overlap,
-    "canary": Canary,
-    "variants": Variants,
-    "books": Books,
-    "unlearning": Unlearning,
-    "release": Release,
-    "verify": Verify,
-    "report": Report,
-    "compare": Compare,
-    "methods": Methods,
-    "doctor": Doctor,
+    name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
 }
 
 
@@ -88,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse `argv` and run one command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
-        return run_command(lambda: print(__version__))
+        return run_command(lambda: print(jaxcontam.__version__))
     if words[:1] == ["--completion"]:
         return run_command(lambda: _print_completion(words[1:]))
     return run_command(lambda: _run(words))
@@ -298,7 +273,7 @@ def _print_completion(words: list[str]) -> None:
             f"--completion takes a shell: {', '.join(SHELLS)}",
             hint="such as: source <(jaxcontam --completion bash)",
         )
-    print(completion(words[0], COMMANDS), end="")
+    print(completion(words[0]), end="")
 
 
 def _first_sentence(box: str) -> str:
@@ -315,3 +290,79 @@ def _first_sentence(box: str) -> str:
             lines.append(text)
         below_title = below_title or is_rule
     return " ".join(lines) or "the command line does not parse"
+
+
+def completion(shell: str) -> str:
+    """The script of one of `SHELLS`; where no word fits, it completes file names.
+
+    tyro writes such scripts, too, but its do not complete file names of positionals,
+    and zsh cannot source them.
+    """
+    if shell == "fish":
+        return _fish()
+    if shell == "bash":
+        return _bash()
+    # zsh reads bash's script once its own module for that is loaded.
+    return (
+        "whence compdef >/dev/null || { autoload -Uz compinit && compinit; }\n"
+        "autoload -Uz bashcompinit && bashcompinit\n" + _bash()
+    )
+
+
+def flags_of(command: type) -> dict[str, tuple[str, ...]]:
+    """Each flag of a dataclass with the words that may follow it, () for any."""
+    flags = {}
+    for field in dataclasses.fields(command):
+        if not is_positional(field):
+            flag = "--" + field.name.replace("_", "-")
+            flags[flag] = _choices(field.type) or _NAMES.get(flag, ())
+    return flags | {"--help": ()}
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) is Literal:
+        return tuple(map(str, get_args(kind)))
+    return next(filter(None, map(_choices, get_args(kind))), ())
+
+
+def _bash() -> str:
+    cases = []
+    for name, command in COMMANDS.items():
+        flags = flags_of(command)
+        cases += [
+            f"    '{name} {flag} '*) words='{' '.join(words)}' ;;"
+            for flag, words in flags.items()
+            if words
+        ]
+        cases.append(f"    '{name} '*' -'*) words='{' '.join(flags)}' ;;")
+    return f"""_jaxcontam() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
+  local words=
+  if [[ $COMP_CWORD -eq 1 ]]; then
+    words='{" ".join((*COMMANDS, *_FIRST))}'
+  else
+    case "${{COMP_WORDS[1]}} $before $current" in
+    '--completion '*) words='{" ".join(SHELLS)}' ;;
+{chr(10).join(cases)}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _jaxcontam jaxcontam
+"""
+
+
+def _fish() -> str:
+    start = "complete -c jaxcontam -n __fish_use_subcommand"
+    lines = [f"{start} -l {flag.removeprefix('--')}" for flag in _FIRST[:-1]]
+    lines += [f"{start} -l completion -x -a '{' '.join(SHELLS)}'"]
+    for name, command in COMMANDS.items():
+        summary = shlex.quote((command.__doc__ or "").splitlines()[0].replace("'", ""))
+        lines += [f"{start} -f -a {name} -d {summary}"]
+        lines += [
+            f"complete -c jaxcontam -n '__fish_seen_subcommand_from {name}'"
+            f" -l {flag.removeprefix('--')}"
+            + (f" -x -a '{' '.join(words)}'" if words else "")
+            for flag, words in flags_of(command).items()
+        ]
+    return "\n".join(lines) + "\n"

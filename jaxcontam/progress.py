@@ -56,8 +56,7 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
 def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
     """Say on a terminal what a block does that cannot tell how far it is.
 
-    Yields:
-        A callback that takes what it does next.
+    Yields a callback that takes what it does next.
     """
     console = Terminal(stderr=True)
     if not console.is_terminal:

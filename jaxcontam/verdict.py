@@ -118,15 +118,7 @@ def _decided(
     n: int,
     min_effect: float,
 ) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Verdict of a primary test, and why it is no more than suspected.
-
-    Args:
-        result: The test.
-        p_adjusted: Its p-value, corrected.
-        beside: Other tests of its file.
-        n: How many benchmarks there are.
-        min_effect: See `MIN_EFFECT`.
-    """
+    """Verdict of one of `n` primary tests, and why it is no more than suspected."""
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and result.refusals:
         return INVALID_DESIGN, ()

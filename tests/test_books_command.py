@@ -15,7 +15,7 @@ from jaxcontam.data.books import (
     TESTED,
     load_books,
 )
-from jaxcontam.report.texts import read_text_rows, score_columns
+from jaxcontam.report.archive import read_text_rows, score_columns
 from jaxcontam.stats.shares import wilson_interval
 from tests.labelled_rows import write_lines
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted

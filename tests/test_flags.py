@@ -3,13 +3,13 @@
 import dataclasses
 import types
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import tyro
 
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.flags import check_positive, flags_of, shared_store
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.commands.score import Score
 from jaxcontam.errors import InputError
 
@@ -50,12 +50,14 @@ def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
 
 
 def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named(tmp_path):
-    model = types.SimpleNamespace(name="m", store_name="store")
+    model: Any = types.SimpleNamespace(
+        name="m", store_name="store", make_scorer=lambda *, store, batch_tokens: store
+    )
     out = Path("runs/audit/m-set-1a2b3c4d")
 
     def found(**flags):
         command = Audit(model="m", benchmark=(Path("set.txt"),), **flags)
-        return shared_store(command, command.out, command.out or out, model)
+        return command.scorer(model, command.out or out, shared=True)
 
     assert found() == Path("runs/audit/m-store")
     assert found(out=tmp_path) == tmp_path / "store"

@@ -9,7 +9,7 @@ from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
-from jaxcontam.report.texts import read_text_rows
+from jaxcontam.report.archive import read_text_rows
 from tests.membership_model import (
     MEMBERS,
     OTHERS,

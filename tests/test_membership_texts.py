@@ -6,7 +6,7 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
-from jaxcontam.report.texts import read_text_rows
+from jaxcontam.report.archive import read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
 

@@ -6,8 +6,7 @@ import shlex
 import pytest
 
 from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.report.decision import AuditedFile
-from jaxcontam.report.plain_names import plain_name
+from jaxcontam.report.decision import AuditedFile, plain_name
 from jaxcontam.report.remedies import Advice
 from jaxcontam.results import Pretest, UnscoredFile
 from jaxcontam.stats.pretests import columns, pretest_battery

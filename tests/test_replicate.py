@@ -8,7 +8,7 @@ import pytest
 
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.cli import main
-from jaxcontam.report.texts import ASKED, read_text_rows
+from jaxcontam.report.archive import ASKED, read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
 pytestmark = pytest.mark.unoptimised

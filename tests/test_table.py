@@ -11,7 +11,7 @@ from rich.console import Console
 
 from jaxcontam import results
 from jaxcontam.report import numbers
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 
 # p_text forgives 1e-9 of a unit in the last printed place, so that 0.05 computed as
 # 0.05 + 1e-17 is not printed as 0.051.

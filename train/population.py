@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.data.benchmark import load_benchmark
@@ -24,7 +25,6 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name

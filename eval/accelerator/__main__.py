@@ -25,9 +25,9 @@ from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
 from eval.study import Grid, print_grid, run_study, say, write_json
+from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.provenance import utc_now
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

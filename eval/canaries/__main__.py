@@ -54,12 +54,12 @@ from eval.planted import order_tests, trained
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import with_reference
+from jaxcontam.analyses.stopwatch import library_versions
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.provenance import library_versions
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
 from jaxcontam.results import (
     Evidence,

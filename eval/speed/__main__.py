@@ -21,9 +21,9 @@ from typing import Any
 from rich.console import Console
 
 from eval.speed.measure import import_torch, pin_to_one_core
+from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.provenance import utc_now
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 

@@ -17,7 +17,7 @@ from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
-from jaxcontam.report.texts import REFERENCE, reference_column, score_columns
+from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,13 +11,17 @@ from jaxcontam.methods import METHODS, TESTS
 from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
+    ASKED,
     P_VALUES_NAME,
+    TEXTS_NAME,
     archive_bytes,
     read_archive,
     read_p_values,
+    read_text_rows,
+    texts_bytes,
+    typed_rows,
 )
 from jaxcontam.report.page import render
-from jaxcontam.report.pictures import NullPicture
 from jaxcontam.report.report_files import (
     PAGE_NAME,
     replace_bytes,
@@ -26,13 +30,6 @@ from jaxcontam.report.report_files import (
     write_sums,
 )
 from jaxcontam.report.section import Page
-from jaxcontam.report.texts import (
-    ASKED,
-    TEXTS_NAME,
-    read_text_rows,
-    texts_bytes,
-    typed_rows,
-)
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
@@ -41,6 +38,9 @@ from jaxcontam.results.unlearning import ScreenedText
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 from jaxcontam.stats.rows import unpadded
+
+if TYPE_CHECKING:
+    from jaxcontam.report.plots import NullPicture
 
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
@@ -135,7 +135,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
 
 def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
-) -> list[NullPicture | None]:
+) -> "list[NullPicture | None]":
     """What each exact primary test saw, for its plots; None for other results."""
     by_place = {
         (row.benchmark, row.method): (row, found)
@@ -156,7 +156,10 @@ def null_pictures(
     return pictures
 
 
-def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
+def _picture(evidence: Evidence, row: OrderResult, seed: int) -> "NullPicture":
+    # matplotlib takes a third of a second to import: only for a page.
+    from jaxcontam.report.plots import NullPicture
+
     if evidence.scores is None:
         strata, first_tokens = pair_strata(evidence), row.numbers.first_tokens
         (q,) = np.flatnonzero(strata.first_tokens == first_tokens)[:1].tolist()

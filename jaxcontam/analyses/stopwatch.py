@@ -1,12 +1,16 @@
 """When a run began, how long it took, and the report that says so."""
 
+import datetime
+import importlib.metadata
+import platform
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaxcontam.report.provenance import library_versions, utc_now
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.report import Result
+
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 
 
 class Stopwatch:
@@ -49,3 +53,20 @@ class Stopwatch:
             results=tuple(results),
             **more,
         )
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that compute the numbers."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def utc_now() -> str:
+    """ISO 8601 to the second, UTC."""
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    return now.isoformat().replace("+00:00", "Z")

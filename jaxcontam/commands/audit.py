@@ -1,5 +1,6 @@
 """`jaxcontam audit`: was this benchmark's order in the training data?"""
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -19,9 +20,8 @@ from jaxcontam.analyses.order_files import (
 )
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import flags_of, report_name, shared_store
+from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for, report_name
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
@@ -105,8 +105,9 @@ class Audit(ScoringFlags, AuditDesign):
                 out = self._out(model.name, files, model.info.fingerprint)
                 target, left_out = self._ready(model, files, checked, out)
             for words in left_out:
-                line = visible(f"jaxcontam: warning: left out: {words}")
-                print(line, file=sys.stderr)
+                print(
+                    visible(f"jaxcontam: warning: left out: {words}"), file=sys.stderr
+                )
             if self.dry_run:
                 return dry_run(
                     target.tests,
@@ -157,10 +158,7 @@ class Audit(ScoringFlags, AuditDesign):
         plan = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
-        scorer = model.make_scorer(
-            store=shared_store(self, self.out, out, model),
-            batch_tokens=self.batch_tokens,
-        )
+        scorer = self.scorer(model, out, shared=True)
         return ReadyAudit(model, plan.tests, scorer), plan.left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:
@@ -181,22 +179,18 @@ def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
 
     Several looks at one question are several chances of a small p-value.
     """
-    if report.model is None:
-        return ()
-    own = {row.fingerprint for row in report.results if isinstance(row, OrderResult)}
-    found = []
+    own, found = _questions(report), []
     for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
         if path.parent.resolve() == out.resolve():
             continue
-        try:
-            other = read_report(path)
-        except (InputError, OSError):
-            continue
-        rows = [row for row in other.results if isinstance(row, OrderResult)]
-        is_same = (
-            other.model is not None
-            and other.model.fingerprint == report.model.fingerprint
-        )
-        if is_same and own & {row.fingerprint for row in rows}:
-            found.append(path.parent.name)
+        with contextlib.suppress(InputError, OSError):
+            if own & _questions(read_report(path)):
+                found.append(path.parent.name)
     return tuple(found)
+
+
+def _questions(report: Report) -> set[tuple[str, str]]:
+    """Model and file of each order test; nothing where no model was asked."""
+    rows = [row for row in report.results if isinstance(row, OrderResult)]
+    model = report.model
+    return {(model.fingerprint, row.fingerprint) for row in rows if model is not None}

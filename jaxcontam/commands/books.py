@@ -17,13 +17,12 @@ from jaxcontam.analyses.known_texts import RunTexts
 from jaxcontam.analyses.membership_judging import rows_of
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
+    ScoringFlags,
     check_positive,
     flags_of,
-    report_folder,
-    store_of,
+    open_for,
 )
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
@@ -40,7 +39,7 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
-from jaxcontam.report.table import print_table
+from jaxcontam.report.outcome import print_table
 from jaxcontam.results import Report
 from jaxcontam.terminal import Terminal
 
@@ -106,7 +105,6 @@ class Books(ScoringFlags, ReportFlags):
         primary = methods[0].name
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.methods.membership.plan import score_texts
-        from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model)
         if self.scores == _SCORES and not opened.has_moments:
@@ -115,10 +113,8 @@ class Books(ScoringFlags, ReportFlags):
                 "min_k_pp left out: it reads the distribution over the whole "
                 "vocabulary, and the model gives log-probabilities of the texts alone"
             )
-        out = report_folder(self, COMMAND, opened, fingerprint(texts))
-        model = text_model_of(
-            opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder(COMMAND, opened, fingerprint(texts))
+        model = self.text_model(opened, out)
 
         def place(n: int) -> str:
             b = int(shelf.book[n])
@@ -129,13 +125,9 @@ class Books(ScoringFlags, ReportFlags):
             table = score_texts(
                 texts, methods, model, seed=self.seed, progress=progress
             )
+        names, values = table.names, table.values
         found = judged_books(
-            shelf,
-            texts,
-            table.names,
-            table.values,
-            primary=primary,
-            seed=self.seed,
+            shelf, texts, names, values, primary=primary, seed=self.seed
         )
         settings = {method.name: method.setting for method in methods}
         report = watch.report(
@@ -187,20 +179,12 @@ class Books(ScoringFlags, ReportFlags):
             return books + load_known(
                 self.known, text_field=self.text_field, title_field=self.title_field
             )
-        return [
-            *books,
-            *load(self.known_members, MEMBER),
-            *load(self.known_nonmembers, NONMEMBER),
-        ]
+        seen, unseen = self.known_members, self.known_nonmembers
+        return [*books, *load(seen, MEMBER), *load(unseen, NONMEMBER)]
 
 
 def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
-    """Rows of METHODS that this command can compute.
-
-    Raises:
-        InputError: If there is no such score, or it needs more than a text; suggests
-            the nearest name.
-    """
+    """Rows of METHODS that read no more than this command gives; names the nearest."""
     rows = {
         name: row
         for name, row in METHODS.items()

@@ -8,14 +8,15 @@ from tyro.conf import Positional
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
+    ScoringFlags,
     TextFlags,
     check_positive,
     flags_of,
+    names_of,
+    open_for,
     report_name,
-    shared_store,
 )
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
@@ -26,8 +27,8 @@ from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.calibration import COMMAND, MEANING, rate_text
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder
-from jaxcontam.report.table import bare_table
 from jaxcontam.results.calibration import CalibrationResult, DrawnPValues
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.calibration import LEVELS
@@ -68,7 +69,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
     @property
     def test_names(self) -> tuple[str, ...]:
         """Tests to calibrate."""
-        return tuple(dict.fromkeys(name.strip() for name in self.tests.split(",")))
+        return names_of(self.tests)
 
     def run(self) -> dict:
         """Load, draw, score, count, write and print; returns the report."""
@@ -90,10 +91,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         name = report_name(model.name, [benchmark], decides)
         out = self.out or Path("runs") / COMMAND / name
         make_folder(out)
-        scorer = model.make_scorer(
-            store=shared_store(self, self.out, out, model),
-            batch_tokens=self.batch_tokens,
-        )
+        scorer = self.scorer(model, out, shared=True)
 
         def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:
             with progress_bar(name) as progress:

@@ -1,7 +1,6 @@
 """`jaxcontam canary`: was a secret that was injected learned?"""
 
 import dataclasses
-import hashlib
 import math
 from pathlib import Path
 from typing import Literal
@@ -10,19 +9,19 @@ import numpy as np
 from tyro.conf import Positional
 
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import DeviceFlags, check_device_flags, open_for
 from jaxcontam.commands.flags import (
+    DeviceFlags,
     ReportFlags,
+    check_device_flags,
+    check_min_effect,
     check_positive,
-    check_shared_flags,
     flag_of,
-    flags_of,
-    report_folder,
-    store_of,
+    open_for,
 )
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (
     ALONE,
@@ -38,12 +37,13 @@ from jaxcontam.methods.versions import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
-from jaxcontam.report.table import bare_table
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
 
 EFFECT_UNIT = "nats per secret"
+_ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
 
@@ -88,7 +88,7 @@ class Canary(DeviceFlags, ReportFlags):
             )
         super().__post_init__()
         check_positive(self, "n_held_out")
-        check_shared_flags(self.seed, self.min_effect)
+        check_min_effect(self.min_effect)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
@@ -106,7 +106,7 @@ class Canary(DeviceFlags, ReportFlags):
         if self.make and self.n_held_out and self.n_held_out < self.make:
             raise InputError(
                 f"--n-held-out {self.n_held_out} for --make {self.make}",
-                hint="each secret needs at least one; 999 give p down to 0.001",
+                hint=_ENOUGH,
             )
 
     def run(self) -> dict | None:
@@ -119,10 +119,8 @@ class Canary(DeviceFlags, ReportFlags):
         texts, place, n_secrets = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
-        out = report_folder(self, "canary", model, digest)
-        scorer = model.make_scorer(
-            store=store_of(self, out, model), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder("canary", model, digest)
+        scorer = self.scorer(model, out)
         plan = plan_texts(
             texts, model.tokenizer, prefix_id=model.prefix_id, seed=self.seed
         )
@@ -140,58 +138,51 @@ class Canary(DeviceFlags, ReportFlags):
             n_cached=scored.n_cached,
         )
         return publish(
+            self,
+            ("canary", self.model),
             results,
             evidence,
-            command=("canary", self.model, *flags_of(self)),
-            seed=self.seed,
             watch=watch,
             model=model,
             min_effect=self.min_effect,
             out=out,
-            as_json=self.json,
             show=_print,
         )
 
     def _read(self) -> tuple[VersionSet, np.ndarray, int]:
         """All sequences, one per row, in an order that tells secrets from nothing.
 
-        Also where each sequence of the two files stands among them, secrets first,
-        and the number of secrets.
+        Also where each stands among them, secrets first, and the number of secrets.
         """
-        found = [
-            load_benchmark(
-                path, template=self.template, text_field=self.text_field
-            ).texts
+        secrets, others = (
+            load_benchmark(path, template=self.template, text_field=self.text_field)
             for path in (self.secret, self.held_out)
-        ]
-        held_out = {text: i for i, text in enumerate(found[1], 1)}
-        for i, text in enumerate(found[0], 1):
+        )
+        held_out = {text: i for i, text in enumerate(others.texts, 1)}
+        for i, text in enumerate(secrets.texts, 1):
             if text in held_out:
                 raise InputError(
                     f"{self.held_out}: example {held_out[text]} is secret {i}",
                     hint="held-out sequences must never have been used",
                 )
-        if len(set(found[0])) < len(found[0]):
+        if len(set(secrets.texts)) < len(secrets):
             raise InputError(f"{self.secret}: a secret stands there twice")
-        if len(found[1]) < len(found[0]):
+        if len(others) < len(secrets):
             raise InputError(
-                f"{self.held_out}: {len(found[1])} held-out sequences for "
-                f"{len(found[0])} secrets",
-                hint="each secret needs at least one; 999 give p down to 0.001",
+                f"{self.held_out}: {len(others)} held-out sequences for "
+                f"{len(secrets)} secrets",
+                hint=_ENOUGH,
             )
-        places = [
-            f"{path}: example {i}"
-            for path, texts in zip((self.secret, self.held_out), found, strict=True)
-            for i in range(1, len(texts) + 1)
-        ]
-        both = [*found[0], *found[1]]
+        both = [*secrets.texts, *others.texts]
+        places = [f"{self.secret}: example {i}" for i in range(1, len(secrets) + 1)]
+        places += [f"{self.held_out}: example {i}" for i in range(1, len(others) + 1)]
         alphabetical = sorted(range(len(both)), key=both.__getitem__)
         texts = VersionSet(
             name=self.secret.stem,
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        return texts, np.argsort(alphabetical), len(found[0])
+        return texts, np.argsort(alphabetical), len(secrets)
 
     def _make(self, n_secrets: int) -> None:
         n_held_out = self.n_held_out or 999 * n_secrets
@@ -207,19 +198,18 @@ class Canary(DeviceFlags, ReportFlags):
         drawn = draw_sequences(
             n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
         )
-        files = [
-            (path, "".join(f"{text}\n" for text in texts).encode(), len(texts))
-            for path, texts in (
-                (self.secret, drawn[:n_secrets]),
-                (self.held_out, drawn[n_secrets:]),
-            )
-        ]
-        write_new_files([(path, data, 0o600) for path, data, _ in files])
         console = Terminal()
-        for path, data, n in files:
-            digest = hashlib.sha256(data).hexdigest()
-            sequences = "sequence" if n == 1 else "sequences"
-            console.say(f"{path}: {n:,} {sequences}, commitment sha256:{digest}")
+        files, lines = [], []
+        for path, texts in (
+            (self.secret, drawn[:n_secrets]),
+            (self.held_out, drawn[n_secrets:]),
+        ):
+            data = "".join(f"{text}\n" for text in texts).encode()
+            files.append((path, data, 0o600))
+            sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
+            lines.append(f"{path}: {sequences}, commitment {commitment(data)}")
+        write_new_files(files)
+        console.say(*lines)
         console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "
@@ -239,14 +229,8 @@ def canary_results(
 ) -> tuple[list[OrderResult], list[Evidence]]:
     """The joint test of all secrets, and each of several secrets alone.
 
-    Args:
-        loglik: Log-likelihoods in nats, secrets first.
-        n_secrets: How many of them are secrets.
-        name: Name of the test.
-        digest: Digest of all sequences, blind to which are secret.
-        seed: The run's seed.
-        n_scored: Target tokens that went through the model.
-        n_cached: Target tokens whose scores the store held.
+    `loglik` is in nats, secrets first; `digest` is that of all sequences, blind to
+    which are secret.
     """
     rows = canary_rows(
         loglik[:n_secrets], loglik[n_secrets:], seed=seed, content_digest=digest

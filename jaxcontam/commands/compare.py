@@ -90,13 +90,10 @@ class Compare:
         )
         make_folder(out)
         table = csv_text([dataclasses.asdict(test) for test in tests])
-        html = render(page)
-        replace_files(
-            {out / TABLE_NAME: table.encode(), out / PAGE_NAME: html.encode()}
-        )
-        lines = [*sentences, *[f"{w}." for w in warnings]]
+        files = {out / TABLE_NAME: table, out / PAGE_NAME: render(page)}
+        replace_files({path: text.encode() for path, text in files.items()})
         console = Terminal()
-        for line in lines:
+        for line in (*sentences, *(f"{warning}." for warning in warnings)):
             console.print(line)
         console.say(f"\ncomparison: {out / PAGE_NAME}")
         return tests
@@ -175,15 +172,14 @@ def _deciding(report: Report) -> list[OrderResult | ScoreResult | SetResult]:
 def _kind_of(report: Report, folder: str) -> ComparedKind:
     """The kind of the tests that decide; refuses reports of other commands."""
     rows, made_by = _deciding(report), report.command[0]
-    if rows and report.model is not None:
-        # Studies are modules, whose names have a dot.
-        if made_by == "audit" or "." in made_by:
-            if all(isinstance(row, OrderResult) for row in rows):
-                return ORDER
-        # A set of texts as a whole has no interval.
-        elif made_by == "membership" and all(
-            isinstance(row, ScoreResult) for row in rows
-        ):
+    # Studies are modules, whose names have a dot.
+    is_audit = made_by == "audit" or "." in made_by
+    # A set of texts as a whole has no interval.
+    wanted = OrderResult if is_audit else ScoreResult
+    if rows and report.model and all(isinstance(row, wanted) for row in rows):
+        if is_audit:
+            return ORDER
+        if made_by == "membership":
             return RANKING
     raise InputError(
         f"{folder}: no test of a model that can be compared (a report of {made_by})",
@@ -203,11 +199,7 @@ def _damaged(folder: str, error: Exception) -> InputError:
 def _tests_of(
     report: Report, folder: str, kind: ComparedKind
 ) -> list[tuple[ComparedTest, dict[str, object]]]:
-    """The tests of one report, corrected within it alone, each with its design.
-
-    Raises:
-        InputError: If a field is missing or out of range.
-    """
+    """The tests of one report, corrected within it alone, each with its design."""
     found = []
     model = report.model
     assert model is not None
@@ -216,18 +208,16 @@ def _tests_of(
         columns = _columns(row)
         if None in (columns["p_value"], row.p_adjusted, row.verdict):
             raise _damaged(folder, ValueError("a deciding test without a verdict"))
-        test = ComparedTest(
-            **columns
-            | {
-                "model": model.name,
-                "report": folder,
-                "model_fingerprint": model.fingerprint,
-                "benchmark_fingerprint": row.fingerprint,
-                "p_adjusted_all": row.p_adjusted,
-                "p_adjusted_floor": 0.0,
-                "comparable": True,
-            }
-        )
+        columns |= {
+            "model": model.name,
+            "report": folder,
+            "model_fingerprint": model.fingerprint,
+            "benchmark_fingerprint": row.fingerprint,
+            "p_adjusted_all": row.p_adjusted,
+            "p_adjusted_floor": 0.0,
+            "comparable": True,
+        }
+        test = ComparedTest(**columns)
         try:
             _check_values(test)
         except ValueError as e:
@@ -237,11 +227,7 @@ def _tests_of(
 
 
 def _check_values(test: ComparedTest) -> None:
-    """Refuses what no command writes.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """Raise ValueError for what no command writes."""
     for name in ("p_value", "p_adjusted"):
         if not 0 <= getattr(test, name) <= 1:
             raise ValueError(f"{name} is {getattr(test, name)}")
@@ -285,14 +271,12 @@ def _labels(tests: Sequence[ComparedTest]) -> dict[tuple[str, str], str]:
     """
     models = {test.model_fingerprint: test for test in reversed(tests)}
     names = [test.model for test in models.values()]
-    kinds = list(dict.fromkeys((t.model_fingerprint, t.method) for t in tests))
+    kinds = dict.fromkeys((test.model_fingerprint, test.method) for test in tests)
+    asked = [fingerprint for fingerprint, _ in kinds]
     labels = {}
     for fingerprint, method in kinds:
         test = models[fingerprint]
-        words = test.model
-        if names.count(words) > 1:
-            words += f" ({test.report})"
-        if [other for other, _ in kinds].count(fingerprint) > 1:
-            words += f", {method}"
-        labels[fingerprint, method] = words
+        folder = f" ({test.report})" * (names.count(test.model) > 1)
+        several = f", {method}" * (asked.count(fingerprint) > 1)
+        labels[fingerprint, method] = f"{test.model}{folder}{several}"
     return labels

@@ -7,13 +7,16 @@ import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from jaxcontam import __version__
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.terminal import Terminal
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 EXIT_FAULTS = 2
 
@@ -61,7 +64,9 @@ class Doctor:
         return EXIT_FAULTS if n_faults else 0
 
     def _findings(self) -> Iterator[Finding]:
-        yield ("ok", f"jaxcontam {__version__}, Python {_python()}", "")
+        python = f"{platform.python_version()} on {platform.system()}"
+        here = f"jaxcontam {__version__}, Python {python} {platform.machine()}"
+        yield ("ok", here, "")
         yield from requirements()
         yield from devices()
         yield from folders()
@@ -79,26 +84,18 @@ class Doctor:
 
 def requirements() -> Iterator[Finding]:
     """Packages that are missing or of a version that was never tried."""
-    from packaging.requirements import Requirement
-
-    n_right = 0
-    lines = _required()
+    n_right, lines = 0, _required()
     if not lines:
         hint = "pip install -c constraints.txt -e ."
         yield ("fault", "jaxcontam is not installed, only on the path", hint)
         return
-    for line in lines:
-        wanted = Requirement(line)
+    for wanted in lines:
         if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
             continue
-        found = _version(wanted.name)
+        found, name = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
         if found is None or not wanted.specifier.contains(found, prereleases=True):
             what = "missing" if found is None else f"{found} is installed"
-            yield (
-                "fault",
-                f"{wanted.name}{wanted.specifier}: {what}",
-                f'pip install "{wanted.name}{wanted.specifier}"',
-            )
+            yield ("fault", f"{name}: {what}", f'pip install "{name}"')
         else:
             n_right += 1
     yield ("ok", f"{n_right} packages in the versions that are asked for", "")
@@ -111,31 +108,24 @@ def devices() -> Iterator[Finding]:
     try:
         found = jax.devices()
     except RuntimeError as e:
-        line = str(e).splitlines()[0]
+        line = first_line(e)
         yield ("fault", f"JAX finds no device: {line}", "unset JAX_PLATFORMS")
         return
     kind, n = found[0].device_kind, len(found)
     yield ("ok", f"JAX {jax.__version__} computes on {n} x {kind}", "")
     if found[0].platform != "cpu":
         return
-    cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    yield ("ok", f"{cores} cores, {_memory()}", "")
+    n_cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        n_cores = len(os.sched_getaffinity(0))
+    yield ("ok", f"{n_cores} cores, {_memory()}", "")
+    idle = None
     if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
-        yield (
-            "note",
-            "there is an NVIDIA GPU that JAX does not use",
-            "pip install -c constraints.txt -e '.[cuda]'",
-        )
+        idle = "an NVIDIA GPU", "cuda"
     elif Path("/dev/accel0").exists():
-        yield (
-            "note",
-            "there is a TPU that JAX does not use",
-            "pip install -c constraints.txt -e '.[tpu]'",
-        )
+        idle = "a TPU", "tpu"
+    if idle is not None:
+        yield ("note", f"there is {idle[0]} that JAX does not use", _install(idle[1]))
 
 
 def folders() -> Iterator[Finding]:
@@ -151,37 +141,32 @@ def folders() -> Iterator[Finding]:
     else:
         yield ("ok", f"{free / _GIB:.0f} GiB free here", "")
     keep_compiled()
-    kept = compiled_in()
-    if kept is None:
-        yield (
-            "note",
-            "compiled programs are not kept, so each run compiles anew",
-            "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
-        )
-    else:
+    if (kept := compiled_in()) is not None:
         yield ("ok", f"compiled programs are kept in {kept}", "")
+        return
+    yield (
+        "note",
+        "compiled programs are not kept, so each run compiles anew",
+        "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
+    )
 
 
 def extras() -> Iterator[Finding]:
     """Optional parts, by what they give; `devices` reports accelerators."""
-    from packaging.requirements import Requirement
-
-    lines = [Requirement(one) for one in _required()]
-    if not lines:
+    if not (lines := _required()):
         return
     for extra, gives in _EXTRAS.items():
         needs = [
-            one
+            one.name
             for one in lines
             if one.marker is not None
             and one.marker.evaluate({"extra": extra})
             and not one.marker.evaluate({"extra": ""})
         ]
-        if all(_version(one.name) for one in needs):
+        if all(map(_version, needs)):
             yield ("ok", f"[{extra}] is installed: {gives}", "")
         else:
-            hint = f"pip install -c constraints.txt -e '.[{extra}]'"
-            yield ("note", f"[{extra}] is not installed: {gives}", hint)
+            yield ("note", f"[{extra}] is not installed: {gives}", _install(extra))
 
 
 def hub() -> Iterator[Finding]:
@@ -213,13 +198,10 @@ def model_findings(model: str) -> Iterator[Finding]:
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    size = sum(path.stat().st_size for path in files)
-    yield (
-        "ok",
-        f"{model}: {raw.get('model_type')}, {_size_text(size)} of safetensors, "
-        f"context {config.context:,}, vocabulary {config.vocab_size:,}",
-        "",
-    )
+    size = _size_text(sum(path.stat().st_size for path in files))
+    about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
+    kind = raw.get("model_type")
+    yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
 
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:
@@ -227,7 +209,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     from jaxcontam.analyses.audit_design import AuditDesign
     from jaxcontam.analyses.method_notes import method_words
     from jaxcontam.analyses.order_files import check_files, read_files
-    from jaxcontam.report.plain_names import plain_name
+    from jaxcontam.report.decision import plain_name
     from jaxcontam.report.remedies import Advice
 
     design = AuditDesign()
@@ -237,12 +219,8 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
         yield ("fault", str(e), e.hint or "")
         return
     (found,) = files.benchmarks
-    yield (
-        "ok",
-        f"{benchmark}: {len(found):,} examples; the first begins "
-        f"{found.texts[0][:60]!r}",
-        "",
-    )
+    first = f"the first begins {found.texts[0][:60]!r}"
+    yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
     checked = check_files(files, design)
     (checks,) = checked.pretests.values()
     failed = [test for test in checks if not test.passed]
@@ -262,12 +240,19 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     yield ("note", f"its order is not random: {names}", hint)
 
 
-def _required() -> list[str]:
+def _install(extra: str) -> str:
+    return f"pip install -c constraints.txt -e '.[{extra}]'"
+
+
+def _required() -> "list[Requirement]":
     """What the installed package asks for; nothing where it is not installed."""
+    from packaging.requirements import Requirement
+
     try:
-        return importlib.metadata.requires("jaxcontam") or []
+        lines = importlib.metadata.requires("jaxcontam") or []
     except importlib.metadata.PackageNotFoundError:
         return []
+    return [Requirement(line) for line in lines]
 
 
 def _version(name: str) -> str | None:
@@ -275,10 +260,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _python() -> str:
-    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
 def _size_text(n_bytes: int) -> str:

@@ -13,7 +13,7 @@ from jaxcontam.methods.method import Planned
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.methods.power_designs import scored_design
 from jaxcontam.progress import waiting_for
-from jaxcontam.report.table import bare_table
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.prompts import (
     ApiEstimate,
@@ -101,50 +101,49 @@ def dry_run(
 ) -> dict[str, Any]:
     """Print what planned tests would cost; returns the same as a dictionary.
 
+    Times a batch of each kind, and scores none of theirs. `names` are all tests that
+    were asked for: direction may be read from the pairs of another one.
+
     Raises:
         InputError: If nothing is known of what this kind of model costs.
     """
     if not isinstance(scorer, Scorer | RemoteScorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
     with waiting_for("compiling and timing a batch"):
-        if isinstance(scorer, Scorer):
+        tests, positions = _estimated_tests(planned, scorer, names)
+        if isinstance(scorer, RemoteScorer):
+            assert isinstance(scorer.prompts, CountedPrompts)
+            requests = planned_requests(positions, scorer.prompts, budget)
+            found = Estimate(tests=tests, minutes=None, requests=requests)
+        else:
             # Imports JAX, which a model of one's own has done before.
             from jaxcontam.scoring.compilation_cache import compiled_in
 
-            found = estimate_tests(
-                planned,
-                scorer,
-                names=names,
-                price_per_hour=price_per_hour,
+            seconds = sum(
+                _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
+                for rank in {len(shape) for shape in positions}
+            )
+            price = None if price_per_hour is None else price_per_hour * seconds / 3600
+            found = Estimate(
+                tests=tests,
+                minutes=seconds / 60,
+                price=price,
                 compiled_in=compiled_in(),
             )
-        else:
-            found = estimate_tests(planned, scorer, names=names, budget=budget)
-    print_estimate(found, Terminal(), as_json=as_json)
+    if as_json:
+        print(json_text(dataclasses.asdict(found)))
+    else:
+        _print(found, Terminal())
     return dataclasses.asdict(found)
 
 
-def estimate_tests(
+def _estimated_tests(
     planned: Sequence[Planned],
     scorer: Scorer | RemoteScorer,
-    *,
-    names: Sequence[str] = (),
-    price_per_hour: float | None = None,
-    compiled_in: str | None = None,
-    budget: Budget | None = None,
-) -> Estimate:
-    """Cost of planned tests; times a batch of each kind, and scores none of theirs.
-
-    Args:
-        planned: Tests that score something.
-        scorer: Their model.
-        names: All tests that were asked for: direction may be read from the pairs of
-            another one.
-        price_per_hour: See `Estimate`.
-        compiled_in: See `Estimate`.
-        budget: What may be sent to a server.
-    """
-    tests = []
+    names: Sequence[str],
+) -> tuple[tuple[TestEstimate, ...], collections.Counter[tuple[int, ...]]]:
+    """Cost of each test, and what all read: shapes of batches -> positions."""
+    tests: list[TestEstimate] = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
     n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
@@ -152,36 +151,32 @@ def estimate_tests(
         is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
         cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
-        own = dataclasses.replace(
-            _free_estimate(test),
-            n_sequences=test.layout.n_scored,
-            n_targets=cost.n_targets,
-            n_cached=cost.n_cached,
-            store_kb=cost.store_bytes / 1000,
-        )
-        rows = [own]
+        rows = [
+            dataclasses.replace(
+                _free_estimate(test),
+                n_sequences=test.layout.n_scored,
+                n_targets=cost.n_targets,
+                n_cached=cost.n_cached,
+                store_kb=cost.store_bytes / 1000,
+            )
+        ]
         if direction.METHOD.name in names and test.method.whole:
-            rows.append(_free_estimate(_direction_of(test)))
-        tests += sorted(rows, key=lambda row: names.index(row.method) if names else 0)
-    if isinstance(scorer, RemoteScorer):
-        assert isinstance(scorer.prompts, CountedPrompts)
-        requests = planned_requests(positions, scorer.prompts, budget or Budget())
-        return Estimate(tests=tuple(tests), minutes=None, requests=requests)
-    seconds = sum(
-        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
-        for rank in {len(shape) for shape in positions}
-    )
-    return Estimate(
-        tests=tuple(tests),
-        minutes=seconds / 60,
-        price=None if price_per_hour is None else price_per_hour * seconds / 3600,
-        compiled_in=compiled_in,
-    )
+            # Direction is read from the same pairs.
+            assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
+            method = direction.METHOD
+            layout = dataclasses.replace(test.layout, statistic=method.statistic)
+            read = dataclasses.replace(test, method=method, layout=layout)
+            is_after = test.method.name in names[: names.index(method.name)]
+            rows.insert(is_after, _free_estimate(read))
+        tests += rows
+    return tuple(tests), positions
 
 
 def _free_estimate(test: Planned) -> TestEstimate:
     """What a test could find, at no cost."""
     mde_low, mde_high = _mde_range(test)
+    # The published order is best in every stratum, and nothing ties with it.
+    is_exact = test.method.validity == "exact"
     return TestEstimate(
         benchmark=test.benchmark.name,
         method=test.method.name,
@@ -189,19 +184,11 @@ def _free_estimate(test: Planned) -> TestEstimate:
         n_targets=0,
         n_cached=0,
         store_kb=0.0,
-        log10_p_floor=_log10_p_floor(test),
+        log10_p_floor=test.layout.log10_floor if is_exact else None,
         may_stop=test.method.may_stop,
         mde_low=mde_low,
         mde_high=mde_high,
     )
-
-
-def _direction_of(test: Planned) -> PlannedTest:
-    """The direction test that is read from the pairs of another one."""
-    assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
-    method = direction.METHOD
-    layout = dataclasses.replace(test.layout, statistic=method.statistic)
-    return dataclasses.replace(test, method=method, layout=layout)
 
 
 def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
@@ -211,11 +198,7 @@ def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
     return n_batches * batch_seconds(scorer, shape)
 
 
-def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None:
-    """As a table, or on standard output as JSON."""
-    if as_json:
-        print(json_text(dataclasses.asdict(found)))
-        return
+def _print(found: Estimate, console: Terminal) -> None:
     stored = ["stored"] * any(test.n_cached for test in found.tests)
     header = ("benchmark", "test", "tokens", *stored, "p floor", "MDE")
     rows = (
@@ -252,10 +235,10 @@ def print_estimate(found: Estimate, console: Terminal, *, as_json: bool) -> None
             "\nMDE -: not known before scoring. It is planned for orders of examples "
             "without groups, where the design can reach p <= 0.001."
         )
-    if found.requests is not None or found.minutes is None:
-        words = "" if found.requests is None else sending_words(found.requests)
-        console.print(f"\n{words}")
+    if found.requests is not None:
+        console.print(f"\n{sending_words(found.requests)}")
         return
+    assert found.minutes is not None
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
         words = (
             f"{left:,} tokens to score: about {_minutes_text(found.minutes)} at the "
@@ -292,13 +275,6 @@ def _mde_range(
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
     return low, high
-
-
-def _log10_p_floor(test: Planned) -> float | None:
-    """The published order is best in every stratum, and nothing ties with it."""
-    if test.method.validity != "exact":
-        return None
-    return test.layout.log10_floor
 
 
 def _minutes_text(minutes: float) -> str:

@@ -1,4 +1,4 @@
-"""Flags, checks and words that commands share; those of models: `device_flags`."""
+"""Flags, checks and words that commands share."""
 
 import dataclasses
 import math
@@ -8,20 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
+from tyro.conf import Positional
 
 from jaxcontam.analyses.flag_words import flag_of as flag_of
 from jaxcontam.analyses.flag_words import words_of
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import PREFIX, parse_api
+from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
+from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.scoring.shares import AUTO, Division, parse_share, share_of_process
 
 if TYPE_CHECKING:
     from jaxcontam.data.benchmark import Benchmark
-    from jaxcontam.scoring.opened import OpenModel
+    from jaxcontam.methods.membership.text_model import TextModel
+    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
 STORE_DIR = "store"
 """Folder of scores under `--out`."""
+MERGE = "merge"
+"""Value of `--shard` that judges what all shares have scored."""
 
 # Fields that change what is printed, or where, and not what is computed.
 _PRINTING = {"json", "shard", "overwrite"}
+_LM_EVAL_PREFIX = "lm_eval:"
+_API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
+# A text without a second id has nothing to score.
+_LEAST_CONTEXT = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +64,14 @@ class ReportFlags(Flags):
         check_seed(self.seed)
         super().__post_init__()
 
+    def made_folder(self, name: str, model: "OpenModel", digest: str) -> Path:
+        """Make the folder of a report on what has this `sha256:` digest."""
+        from jaxcontam.report.report_files import make_folder
+
+        out = self.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+        make_folder(out)
+        return out
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DtypeFlags(Flags):
@@ -74,8 +94,15 @@ class StoreFlags(DtypeFlags):
 
     def __post_init__(self) -> None:
         check_positive(self, "batch_tokens")
-        check_store_flags(self.store, self.no_store)
+        if self.store is not None and self.no_store:
+            raise InputError("--store and --no-store contradict each other")
+        if self.store is not None and self.store.exists() and not self.store.is_dir():
+            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
         super().__post_init__()
+
+    def store_in(self, default: Path) -> Path | None:
+        """Folder in which scores are kept, as the flags say; None keeps none."""
+        return None if self.no_store else self.store or default
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,23 +121,84 @@ class TextFlags(Flags):
         super().__post_init__()
 
 
-def check_shared_flags(seed: int, min_effect: float) -> None:
-    """Refuse values that would fail later, before anything slow.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceFlags(StoreFlags):
+    """What may be said of a model, of a server's first, and of the devices here."""
 
-    Raises:
-        InputError: If the seed is negative or the effect is no positive number.
-    """
-    check_seed(seed)
-    if not (math.isfinite(min_effect) and min_effect > 0):
-        raise InputError(f"--min-effect must be positive, got {min_effect}")
+    tokenizer: Path | None = None
+    """For an api: model: folder with its tokenizer, whose ids are sent (default: text
+    is sent, and the server's own tokens are scored)."""
+    context: int | None = None
+    """For an api: model: its context in tokens (default: of config.json beside the
+    tokenizer, or 2,048); in characters where text is sent (default: 4,096)."""
+    concurrency: int = CONCURRENCY
+    """For an api: model: requests that are under way at once."""
+    price_in: float | None = None
+    """For an api: model: price of a million tokens of prompts."""
+    price_out: float | None = None
+    """For an api: model: price of a million tokens of answers."""
+    budget: float | None = None
+    """For an api: model: most that the run may cost, at these prices."""
+    mesh: str | None = None
+    """How devices share the work, such as data=4,model=2: 4 copies of the model, each
+    divided between 2 devices (default: a copy on every device)."""
+    shard: str | None = None
+    """Score part I of N (I/N, from 0/N) into --store and end; the same command without
+    it finds all parts and judges. auto: as SLURM, an indexed job or a TPU pod says;
+    merge: judge, and refuse if a part is missing."""
+    distributed: bool = False
+    """One of the processes of a pod: each scores its part into a store that all see,
+    the first judges. A model larger than a host: they score it together."""
+
+    @property
+    def api_options(self) -> ApiOptions:
+        """What is said of a server, for `open_model`."""
+        return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
+
+    @property
+    def mesh_shape(self) -> MeshShape:
+        """The mesh as numbers."""
+        return parse_mesh(self.mesh)
+
+    def scorer(
+        self, model: "OpenModel", out: Path, *, shared: bool = False
+    ) -> "SequenceScorer":
+        """The scorer of a model, with the store that the flags name, or one in `out`.
+
+        Where neither `--store` nor `--out` is said, reports with a folder for each
+        choice of flags may share one (`shared`).
+        """
+        own = not shared or getattr(self, "out", None) is not None
+        store = out / model.store_name if own else out.parent / f"{model.name}-store"
+        return model.make_scorer(
+            store=self.store_in(store), batch_tokens=self.batch_tokens
+        )
+
+    def text_model(self, model: "OpenModel", out: Path) -> "TextModel":
+        """The same for scores of single texts."""
+        from jaxcontam.methods.membership.text_model import text_model_of
+
+        return text_model_of(
+            model,
+            store=self.store_in(out / model.store_name),
+            batch_tokens=self.batch_tokens,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringFlags(DeviceFlags):
+    """Flags of a command that scores with one model."""
+
+    model: Positional[str]
+    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_device_flags(self, self.model)
 
 
 def check_positive(command: Any, *names: str) -> None:
-    """Refuse fields below 1, named as the flags that the user typed; None passes.
-
-    Raises:
-        InputError: Names the first such flag.
-    """
+    """Refuse fields below 1, named as the flags that the user typed; None passes."""
     for name in names:
         value = getattr(command, name)
         if value is not None and value < 1:
@@ -118,44 +206,131 @@ def check_positive(command: Any, *names: str) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a negative seed.
-
-    Raises:
-        InputError: If it is negative.
-    """
+    """Refuse a negative seed."""
     if seed < 0:
         raise InputError(f"--seed must be at least 0, got {seed}")
 
 
-def check_store_flags(store: Path | None, no_store: bool) -> None:
-    """Refuse a folder of scores that cannot be one, before anything slow.
+def check_min_effect(min_effect: float) -> None:
+    """Refuse an effect that is no positive number."""
+    if not (math.isfinite(min_effect) and min_effect > 0):
+        raise InputError(f"--min-effect must be positive, got {min_effect}")
+
+
+def names_of(words: str) -> tuple[str, ...]:
+    """Names between commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in words.split(",")))
+
+
+def runs_here(model: str) -> bool:
+    """Whether a word names weights, which give more than log-probabilities."""
+    return not model.startswith((PREFIX, _LM_EVAL_PREFIX))
+
+
+def check_device_flags(command: DeviceFlags, model: str | None) -> None:
+    """Refuse flags that do not fit the kind of model, before anything slow.
 
     Raises:
-        InputError: If it is a file, or both flags are given.
+        InputError: If a flag is of another kind of model, a number is out of its
+            range, the mesh or the share is misspelled, a share has no store, or the
+            word that names the model names no server.
     """
-    if store is not None and no_store:
-        raise InputError("--store and --no-store contradict each other")
-    if store is not None and store.exists() and not store.is_dir():
-        raise InputError(f"{store}: is a file", hint="--store names a folder")
+    parse_mesh(command.mesh)
+    _check_share(command)
+    is_here = model is not None and runs_here(model)
+    is_served = model is not None and model.startswith(PREFIX)
+    for field in dataclasses.fields(DeviceFlags):
+        if getattr(command, field.name) == field.default:
+            continue
+        if field.name in _API_FLAGS and not is_served:
+            raise InputError(
+                f"{flag_of(field.name)} goes with a model behind a server",
+                hint="such as api:https://host/v1#name",
+            )
+        is_of_devices = field.name in ("mesh", "shard", "distributed")
+        is_of_weights = is_of_devices or field.name in ("dtype", "batch_tokens")
+        if is_of_weights and not is_here and (is_of_devices or model is not None):
+            raise InputError(
+                f"{flag_of(field.name)} goes with a model directory",
+                hint="configure this on the server",
+            )
+    if model is not None and is_served:
+        _check_server_flags(command, model)
 
 
-def store_of(command: StoreFlags, out: Path, model: "OpenModel") -> Path | None:
-    """Folder in which scores are kept, as the flags say; None keeps none."""
-    if command.no_store:
-        return None
-    return command.store or out / model.store_name
+def _check_share(command: DeviceFlags) -> None:
+    if command.shard not in (None, AUTO, MERGE):
+        parse_share(command.shard)
+    for name in ("shard", "distributed"):
+        if not getattr(command, name):
+            continue
+        if getattr(command, "dry_run", False):
+            raise InputError(f"--dry-run is for one process; leave out --{name}")
+        if command.no_store:
+            raise InputError(
+                f"--{name}: what a process scores is kept in a store",
+                hint="leave out --no-store",
+            )
+        reference = getattr(command, "reference", None)
+        if reference is not None and not runs_here(reference):
+            raise InputError(f"--{name}: --reference must be a model directory")
+    if command.shard and command.distributed:
+        raise InputError("--shard and --distributed contradict each other")
 
 
-def shared_store(
-    command: StoreFlags, given: Path | None, out: Path, model: "OpenModel"
-) -> Path | None:
-    """`store_of`, for reports with a folder for each choice of flags.
+def _check_server_flags(command: DeviceFlags, model: str) -> None:
+    parse_api(model, flag="MODEL")
+    check_positive(command, "concurrency")
+    if command.context is not None and command.context < _LEAST_CONTEXT:
+        raise InputError(
+            f"--context must be at least {_LEAST_CONTEXT}, got {command.context}"
+        )
+    for name in ("price_in", "price_out", "budget"):
+        value = getattr(command, name)
+        if value is not None and not 0 <= value < math.inf:
+            raise InputError(f"{flag_of(name)} must be at least 0, got {value}")
+    has_prices = (command.price_in or 0) + (command.price_out or 0) > 0
+    if command.budget is not None and not (command.budget > 0 and has_prices):
+        raise InputError(
+            "--budget needs to be above 0, and --price-in or --price-out",
+            hint="prices of 1 make it a number of million tokens",
+        )
 
-    Where neither `--store` nor `--out` (`given`) is said, all of them share one.
+
+def open_for(
+    command: DeviceFlags,
+    word: str,
+    *,
+    plan_only: bool = False,
+    beside: "OpenModel | None" = None,
+) -> "OpenModel":
+    """Open a model as a command's flags say; see `open_model`.
+
+    Args:
+        command: Its flags.
+        word: The command's own model, or another, of whose server no flag speaks.
+        plan_only: See `open_model`.
+        beside: The model that this one is compared with; both are divided as one run.
     """
-    if command.no_store or command.store is not None or given is not None:
-        return store_of(command, out, model)
-    return out.parent / f"{model.name}-store"
+    # JAX and transformers are imported once the input is known to be good.
+    from jaxcontam.scoring.opened import open_model
+
+    division = None if beside is None else beside.division
+    if division is None:
+        share = None
+        if command.shard not in (None, MERGE):
+            share = parse_share(command.shard)
+        elif command.distributed:
+            share = share_of_process(command.mesh_shape)
+        division = Division(share, merges=command.shard == MERGE)
+    return open_model(
+        word,
+        dtype=command.dtype,
+        api=command.api_options if word == getattr(command, "model", None) else None,
+        mesh=command.mesh_shape,
+        plan_only=plan_only,
+        division=division,
+    )
 
 
 def report_name(
@@ -163,10 +338,7 @@ def report_name(
 ) -> str:
     """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
 
-    Args:
-        model: The model's name.
-        benchmarks: What it is asked about; the first lends its name.
-        decides: Everything else that decides the result.
+    The first benchmark lends its name; `decides` is all else that decides a result.
     """
     from jaxcontam.data.benchmark import fingerprint
 
@@ -176,28 +348,12 @@ def report_name(
     return f"{model}-{first}{more}-{digest[7:15]}"
 
 
-def report_folder(
-    command: ReportFlags, name: str, model: "OpenModel", digest: str
-) -> Path:
-    """Make the folder of a report on what has this `sha256:` digest."""
-    from jaxcontam.report.report_files import make_folder
-
-    out = command.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
-    make_folder(out)
-    return out
-
-
 def keep_other_report(name: str, command: Any) -> None:
     """Refuse to replace a report that other words made, before anything slow.
 
-    Args:
-        name: The command's.
-        command: Parsed; without `--out` its folder's name already tells runs apart.
-
-    Raises:
-        InputError: If `--out` holds such a report and `--overwrite` was not given.
+    Without `--out` the folder's name already tells runs apart.
     """
-    from jaxcontam.report.provenance import command_line
+    from jaxcontam.report.page import command_line
     from jaxcontam.report.report_files import REPORT_NAME, read_document
 
     out = getattr(command, "out", None)
@@ -208,7 +364,7 @@ def keep_other_report(name: str, command: Any) -> None:
     own = [name]
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
-        if tyro.conf.Positional in getattr(field.type, "__metadata__", ()) and value:
+        if is_positional(field) and value:
             own += map(str, value if isinstance(value, tuple) else [value])
     own += flags_of(command)
     document = read_document(out / REPORT_NAME)
@@ -223,12 +379,10 @@ def keep_other_report(name: str, command: Any) -> None:
 
 def flags_of(command: Any) -> tuple[str, ...]:
     """The flags that differ from their defaults, as they were typed."""
-    return words_of(
-        command,
-        [
-            field.name
-            for field in dataclasses.fields(command)
-            if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
-            and field.name not in _PRINTING
-        ],
-    )
+    fields = [one for one in dataclasses.fields(command) if not is_positional(one)]
+    return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
+
+
+def is_positional(field: dataclasses.Field) -> bool:
+    """Whether a field is typed without a flag before it."""
+    return tyro.conf.Positional in getattr(field.type, "__metadata__", ())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.analyses.known_texts import check_sides, check_sources, read_texts
@@ -23,25 +24,38 @@ from jaxcontam.analyses.membership_plan import (
     plan_membership,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for, runs_here
 from jaxcontam.commands.flags import (
     ReportFlags,
+    ScoringFlags,
     TextFlags,
     check_positive,
     flags_of,
-    report_folder,
-    store_of,
+    open_for,
+    runs_here,
 )
-from jaxcontam.commands.membership_printed import print_membership
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.archive import DAMAGED_ARRAY
+from jaxcontam.report.archive import DAMAGED_ARRAY, TEXTS_NAME
+from jaxcontam.report.membership import (
+    auc_words,
+    blind_name,
+    decisive_row,
+    increment_words,
+    membership_sentence,
+    operating_header,
+    study_of,
+    sweep_sentence,
+    tpr_words,
+)
+from jaxcontam.report.numbers import plain_p
+from jaxcontam.report.outcome import bare_table, first_that_fits
 from jaxcontam.report.report_files import replace_bytes
-from jaxcontam.report.texts import TEXTS_NAME
+from jaxcontam.results import Report
+from jaxcontam.results.membership import BlindBaseline, ScoreResult
 from jaxcontam.scoring.api.prompts import ApiEstimate
 from jaxcontam.terminal import Terminal
 
@@ -146,13 +160,10 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.analyses.membership import score_and_judge
-        from jaxcontam.methods.membership.text_model import text_model_of
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
-        out = report_folder(self, "membership", opened, run.fingerprint)
-        model = text_model_of(
-            opened, store=store_of(self, out, opened), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder("membership", opened, run.fingerprint)
+        model = self.text_model(opened, out)
         plan = plan_membership(
             run, chosen, model, self._inputs(opened, out), seed=self.seed
         )
@@ -186,37 +197,28 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         """What scores need besides the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
-        from jaxcontam.methods.membership.text_model import text_model_of
 
         neighbours, reference = edited, None
         if self.reference is not None:
             other = open_for(
                 self, self.reference, plan_only=self.dry_run, beside=opened
             )
-            reference = text_model_of(
-                other, store=store_of(self, out, other), batch_tokens=self.batch_tokens
-            )
+            reference = self.text_model(other, out)
         if self.masked_lm is not None:
             from jaxcontam.models.masked import MaskedModel
 
             neighbours = MaskedModel.load(self.masked_lm).replaced
+        counts_V = counted_tokens(self.corpus, opened, out) if self.corpus else None
         return Inputs(
             reference=reference,
-            corpus_counts=counted_tokens(self.corpus, opened, out)
-            if self.corpus
-            else None,
+            corpus_counts=counts_V,
             neighbours=neighbours,
             n_neighbours=self.n_neighbours,
         )
 
 
 def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.ndarray:
-    """(V,) token counts of text files; those of the same files are kept in `out`.
-
-    Raises:
-        InputError: If a file has a part that cannot be read: names it. If the model's
-            tokenizer is not here.
-    """
+    """(V,) token counts of text files; those of the same files are kept in `out`."""
     from jaxcontam.methods.membership.frequencies import token_frequencies
 
     if model.vocab_size is None:
@@ -265,12 +267,7 @@ def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.
 
 
 def planned_words(plan: MembershipPlan, command: Membership) -> str:
-    """The scores, the tokens that they need, and the minutes at a timed batch.
-
-    Raises:
-        InputError: If a score needs what is not there, or nothing is known of what this
-            kind of model costs.
-    """
+    """The scores, the tokens that they need, and the minutes at a timed batch."""
     from jaxcontam.methods.membership.plan import count_targets
     from jaxcontam.scoring.cost import batch_seconds
     from jaxcontam.scoring.remote import RemoteScorer
@@ -314,3 +311,70 @@ def _requests(plan: MembershipPlan, command: Membership) -> ApiEstimate:
     for length in prompts.lengths.values():
         positions[1, length] += length
     return planned_requests(positions, prompts, command.api_options.limits)
+
+
+def print_membership(report: Report, console: Terminal) -> None:
+    """The scores with blind baselines below them, and the sentence that decides."""
+    study, decisive, blind = study_of(report), decisive_row(report), report.blind
+    ranked = [row for row in report.results if isinstance(row, ScoreResult)]
+    if ranked:
+        # Intervals go first, then the gain, then rates; the page has them all.
+        n = len(ranked[0].operating_points)
+        shown = ((True, True, n), (False, True, n), (False, False, n))
+        tables = [_ranking(ranked, blind, *one) for one in (*shown, (False, False, 1))]
+        console.print(first_that_fits(tables, console)[0], crop=False)
+    elif blind:
+        header = ("texts against non-members, blind", "AUC (95 %)")
+        rows = [(blind_name(one.name), auc_words(one)) for one in blind]
+        console.print(bare_table(header, rows, gap=2))
+    for row in report.thresholds:
+        if row.threshold is not None:
+            console.print(
+                f"{row.method} above {row.threshold:.4g}: {row.n_above} "
+                f"texts, at a false-positive rate of {row.fpr:.3g} (on new "
+                f"non-members {row.fpr_low:.3f} to {row.fpr_high:.3f}); "
+                f"{row.n_discoveries} by Benjamini-Hochberg at {row.fpr:.3g}."
+            )
+    console.print(
+        f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"
+        + (f", {study.n_unscored} texts without a token" * (study.n_unscored > 0))
+        + (f", {study.n_left_out} left out as prefix" * (study.n_left_out > 0))
+        + "."
+    )
+    if study.sweep is not None:
+        console.print(sweep_sentence(study.sweep))
+    for warning in (*study.warnings, *(decisive.warnings if decisive else ())):
+        console.print(f"{warning}.")
+    if decisive is not None:
+        console.print()
+        console.print(membership_sentence(decisive, blind))
+
+
+def _ranking(
+    rows: Sequence[ScoreResult],
+    blind: Sequence[BlindBaseline],
+    intervals: bool,
+    has_gain: bool,
+    n_rates: int,
+) -> Table:
+    points = rows[0].operating_points
+    rates = (operating_header(point) for point in points[:n_rates])
+    gain = ["gain over\nblind"] * has_gain
+    header = ("score", "AUC (95 %)", *rates, "p", *gain)
+    header = [name.replace(" at FPR ", "\nFPR ") for name in header]
+    table = bare_table(header, gap=2)
+    for row in rows:
+        table.add_row(
+            row.method,
+            auc_words(row),
+            *(tpr_words(p, interval=intervals) for p in row.operating_points[:n_rates]),
+            plain_p(row.p_value),
+            *(increment_words(row, interval=intervals) for _ in gain),
+            style="bold" if row.primary else None,
+        )
+    for one in blind:
+        table.add_row(f"blind: {blind_name(one.name)}", auc_words(one), style="dim")
+    if n_rates < len(points):
+        table.caption = "the other rates stand in the report"
+        table.caption_justify = "left"
+    return table

@@ -31,11 +31,7 @@ class Methods:
     """Methods to describe in full (default: all in short)."""
 
     def run(self) -> None:
-        """Print the tests, then the membership scores, then what `replicate` does.
-
-        Raises:
-            InputError: If a name is not that of a method.
-        """
+        """Print the tests, then the membership scores, then what `replicate` does."""
         console = Terminal()
         known = [*METHODS, *_REPLICATION]
         for name in self.name:

@@ -25,8 +25,8 @@ from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurr
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder, replace_files
-from jaxcontam.report.table import bare_table
 from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"
@@ -206,9 +206,6 @@ def search_files(
         progress: Called with the bytes done and the bytes in all.
         batch_characters: Text searched at a time; never less than four times the
             longest text that is looked for, since a batch repeats twice as much.
-
-    Raises:
-        InputError: If the first records hold no text at all.
     """
     done = sum(file.size for file in files[: reached.file])
     in_all = sum(file.size for file in files)
@@ -288,19 +285,13 @@ def _without_text(name: str, reached: Reached) -> InputError:
 
 def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> None:
     """The result, the two lists, and a state that says that there is nothing to do."""
-    rows = document["examples"]
-    lists = {
-        FOUND_NAME: [row["id"] for row in rows if row["rule"]],
-        NOT_FOUND_NAME: [
-            row["id"] for row in rows if not row["rule"] and row["n_words"]
-        ],
-    }
+    with_words = [row for row in document["examples"] if row["rule"] or row["n_words"]]
+    ids = {True: "", False: ""}
+    for row in with_words:
+        ids[bool(row["rule"])] += f"{row['id']}\n"
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    files = {
-        out / name: "".join(f"{i}\n" for i in ids).encode()
-        for name, ids in lists.items()
-    }
-    replace_files({**files, out / RESULT_NAME: text.encode()})
+    files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
+    replace_files({out / name: content.encode() for name, content in files.items()})
     finished = dataclasses.replace(reached, finished=_digest(text))
     save_state(out, key, finished, None)
 

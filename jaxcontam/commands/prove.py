@@ -8,12 +8,12 @@ import numpy as np
 import tyro
 
 from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
-from jaxcontam.commands.flags import check_shared_flags, flags_of
+from jaxcontam.commands.flags import check_min_effect, check_seed, flags_of
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -45,7 +45,8 @@ class Prove:
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_shared_flags(self.seed, self.min_effect)
+        check_seed(self.seed)
+        check_min_effect(self.min_effect)
 
     def run(self) -> dict:
         """Test, write the report, print; returns the report."""

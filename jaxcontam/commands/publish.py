@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.commands.flags import ReportFlags, flags_of
 from jaxcontam.processes import is_first
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.terminal import Terminal, json_text
@@ -17,28 +18,28 @@ if TYPE_CHECKING:
 
 
 def publish(
+    command: ReportFlags,
+    words: Sequence[str],
     results: Sequence[OrderResult],
     evidence: Sequence[Evidence],
     *,
-    command: Sequence[str],
-    seed: int,
     watch: Stopwatch,
     model: "OpenModel",
     min_effect: float,
     out: Path,
-    as_json: bool,
     show: Callable[[list[OrderResult], Terminal], None],
 ) -> dict[str, Any]:
     """Decide, write report.json, orders.npz and report.html, print; the report.
 
-    Results have no verdicts yet, and one piece of evidence each.
+    Results have no verdicts yet, and one piece of evidence each; `words` are those of
+    the command before its flags.
     """
     notes = model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
     decided = decide(noted, min_effect=min_effect)
     report = watch.report(
-        command,
-        seed,
+        (*words, *flags_of(command)),
+        command.seed,
         decided,
         model=model.info,
         device=model.device,
@@ -47,7 +48,7 @@ def publish(
     return shown(
         lambda: write_files(report, evidence, out),
         lambda console: show(decided, console),
-        as_json=as_json,
+        as_json=command.json,
     )
 
 

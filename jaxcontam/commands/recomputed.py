@@ -1,12 +1,32 @@
-"""Whether recomputing the evidence gives what a report states."""
+"""Whether recomputing the evidence gives what a report states.
+
+Digests, comparison of values, and reports whose evidence is `texts.jsonl`; those of
+order tests: `verify_orders`.
+"""
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from jaxcontam.analyses.books import Shelf, judged_books
+from jaxcontam.analyses.membership_judging import (
+    judged_again,
+    rows_of,
+    table_from_rows,
+)
+from jaxcontam.analyses.replicate_judging import (
+    CONTROL,
+    PARTITION,
+    partition_from_rows,
+)
+from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
+from jaxcontam.report import books, membership, replication, unlearning
+from jaxcontam.report.archive import ASKED, SCORED, TEXTS_NAME, read_text_rows
 from jaxcontam.report.report_files import (
     DAMAGE,
     PAGE_NAME,
@@ -20,12 +40,21 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
 from jaxcontam.results.read import read_result
+from jaxcontam.results.replication import COMPARISONS
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
 
 UNREADABLE = (*DAMAGE, InputError)
 """What fields of another type, or arrays of another shape, make a reader raise."""
+
+
+Row = Mapping[str, Any]
+Rebuilt = Mapping[str, Any]
+"""Parts of a report by their names, and the rows of `texts.jsonl` by its name."""
+# Sums in another version of NumPy, and trees and regressions in another one of
+# scikit-learn, may differ in the last digits; a difference of AUCs may be near 0.
+_NOISE = 1e-9
 
 
 def digest_faults(
@@ -77,12 +106,12 @@ def differences(
         noisy: Fields for which it is none, with all below them; None: all.
         skip: Fields that follow from no number.
     """
-    if dataclasses.is_dataclass(again) and not isinstance(again, type):
+    if dataclasses.is_dataclass(again):
+        made: Any = again
         try:
-            read: Any = read_result(type(again), stated, where.rstrip(": "))
+            read = read_result(type(made), stated, where.rstrip(": "))
         except InputError as e:
             return [str(e)]
-        made: Any = again
         stated, again = result_row(read), result_row(made)
     if isinstance(stated, Mapping) and isinstance(again, Mapping):
         dot = "" if where.endswith(" ") else "."
@@ -120,3 +149,161 @@ def _same(stated: object, again: object, noise: float) -> bool:
     if isinstance(again, float) and isinstance(stated, int | float):
         return math.isclose(stated, again, rel_tol=_RTOL, abs_tol=noise)
     return type(stated) is type(again) and stated == again
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of report whose evidence is `texts.jsonl`.
+
+    Attributes:
+        rebuild: (report, rows of `texts.jsonl`) -> what they should be.
+        unit: What is counted.
+        checked: What agrees, and what was not checked.
+        fields: What each row of `texts.jsonl` must have.
+        skip: Words that follow from no number.
+        count: How many units were rebuilt.
+    """
+
+    rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]
+    unit: str
+    checked: str
+    fields: Mapping[str, type] = dataclasses.field(default_factory=lambda: SCORED)
+    skip: tuple[str, ...] = ("setting",)
+    count: Callable[[Rebuilt], int] = lambda again: len(again["results"])
+
+
+def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
+    """Check digests, rebuild a report and its texts' rows, and compare every value.
+
+    Returns what differs, one line each, and the number of rows that were rebuilt.
+    """
+    rows = read_text_rows(directory, kind.fields)
+    faults = digest_faults(directory, document, TEXTS_NAME)
+    stated = {**document, TEXTS_NAME: rows}
+    try:
+        again = kind.rebuild(document, rows)
+        for name, parts in again.items():
+            faults += differences(
+                name, stated.get(name, []), parts, noise=_NOISE, skip=kind.skip
+            )
+    except UNREADABLE as e:
+        return [*faults, f"{REPORT_NAME}: not recomputable ({e})"], 0
+    return faults, kind.count(again)
+
+
+def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
+    """Rankings, blind baselines, thresholds and p-values of a membership report."""
+    run, again = judged_again(document, rows)
+    sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
+    return {
+        "study": document["study"] | {"fingerprint": run.fingerprint, "sweep": sweep},
+        "results": again.results,
+        "blind": again.blind,
+        "thresholds": again.thresholds,
+        TEXTS_NAME: rows_of(
+            run,
+            table_from_rows(rows),
+            n_tokens=np.array([row["n_tokens"] for row in rows]),
+            left_out=np.array([row["left_out"] for row in rows]),
+            p_values=again.p_values,
+            p_adjusted=again.p_adjusted,
+        ),
+    }
+
+
+def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
+    """Thresholds, rates and rankings of a report of books."""
+    # A book without words has no snippet, and stands in the report alone.
+    stated = [row for row in document["books"] if row["primary"]]
+    shelf = Shelf(
+        titles=tuple(row["title"] for row in stated),
+        roles=tuple(row["role"] for row in stated),
+        book=np.array([row["cluster"] for row in rows], np.int64),
+    )
+    (primary,) = (row["method"] for row in document["results"] if row["primary"])
+    table = table_from_rows(rows)
+    again = judged_books(
+        shelf,
+        [row["text"] for row in rows],
+        table.names,
+        table.values,
+        primary=primary,
+        seed=document["seed"],
+    )
+    return {
+        "results": again.results,
+        "blind": again.blind,
+        "book_thresholds": again.thresholds,
+        "books": again.rates,
+        TEXTS_NAME: [
+            {**row, "source": shelf.titles[b], "role": shelf.roles[b]}
+            for row, b in zip(rows, shelf.book.tolist(), strict=True)
+        ],
+    }
+
+
+def unlearning_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
+    """Ratios, recalls, means and intervals of an unlearning report."""
+    results, texts = [], []
+    for task in dict.fromkeys(row["task"] for row in document["results"]):
+        stated = [row for row in document["results"] if row["task"] == task]
+        audit = audit_from_rows(stated, [row for row in rows if row["task"] == task])
+        n_samples = stated[-1].get("n_samples", 0)
+        # Words that tell of k and of the length of a chunk are not compared.
+        results += audit.results(
+            k=100, words=0, n_samples=n_samples, seed=document["seed"]
+        )
+        texts += audit.rows()
+    return {"results": results, TEXTS_NAME: texts}
+
+
+def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
+    """Overlaps, judges and tests of a replication report.
+
+    Further methods and their answers are left as they are.
+    """
+    others = [row for row in document["results"] if row["method"] in COMPARISONS]
+    stated = [row for row in document["results"] if row not in others]
+    partition = partition_from_rows(stated, rows)
+    answers = [row for row in rows if row["arm"] not in (PARTITION, CONTROL)]
+    return {
+        "results": [*partition.results(seed=document["seed"]), *others],
+        TEXTS_NAME: [*partition.rows(), *answers],
+    }
+
+
+KINDS: Mapping[str, Kind] = {
+    membership.COMMAND: Kind(
+        membership_again,
+        "result",
+        f"judged again from {TEXTS_NAME}: AUCs, rates, p-values, blind baselines, "
+        "thresholds, verdicts and digests agree; the scores themselves need the model "
+        "and were not computed again",
+    ),
+    books.COMMAND: Kind(
+        books_again,
+        "book",
+        f"judged again from {TEXTS_NAME}: thresholds, rates, AUCs, blind baselines, "
+        "verdicts and digests agree; the scores themselves need the model and were not "
+        "computed again",
+        count=lambda again: sum(row.primary for row in again["books"]),
+    ),
+    unlearning.COMMAND: Kind(
+        unlearning_again,
+        "result",
+        f"counted again from {TEXTS_NAME}: ratios, recalls, means, intervals and "
+        "digests agree; scores, samples, cosines and what a judge said need the models "
+        "and were not computed again",
+        skip=("setting", "warnings"),
+    ),
+    replication.COMMAND: Kind(
+        replication_again,
+        "result",
+        f"judged again from {TEXTS_NAME}: ROUGE-L, the local judge, counts, p-values, "
+        "verdicts and digests agree; other measures, other judges and further methods "
+        "need their models and were not asked again",
+        fields=ASKED,
+        skip=("warnings",),
+    ),
+}
+"""By the command that writes them."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxcontam import __version__
+from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.release import (
@@ -18,7 +19,6 @@ from jaxcontam.data.release import (
     make_release,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.report.provenance import utc_now
 from jaxcontam.terminal import Terminal
 
 

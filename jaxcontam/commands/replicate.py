@@ -41,13 +41,13 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
 from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import print_table
 from jaxcontam.report.replication import (
     COMMAND,
     replication_sentences,
     replication_tables,
 )
 from jaxcontam.report.report_files import make_folder, replace_bytes
-from jaxcontam.report.table import print_table
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.terminal import Terminal
@@ -153,11 +153,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 raise InputError(f"{flag} does not go with --recorded")
 
     def run(self) -> int:
-        """Ask, judge, compare, write and print.
-
-        Returns:
-            3 if there is no verdict, or a server refused anything; else 0.
-        """
+        """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
         watch = Stopwatch()
         settings = ServerSettings(
             # A judge included.

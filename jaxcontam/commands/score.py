@@ -9,8 +9,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from jaxcontam.analyses.finite import finite_scores
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
-from jaxcontam.commands.flags import TextFlags
+from jaxcontam.commands.flags import ScoringFlags, TextFlags, open_for
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
@@ -58,7 +57,7 @@ class Score(ScoringFlags, TextFlags):
         sequences = [np.array([*prefix, *encoded[i]], np.int32) for i in filled]
         beside = self.out.with_name(self.out.name + ".store")
         scorer = model.make_scorer(
-            store=None if self.no_store else self.store or beside,
+            store=self.store_in(beside),
             batch_tokens=self.batch_tokens,
             moments=model.has_moments,
         )

@@ -38,8 +38,8 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import BOUND, draw_arms
 from jaxcontam.progress import progress_bar
+from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
-from jaxcontam.report.table import print_table
 from jaxcontam.report.unlearning import (
     COMMAND,
     unlearning_rows,
@@ -120,15 +120,8 @@ class Unlearning(StoreFlags, ReportFlags):
     """Ask the judge again for what its server refused in an earlier run."""
 
     def __post_init__(self) -> None:
-        check_positive(
-            self,
-            "limit",
-            "words",
-            "prompt_words",
-            "samples",
-            "new_tokens",
-            "most",
-        )
+        check_positive(self, "limit", "words", "prompt_words")
+        check_positive(self, "samples", "new_tokens", "most")
         super().__post_init__()
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
@@ -256,7 +249,7 @@ class Unlearning(StoreFlags, ReportFlags):
 
         model = text_model(
             checkpoint,
-            store=None if self.no_store else self.store or out / STORE_DIR,
+            store=self.store_in(out / STORE_DIR),
             batch_tokens=self.batch_tokens,
         )
         items = [item for task in tasks for item in task.items]

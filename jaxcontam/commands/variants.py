@@ -6,14 +6,12 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.device_flags import ScoringFlags, open_for
 from jaxcontam.commands.flags import (
     ReportFlags,
+    ScoringFlags,
+    check_min_effect,
     check_positive,
-    check_shared_flags,
-    flags_of,
-    report_folder,
-    store_of,
+    open_for,
 )
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
@@ -24,7 +22,7 @@ from jaxcontam.methods.versions import (
     score_texts,
 )
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.table import print_results
+from jaxcontam.report.outcome import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
@@ -61,7 +59,7 @@ class Variants(ScoringFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "limit")
-        check_shared_flags(self.seed, self._least_effect)
+        check_min_effect(self._least_effect)
 
     @property
     def _least_effect(self) -> float:
@@ -78,10 +76,8 @@ class Variants(ScoringFlags, ReportFlags):
         )
         texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
         model = open_for(self, self.model)
-        out = report_folder(self, "variants", model, texts.fingerprint)
-        scorer = model.make_scorer(
-            store=store_of(self, out, model), batch_tokens=self.batch_tokens
-        )
+        out = self.made_folder("variants", model, texts.fingerprint)
+        scorer = self.scorer(model, out)
         plan = plan_texts(
             texts, model.tokenizer, prefix_id=model.prefix_id, seed=self.seed
         )
@@ -102,15 +98,14 @@ class Variants(ScoringFlags, ReportFlags):
             seed=self.seed,
         )
         return publish(
+            self,
+            ("variants", self.model, str(self.file)),
             [result],
             [Evidence(scores=padded(scored.rows), place=scored.place)],
-            command=("variants", self.model, str(self.file), *flags_of(self)),
-            seed=self.seed,
             watch=watch,
             model=model,
             min_effect=self._least_effect,
             out=out,
-            as_json=self.json,
             show=_print,
         )
 

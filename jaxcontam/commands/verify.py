@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from jaxcontam.commands.recomputed import KINDS, verify_texts
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.commands.verify_texts import KINDS, verify_texts
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
@@ -66,13 +66,13 @@ class Verify:
             faults, n = verify_report(self.directory)
             more = "other differences come first"
             if not faults:
-                again = ask_again(
+                faults, notes = ask_again(
                     self.directory,
                     benchmarks=self.benchmark,
                     rescore=self.rescore,
                     model=self.model,
                 )
-                faults, more = [*again.faults], "; ".join(again.notes)
+                more = "; ".join(notes)
             unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME, more=more)
         for fault in faults:
             console.print(f"differs: {fault}")

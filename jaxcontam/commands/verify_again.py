@@ -18,7 +18,7 @@ from jaxcontam.analyses.order_files import (
 )
 from jaxcontam.analyses.scored import Planned, plan_audit
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.device_flags import open_for
+from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
@@ -36,27 +36,15 @@ if TYPE_CHECKING:
 _EXACT, _ROUNDED = 1e-4, 1e-2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AskedAgain:
-    """What was found: differences, and sentences on what was and was not checked."""
-
-    faults: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def ask_again(
     directory: Path, *, benchmarks: Sequence[Path], rescore: int, model: str | None
-) -> AskedAgain:
+) -> tuple[list[str], list[str]]:
     """Run the checks of a report's files again, and score some of its rows again.
+
+    Returns differences, and sentences on what was and was not checked.
 
     Nothing that the report names is opened but plain files: a stranger's report could
     name a task, which runs code, or a server, which gets a key.
-
-    Args:
-        directory: Of a report of `audit`.
-        benchmarks: Its files; none for those that the report's command names.
-        rescore: Random rows of each test that the model scores again; 0 for none.
-        model: The model, or the reference.
 
     Raises:
         InputError: If a file or a model that was given is not there, or is another.
@@ -77,7 +65,7 @@ def ask_again(
     except InputError as e:
         if benchmarks or rescore:
             raise
-        return AskedAgain((), (f"pre-tests were not run again ({e})",))
+        return [], [f"pre-tests were not run again ({e})"]
     faults = list(_pretest_faults(report, checked))
     notes = ["pre-tests were run again"]
     if rescore and model is not None:
@@ -92,25 +80,20 @@ def ask_again(
             sample,
         )
         notes.append(f"{model} scored {sample.n_asked} random rows again")
-    return AskedAgain(tuple(faults), tuple(notes))
+    return faults, notes
 
 
 def _parsed(words: Sequence[str]) -> Audit:
+    config = (tyro.conf.FlagCreatePairsOff,)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            return tyro.cli(
-                Audit, args=list(words), config=(tyro.conf.FlagCreatePairsOff,)
-            )
+            return tyro.cli(Audit, args=list(words), config=config)
     except SystemExit as e:
         raise InputError("the report's command cannot be read") from e
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
-    """Refuse files that are not those of the report.
-
-    Raises:
-        InputError: Names the benchmark.
-    """
+    """Refuse files that are not those of the report."""
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}

@@ -1,22 +1,25 @@
-"""`orders.npz` and `p_values.npz`: the arrays that every p-value was computed from.
+"""What a report's numbers follow from: arrays and texts in files beside it.
 
-Entry `r/name` belongs to row r of the report's results; see `Evidence` for names.
+Entry `r/name` of `orders.npz` and `p_values.npz` belongs to row r of the report's
+results; see `Evidence` for names. `texts.jsonl` has one row a text.
 """
 
 import dataclasses
 import io
+import json
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import DrawnPValues
+from jaxcontam.results.read import read_result
 
 ARCHIVE_NAME = "orders.npz"
 P_VALUES_NAME = "p_values.npz"
@@ -27,6 +30,17 @@ DAMAGED_ARRAY = (
     *(ValueError, EOFError, SyntaxError, TypeError, MemoryError, OverflowError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError),
 )
+
+
+T = TypeVar("T")
+TEXTS_NAME = "texts.jsonl"
+REFERENCE = "reference"
+"""Field of a row: mean log-probability a token under the reference model, and that of
+the least likely fifth of its tokens."""
+SCORED: Mapping[str, type] = {"scores": dict, "text": str}
+"""Fields of a row of scores."""
+ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
+"""Fields of a row of completions."""
 
 
 def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
@@ -44,21 +58,13 @@ def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
 
 
 def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
-    """Read the evidence of each result; None where a result has none.
-
-    Raises:
-        InputError: If the file is missing or damaged.
-    """
+    """Read the evidence of each result; None where a result has none."""
     rows = _read_rows(path, n_results, Evidence)
     return [Evidence(**row) if row else None for row in rows]
 
 
 def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
-    """Read the p-values of each row of a calibration.
-
-    Raises:
-        InputError: If the file is missing, damaged or of another report.
-    """
+    """Read the p-values of each row of a calibration."""
     rows = _read_rows(path, n_results, DrawnPValues)
     if not all("p_value" in row for row in rows):
         raise InputError(f"{path}: not the p-values of this report")
@@ -81,3 +87,61 @@ def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, An
         {name: arrays[f"{r}/{name}"] for name in names if f"{r}/{name}" in arrays}
         for r in range(n_results)
     ]
+
+
+def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The content of `texts.jsonl`, one JSON value a line."""
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def read_text_rows(
+    directory: Path, fields: Mapping[str, type] = SCORED
+) -> list[dict[str, Any]]:
+    """The rows of `texts.jsonl` in a folder, each with these fields."""
+    path = directory / TEXTS_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(
+            f"{path}: not readable ({e})", hint="it stands beside the report"
+        ) from e
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            sound = all(isinstance(row[name], kind) for name, kind in fields.items())
+        except (ValueError, RecursionError, KeyError, TypeError) as e:
+            raise InputError(f"{path}: line {number}: not such a row ({e})") from e
+        if not sound:
+            raise InputError(f"{path}: line {number}: not such a row")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    return rows
+
+
+def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
+    """What a page shows of rows of `texts.jsonl`."""
+    return [
+        read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
+        for i, row in enumerate(rows)
+    ]
+
+
+def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+    """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
+    if REFERENCE not in rows[0]:
+        return None
+    # None becomes NaN.
+    return np.array([row[REFERENCE] for row in rows], np.float64).reshape(-1, 2)
+
+
+def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Method -> (N,) float64, NaN where a text has no score."""
+    return {
+        name: np.array([row["scores"][name] for row in rows], np.float64)
+        for name in rows[0]["scores"]
+    }

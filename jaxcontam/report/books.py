@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.report.figure import BLUE, GREY
-from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.numbers import interval_of
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import BOOKS
 from jaxcontam.report.section import (
@@ -62,33 +62,21 @@ _N_BINS = 10
 
 def books_page(report: Report, words: Words) -> Page:
     """The page of a run of `books`."""
-    found = {
-        role: ranked_books(report, role) for role in ("text", "member", "nonmember")
-    }
     known = [
         [title, row.role, *numbers]
         for role in ("member", "nonmember")
-        for row in found[role]
+        for row in ranked_books(report, role)
         for title, *numbers in [rate_cells(row)]
     ]
-    known_header = ("book", "known as", "snippets", "rate", "95 % interval")
+    header = ("book", "known as", "snippets", "rate", "95 % interval")
+    table = Table(header, known, "known books", words=(1,))
     rates, scores = book_tables(report)
     sections = [
         Section([Items(book_sentences(report))]),
-        Section(
-            [rates, Paragraph(_WILSON, "quiet")],
-            "Books in question",
-        ),
+        Section([rates, Paragraph(_WILSON, "quiet")], "Books in question"),
         Section(_figures(report), "Beside known books"),
         Section([scores], "Scores on the known books"),
-        Section(
-            [
-                Paragraph(_HELD_OUT, "quiet"),
-                Table(known_header, known, "known books", words=(1,)),
-            ],
-            "Known books",
-            is_folded=True,
-        ),
+        Section([Paragraph(_HELD_OUT, "quiet"), table], "Known books", is_folded=True),
     ]
     return report_page(
         report,
@@ -104,14 +92,14 @@ def book_tables(report: Report) -> tuple[Table, Table]:
     """Rates of the books in question, and scores on the known ones."""
     rates = [rate_cells(row) for row in ranked_books(report, "text")]
     header = ("book", "snippets", "contamination rate", "95 % interval")
-    scores = [
-        [
-            name,
-            interval_words(row.auc, row.auc_low, row.auc_high, ".3f"),
-            *_accuracies(report, name),
-        ]
-        for name, row in book_aucs(report)
-    ]
+    cuts = {cut.method: cut for cut in report.book_thresholds}
+    scores = []
+    for name, row in book_aucs(report):
+        cells = ["-", "-"]
+        if (cut := cuts.get(name)) is not None:
+            rates_of_right = cut.accuracy, cut.accuracy_held_out
+            cells = ["-" if one is None else f"{one:.3f}" for one in rates_of_right]
+        scores.append([name, interval_of(row, "auc", ".3f"), *cells])
     score_header = ("score on known books", "AUC (95 %)", "accuracy", "held out")
     return (
         Table(header, rates, "books in question"),
@@ -134,21 +122,21 @@ def _figures(report: Report) -> list[Figure]:
         for name, row in book_aucs(report)
     ]
     svg = intervals_plot(intervals, "AUC on the known books", nothing=0.5)
-    figures = [Figure(svg, _AUCS)]
-    groups = {"known to be unseen": "nonmember", "in question": "text"}
-    rates = {
-        name: _known_rates(ranked_books(report, role)) for name, role in groups.items()
-    }
-    if len(rates["in question"]):
-        svg = histogram(
-            {name: values for name, values in rates.items() if len(values)},
-            "contamination rate, % of a book's snippets",
-            "books",
-            edges=np.linspace(0, 100, _N_BINS + 1),
-            shares=False,
-        )
-        figures.insert(0, Figure(svg, _RATES))
-    return figures
+    aucs = Figure(svg, _AUCS)
+    unseen, asked = (
+        _known_rates(ranked_books(report, role)) for role in ("nonmember", "text")
+    )
+    if not len(asked):
+        return [aucs]
+    groups = {"known to be unseen": unseen} if len(unseen) else {}
+    svg = histogram(
+        groups | {"in question": asked},
+        "contamination rate, % of a book's snippets",
+        "books",
+        edges=np.linspace(0, 100, _N_BINS + 1),
+        shares=False,
+    )
+    return [Figure(svg, _RATES), aucs]
 
 
 def ranked_books(report: Report, role: str) -> list[BookRate]:
@@ -174,7 +162,7 @@ def book_sentences(report: Report) -> list[str]:
     (cut,) = (row for row in report.book_thresholds if row.primary)
     rates = _known_rates(ranked_books(report, "text"))
     what = "book in question has" if len(rates) == 1 else "books in question have"
-    auc = interval_words(result.auc, result.auc_low, result.auc_high, ".3f")
+    auc = interval_of(result, "auc", ".3f")
     sentences = [
         f"{np.count_nonzero(rates > 50)} of {len(rates)} {what} a contamination rate "
         f"above 50% by {cut.method}.",
@@ -206,15 +194,3 @@ def rate_cells(row: BookRate) -> list[str]:
 def _known_rates(rows: Sequence[BookRate]) -> np.ndarray:
     """Rates in percent of the books that have one."""
     return 100 * np.array([row.rate for row in rows if row.rate is not None])
-
-
-def _accuracies(report: Report, method: str) -> list[str]:
-    """How many snippets a score's cut gets right; dashes for blind baselines."""
-    for cut in report.book_thresholds:
-        if cut.method == method:
-            held_out = cut.accuracy_held_out
-            return [
-                f"{cut.accuracy:.3f}",
-                "-" if held_out is None else f"{held_out:.3f}",
-            ]
-    return ["-", "-"]

@@ -158,13 +158,10 @@ def design_of(
 
 def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
     """In what tests of one benchmark differ; "" if they do not."""
-    names = [
-        name
-        for name in designs[0]
-        if any(design[name] != designs[0][name] for design in designs)
-    ]
     told = []
-    for name in names:
+    for name, first in designs[0].items():
+        if all(design[name] == first for design in designs):
+            continue
         values = list(dict.fromkeys(str(design[name]) for design in designs))
         # Digests tell a reader nothing.
         is_digest = any(value.startswith("sha256:") for value in values)
@@ -173,35 +170,24 @@ def difference_words(designs: Sequence[Mapping[str, object]]) -> str:
 
 
 def difference_sentences(differences: Mapping[str, str]) -> list[str]:
-    """Says which benchmarks were not tested alike; one sentence a kind of difference.
-
-    Args:
-        differences: Benchmark -> see `difference_words`.
-    """
-    benchmarks: dict[str, list[str]] = {}
-    for benchmark, words in differences.items():
-        if words:
-            benchmarks.setdefault(words, []).append(benchmark)
+    """Which benchmarks were not tested alike; one sentence a kind of difference."""
     return [
-        f"{', '.join(names)}: not comparable, not tested alike ({words})"
-        for words, names in benchmarks.items()
+        f"{', '.join(name for name, other in differences.items() if other == words)}: "
+        f"not comparable, not tested alike ({words})"
+        for words in dict.fromkeys(differences.values())
+        if words
     ]
 
 
 def comparison_sentences(tests: Sequence[ComparedTest], level: float) -> list[str]:
-    """A line a benchmark, and one about the number of tests.
-
-    Args:
-        tests: At least one.
-        level: At or below which an adjusted p-value is called contaminated.
-    """
+    """A line a benchmark, and one about the number of tests."""
     lines = []
     for benchmark in _names(tests, "benchmark"):
-        by_verdict: dict[str, list[str]] = {}
-        for test in tests:
-            if test.benchmark == benchmark:
-                by_verdict.setdefault(test.verdict, []).append(test.model)
-        told = [f"{verdict} in {', '.join(m)}" for verdict, m in by_verdict.items()]
+        own = [test for test in tests if test.benchmark == benchmark]
+        told = [
+            f"{verdict} in {', '.join(t.model for t in own if t.verdict == verdict)}"
+            for verdict in _names(own, "verdict")
+        ]
         lines.append(f"{benchmark}: {'; '.join(told)}.")
     found = [test for test in tests if test.verdict in _STRONGEST]
     kept = sum(test.p_adjusted_all <= level for test in found)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.report.numbers import interval_words, plain_p
-from jaxcontam.report.page import report_page
+from jaxcontam.report.numbers import interval_of, interval_words, plain_p
+from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import MEMBERSHIP
-from jaxcontam.report.provenance import model_words
 from jaxcontam.report.section import (
     Code,
     Figure,
@@ -76,11 +75,7 @@ _N_CURVES = 6
 
 
 def study_of(report: Report) -> MembershipStudy:
-    """What a membership run was asked for.
-
-    Raises:
-        InputError: If the report does not say it.
-    """
+    """What a membership run was asked for."""
     return read_result(MembershipStudy, report.study, "report.study")
 
 
@@ -150,9 +145,7 @@ def membership_sentence(
 
 def auc_words(row: ScoreResult | SetResult | BlindBaseline) -> str:
     """An AUC with its interval, if it has one."""
-    if isinstance(row, SetResult):
-        return f"{row.auc:.2f}"
-    return interval_words(row.auc, row.auc_low, row.auc_high)
+    return f"{row.auc:.2f}" if isinstance(row, SetResult) else interval_of(row, "auc")
 
 
 def blind_name(name: str) -> str:
@@ -236,20 +229,15 @@ def _plots(
     if best:
         svg = roc_plot(best[:_N_CURVES], primary=primary)
         parts.append(Figure(svg, _ROC))
-    members, nonmembers, asked = (
-        np.array(
-            [
-                v
-                for row in texts
-                if row.role == role and (v := row.scores[primary]) is not None
-            ]
-        )
-        for role in ("member", "nonmember", "text")
-    )
-    if len(nonmembers) and (len(members) or len(asked)):
-        side = {"members": members} if len(members) else {"texts": asked}
+    sides: dict[str, list[float]] = {"nonmember": [], "member": [], "text": []}
+    for row in texts:
+        if (value := row.scores[primary]) is not None:
+            sides[row.role].append(value)
+    other = "member" if sides["member"] else "text"
+    if sides["nonmember"] and sides[other]:
+        groups = {"non-members": sides["nonmember"], f"{other}s": sides[other]}
         svg = histogram(
-            {"non-members": nonmembers, **side},
+            {name: np.array(values) for name, values in groups.items()},
             f"{primary}, higher = more likely a member",
             "share of the texts",
         )
@@ -272,8 +260,8 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
         ]
         for row in rows
     ]
-    found = Section([Table(header, cells, "thresholds")], "Which threshold?")
-    return [found] if cells else []
+    table = Table(header, cells, "thresholds")
+    return [Section([table], "Which threshold?")] if cells else []
 
 
 def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
@@ -283,17 +271,11 @@ def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
         for row in texts
         if row.role == "text" and (value := row.scores[primary]) is not None
     ]
-    best = sorted(asked, key=lambda one: -one[0])[:_N_TOP]
     with_p = any(row.p_value is not None for row in texts)
-    rows = [
-        [
-            str(row.id),
-            row.text[:_BEGINNING],
-            f"{value:.4g}",
-            *([plain_p(row.p_value), plain_p(row.p_adjusted)] if with_p else []),
-        ]
-        for value, row in best
-    ]
+    rows = []
+    for value, row in sorted(asked, key=lambda one: -one[0])[:_N_TOP]:
+        rows.append([str(row.id), row.text[:_BEGINNING], f"{value:.4g}"])
+        rows[-1] += [plain_p(row.p_value), plain_p(row.p_adjusted)] if with_p else []
     header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
     table = Table(header, rows, "most familiar texts", words=(1,))
     return [Section([table], "Most familiar texts")] if rows else []

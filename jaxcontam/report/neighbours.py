@@ -75,9 +75,7 @@ def kind_of(found: Neighbours) -> Kind:
 def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | None:
     """Both gains of a pair test and what they mean; None where there are none.
 
-    Args:
-        test: The pair test.
-        verdict: Of the file: only `contaminated` makes it memory.
+    Only a file's verdict `contaminated` makes it memory.
     """
     found = test.numbers.neighbours
     if found is None:

@@ -62,12 +62,8 @@ def summary_text(report: Report, words: Words) -> str:
 def audit_figure(results: Sequence[OrderResult]) -> Figure:
     """Tests of one benchmark: depth of each p-value, and memory beside natural order.
 
-    Args:
-        results: At least one.
-
-    Returns:
-        One panel of -log10 p, with the level of a verdict; where pairs were scored a
-        second one, as `draw_split` has it.
+    One panel of -log10 p, with the level of a verdict; where pairs were scored a
+    second one, as `draw_split` has it.
     """
     numbers = [row.numbers for row in results]
     pairs = [one for one in numbers if one.neighbours is not None]

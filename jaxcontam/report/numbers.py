@@ -57,6 +57,12 @@ def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str
     return f"{effect:z.2f}" if se is None else f"{effect:z.2f} ± {se:.2f}"
 
 
+def interval_of(row: object, name: str, form: str = ".2f") -> str:
+    """A field of a result with its 95 % interval, which NAME_low and NAME_high hold."""
+    low, high = (getattr(row, f"{name}_{end}") for end in ("low", "high"))
+    return interval_words(getattr(row, name), low, high, form)
+
+
 def interval_words(
     value: float | None, low: float | None, high: float | None, form: str = ".2f"
 ) -> str:

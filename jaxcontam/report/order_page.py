@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, audited_files, why
+from jaxcontam.report.decision import AuditedFile, audited_files, told, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
-from jaxcontam.report.numbers import effect_words, p_cell
+from jaxcontam.report.numbers import effect_words, p_cell, p_text
 from jaxcontam.report.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
@@ -22,12 +22,15 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import report_page
+from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
-from jaxcontam.report.pictures import NullPicture
-from jaxcontam.report.plain_names import told
-from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
-from jaxcontam.report.provenance import model_words
+from jaxcontam.report.plots import (
+    NullPicture,
+    copies_plot,
+    evidence_plot,
+    null_plot,
+    split_plot,
+)
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.section import (
@@ -349,32 +352,32 @@ def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
 
 
 def _ways_out(ways: Sequence[WayOut]) -> list[Part]:
-    return [
-        Paragraph(
-            f"{'Or' if i else 'Remedy'}: {way.words}."
-            if way.line is None
-            else (f"{'Or' if i else 'Remedy'}: {way.words}: ", Code(way.line))
+    parts: list[Part] = []
+    for way in ways:
+        words = f"{'Or' if parts else 'Remedy'}: {way.words}"
+        line = way.line
+        parts.append(
+            Paragraph(f"{words}." if line is None else (f"{words}: ", Code(line)))
         )
-        for i, way in enumerate(ways)
-    ]
+    return parts
 
 
 def _alone(test: OrderResult, report: Report) -> list[Part]:
     """Each secret alone; nothing for other tests and for one secret."""
-    rows = [
-        [
-            other.benchmark,
-            p_cell(other.numbers.log10_p).removeprefix("≤ "),
-            f"{other.numbers.exposure:.1f}",
-        ]
+    alone = [
+        (other.benchmark, other.numbers)
         for other in report.results
         if isinstance(other, OrderResult)
         and other is not test
         and other.numbers.exposure is not None
         and other.content_digest == test.content_digest
     ]
-    if not rows:
+    if not alone:
         return []
+    rows = [
+        [name, p_text(numbers.log10_p), f"{numbers.exposure:.1f}"]
+        for name, numbers in alone
+    ]
     header = ("each alone", "p at most", "exposure, bits")
     return [Table(header, rows, "each secret alone"), Paragraph(_EXPOSURE, "quiet")]
 

@@ -6,9 +6,8 @@ A method's own words are those of its row of METHODS; see `ProofWords`.
 import math
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, is_of_order, refusal
+from jaxcontam.report.decision import AuditedFile, is_of_order, plain_name, refusal
 from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
-from jaxcontam.report.plain_names import plain_name
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
@@ -70,10 +69,7 @@ def verdict_sentence(
 ) -> str:
     """One sentence about a primary test that can be pasted anywhere.
 
-    Args:
-        test: Decided.
-        words: Of the methods.
-        attracting: The test beside it that raised a suspicion by itself, if one did.
+    `attracting` is the test beside it that raised a suspicion by itself, if one did.
     """
     if test.verdict == "invalid design":
         return invalid_sentence(test, words)

@@ -1,9 +1,19 @@
-"""What an audit prints: checks, the table, notes of each benchmark, remedies."""
+"""What an audit prints: checks, the table, notes of each benchmark, remedies.
 
-from collections.abc import Mapping, Sequence
+Also any table on the terminal, that of a page or of order tests.
+"""
 
-from jaxcontam.report.decision import AuditedFile, audited_files, why
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from jaxcontam.report import section
+from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, told, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
+from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
     invalid_sentence,
     own_order_sentence,
@@ -11,13 +21,22 @@ from jaxcontam.report.order_words import (
     reference_sentence,
     referred_test,
 )
-from jaxcontam.report.plain_names import plain_name, told
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
-from jaxcontam.report.table import print_results
-from jaxcontam.results import OrderResult, Pretest, UnscoredFile
+from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, visible
+
+_VERDICT_STYLE = {
+    "contaminated": "bold red",
+    "suspected": "yellow",
+    "invalid design": "magenta",
+    "inconclusive": "dim",
+}
+# Columns from which standard errors fit.
+_WIDE = 100
+# Longer names are folded where the terminal is narrow, to no less than this.
+_NAME_WIDTH = 16
 
 
 def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
@@ -92,13 +111,155 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
     own = proof_words(words, test.method)
     if test.verdict == "invalid design" and own.found is not None:
         return [invalid_sentence(test, words).removeprefix(f"{test.benchmark}: ")]
-    found: list[str | None] = []
-    if test.verdict not in ("no evidence", "inconclusive"):
-        found.append(why(file))
-        if (pairs := pair_test(file)) is not None:
-            found.append(attraction_sentence(pairs, test.verdict))
-    if (referred := referred_test(file)) is not None:
-        found.append(reference_sentence(referred))
-    if not all(check.passed for check in test.pretests):
-        found.append(own_order_sentence(test.pretests))
+    is_silent = test.verdict in ("no evidence", "inconclusive")
+    pairs = None if is_silent else pair_test(file)
+    referred = referred_test(file)
+    is_random = all(check.passed for check in test.pretests)
+    found = (
+        None if is_silent else why(file),
+        pairs and attraction_sentence(pairs, test.verdict),
+        referred and reference_sentence(referred),
+        None if is_random else own_order_sentence(test.pretests),
+    )
     return [note for note in found if note]
+
+
+def bare_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]] = (),
+    *,
+    words: Container[int] = (0,),
+    gap: int = 1,
+    fold: bool = False,
+) -> Table:
+    """A table without lines, whose first column is folded where it has no room.
+
+    Columns not among `words` are numbers, at the right; `gap` blanks stand between
+    columns; `fold` folds all of them.
+    """
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold")
+    for i, name in enumerate(header):
+        folded = fold or not i
+        table.add_column(
+            name,
+            justify="left" if i in words else "right",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+        )
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
+    """The first table that the terminal has room for, and the width it needs.
+
+    The widest comes first. Where none fits the last is as wide as it must be, and is
+    printed with `crop=False`: a number cut short is wrong.
+    """
+    unbound = console.options.update(max_width=1_000)
+    for table in tables:
+        needed = Measurement.get(console, unbound, table).maximum
+        if needed <= console.width:
+            return table, needed
+    tables[-1].width = needed = Measurement.get(console, unbound, tables[-1]).maximum
+    return tables[-1], needed
+
+
+def print_table(
+    table: section.Table, console: Console, *, most: int | None = None
+) -> None:
+    """Print a table of words as a page shows it; `most` rows, all unless given."""
+    n = len(table.header)
+    words = range(n) if table.is_text else (0, *table.words)
+    cells = ([Text(visible(str(cell))) for cell in row] for row in table.rows[:most])
+    console.print(bare_table(table.header, cells, words=words, fold=True))
+
+
+def print_results(
+    results: Sequence[OrderResult | MembershipResult],
+    console: Console,
+    *,
+    quoted: tuple[str, Mapping[str, str]] | None = None,
+) -> None:
+    """One line a benchmark: the primary test, then what stands beside it.
+
+    Where not the same test decides everywhere, each that does has a column, and a star
+    stands before the p-value that decides. Where the terminal is narrow, standard
+    errors are left out, then the effect.
+
+    Args:
+        results: Of one run.
+        console: Where to print.
+        quoted: A last column of figures from elsewhere: its header, and the text of
+            each benchmark that has one.
+    """
+    longest = max(
+        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
+    )
+    name_width = min(longest, _NAME_WIDTH)
+    kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
+    tables = [
+        _table(results, quoted, effect=effect, errors=errors)
+        for effect, errors in kinds
+    ]
+    for table in tables:
+        table.columns[0].width = name_width
+    table, needed = first_that_fits(tables, console)
+    spare = max(0, console.width - needed)
+    table.columns[0].width = min(longest, name_width + spare)
+    console.print(table, crop=False)
+
+
+def _table(
+    results: Sequence[OrderResult | MembershipResult],
+    quoted: tuple[str, Mapping[str, str]] | None,
+    *,
+    effect: bool,
+    errors: bool,
+) -> Table:
+    """A row a file that has a deciding test, a column a method."""
+    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
+    names = {primary.benchmark for primary in primaries}
+    by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}
+    by_place |= {(primary.benchmark, primary.method): primary for primary in primaries}
+    methods = dict.fromkeys(method for _, method in by_place)
+    decide = {primary.method for primary in primaries}
+    deciding = [method for method in methods if method in decide]
+    beside = [method for method in methods if method not in decide]
+    scores = {r.method for r in by_place.values() if isinstance(r, MembershipResult)}
+    has_copies = any(result.copies is not None for result in results)
+    unit = primaries[0].effect_unit.replace("per example", "/")
+
+    columns = ["benchmark", *["copies"] * has_copies]
+    columns += [f"p\n{method}" for method in deciding] + ["verdict"]
+    if effect:
+        columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
+    columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
+    columns += [] if quoted is None else [quoted[0]]
+    table = bare_table(columns, words=(0, columns.index("verdict")))
+    for primary in primaries:
+        name, verdict = primary.benchmark, primary.verdict or ""
+        cells: list[str | Text] = [Text(visible(name))]
+        cells += [str(primary.copies)] * has_copies
+        for method in deciding:
+            star = "*" * (len(deciding) > 1 and primary.method == method)
+            cells.append(star + _cell(by_place.get((name, method))))
+        cells.append(Text(verdict, style=_VERDICT_STYLE.get(verdict, "")))
+        if effect:
+            se = primary.numbers.effect_se if errors else None
+            cells.append(effect_words(primary.numbers.effect, se))
+        cells += [_cell(by_place.get((name, m)), errors=errors) for m in beside]
+        cells += [] if quoted is None else [quoted[1].get(name, "")]
+        table.add_row(*cells)
+    return table
+
+
+def _cell(
+    result: OrderResult | MembershipResult | None, *, errors: bool = False
+) -> str:
+    if result is None:
+        return ""
+    if isinstance(result, MembershipResult):
+        return effect_words(result.auc, result.auc_se if errors else None)
+    return p_text(result.numbers.log10_p, result.validity)

@@ -1,11 +1,14 @@
-"""One HTML file for people: the sections of a page in the one template there is."""
+"""One HTML file for people: the sections of a page in the one template there is.
+
+Also what every report says of its run.
+"""
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
 from jaxcontam.report.page_words import PageWords
-from jaxcontam.report.provenance import command_line, provenance_rows
 from jaxcontam.report.section import (
     Code,
     Details,
@@ -16,7 +19,7 @@ from jaxcontam.report.section import (
     Table,
     Text,
 )
-from jaxcontam.results import Report
+from jaxcontam.results import ModelInfo, Report
 from jaxcontam.results.terms import MethodWords, Words
 
 _TEMPLATE = "page.html.j2"
@@ -41,17 +44,7 @@ def report_page(
 ) -> Page:
     """A page of a report, with all that every report says of its run.
 
-    Args:
-        report: What is shown.
-        sections: What the report's own kind says.
-        words: Of the methods that its numbers may come from.
-        title: Of the page.
-        kind: What holds for every report of this kind.
-        check: How to check it.
-        subtitle: Stands before when it was made.
-        verdict: Stands beside the title.
-        more: Rows of the table of provenance, at its end.
-        limits: Stand before those of the kind.
+    `more` are rows at the end of the table of provenance; the others are as in `Page`.
     """
     made = f"Made {report.started} in {report.wall_seconds:.0f} s."
     return Page(
@@ -134,3 +127,58 @@ def _unbroken(text: str) -> str:
     return markupsafe.Markup(
         _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
     )
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The line that makes a report again, from the words of its command."""
+    # Studies are modules of a checkout, and commands never have a dot.
+    is_study = bool(words) and "." in words[0]
+    return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
+
+
+def model_words(model: ModelInfo) -> str:
+    """Size, context and number format of a model; what is unknown is left out."""
+    parts = []
+    if model.n_parameters is not None:
+        parts.append(f"{model.n_parameters:,} parameters")
+    if model.context is not None:
+        parts.append(f"context {model.context}")
+    served = model.served
+    parts.append(model.dtype if served is None else f"served ({served.way})")
+    return ", ".join(parts)
+
+
+def provenance_rows(report: Report) -> list[tuple[str, str]]:
+    """What was run on what: name and value, for a table of two columns."""
+    rows = [
+        ("jaxcontam", report.jaxcontam),
+        ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),
+        ("seed", str(report.seed)),
+    ]
+    for name, model in (("original model", report.original), ("model", report.model)):
+        if model is not None:
+            rows.append((name, f"{model.name}, {model_words(model)}"))
+            rows.append((f"digest of the {name}", model.fingerprint))
+            if model.precision != "unknown":
+                rows.append((f"precision of the {name}", model.precision))
+    if (device := report.device) is not None:
+        words = f"{device.n} x {device.kind} ({device.platform})"
+        if device.n_model > 1:
+            words += f", weights divided among {device.n_model}"
+        rows.append(("device", words))
+    libraries = ", ".join(f"{name} {at}" for name, at in report.versions.items())
+    rows.append(("libraries", libraries))
+    digests = _data_digests(report) | report.digests
+    return [*rows, *((f"digest of {name}", at) for name, at in digests.items())]
+
+
+def _data_digests(report: Report) -> dict[str, str]:
+    """Name of each benchmark or file of texts, with the digest of what was read."""
+    found: dict[str, str] = {}
+    for row in report.results:
+        found.setdefault(row.benchmark, row.fingerprint)
+    study = report.study or {}
+    if "fingerprint" in study:
+        name = str(study.get("name", "the texts"))
+        found.setdefault(name, str(study["fingerprint"]))
+    return found

@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, svg_text
-from jaxcontam.report.pictures import NullPicture
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.membership import ScorePicture
 
@@ -28,6 +27,21 @@ _BINS = 40
 _LEVEL = 0.001
 # Standard errors on each side of a 95 % interval.
 _WIDTH = 1.959964
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NullPicture:
+    """What one test saw, for its plots.
+
+    Attributes:
+        null_sums: (n,) float64; the statistic with columns drawn at random.
+        observed: The statistic of the published order.
+        contributions: (K,) float64; the published score of each stratum, in file order.
+    """
+
+    null_sums: np.ndarray
+    observed: float
+    contributions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +64,10 @@ class Interval:
 
 
 def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) -> str:
-    """ROC curves of all scores, with both rates on a logarithmic scale.
+    """ROC curves of scores of the same texts, both rates on a logarithmic scale.
 
     It shows what matters in an audit: how many members are found where false alarms
-    are rare. It begins below one non-member.
-
-    Args:
-        pictures: At least one, all of the same texts.
-        primary: The score that decides, drawn heavier.
+    are rare. It begins below one non-member. The primary score is drawn heavier.
     """
     first = pictures[0]
     floors = 0.5 / len(first.nonmembers), 0.5 / len(first.members)
@@ -151,12 +161,9 @@ def histogram(
 
 
 def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> str:
-    """Numbers with their 95 % intervals, one line each.
+    """Numbers with their 95 % intervals, one line each; groups stand together.
 
-    Args:
-        rows: At least one; lines of a group stand together.
-        xlabel: What the numbers are.
-        nothing: Value where there is no effect, drawn as a line.
+    `nothing` is the value where there is no effect, drawn as a line.
     """
     groups = list(dict.fromkeys(row.group for row in rows))
     has_groups = groups != [""]
@@ -212,8 +219,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
 def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
     """ROUGE-L with the guided instruction over that with the general one.
 
-    Args:
-        points: General, guided and label of each instance: `exact`, `near` or `no`.
+    Points are general, guided and label of each instance: `exact`, `near` or `no`.
     """
     kinds = (("exact", ORANGE, "o"), ("near", BLUE, "s"), ("no", GREY, "x"))
     with plotted(_SQUARE) as (figure, axes):
@@ -248,12 +254,9 @@ def _thinned(fpr_R: np.ndarray, tpr_R: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def null_plot(
     picture: NullPicture, version: str = "order", unit: str | None = None
 ) -> str:
-    """The statistic under chance, and the published version's.
+    """The statistic under chance, and that of the published version.
 
-    Args:
-        picture: The numbers.
-        version: What was published and has alternatives.
-        unit: Of the sum; by default nats above the mean version.
+    The unit of the sum is by default nats above the mean version.
     """
     return histogram(
         {"by chance": picture.null_sums},
@@ -294,10 +297,8 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
     """How expected an example is in the published direction and against it, by lag.
 
     In standard deviations at each lag where all pairs were scored, else in nats beside
-    the neighbours alone, with 95 % intervals.
-
-    Returns:
-        The numbers in words; None, and nothing drawn, where no pairs were scored.
+    the neighbours alone, with 95 % intervals. Returns the numbers in words; None, and
+    draws nothing, where no pairs were scored.
     """
     profile, found = numbers.lag_profile or (), numbers.neighbours
     most = len(profile) // 2
@@ -367,12 +368,9 @@ def copies_plot(tests: Sequence[OrderResult]) -> str:
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:
-    """Sorted p-values against what as many uniform ones would be, both as -log10 p.
+    """Sorted (R,) p-values above 0 against as many uniform ones, both as -log10 p.
 
     The band holds each point of a uniform sample with probability 0.95.
-
-    Args:
-        p_values_R: (R,) p-values above 0, R >= 1.
     """
     from scipy import stats
 

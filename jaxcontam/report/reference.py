@@ -74,15 +74,8 @@ def copies_for_effect(curve: ReferenceCurve, effect: float) -> float | None:
     """Copies at which half of the planted models showed at least this effect.
 
     Between two duplication counts the logarithm of the count is taken as linear in the
-    effect.
-
-    Args:
-        curve: Where to look.
-        effect: Nats per example boundary.
-
-    Returns:
-        At least 1; None if the effect is below the median at the smallest count, or
-        above it at every count.
+    effect, in nats per example boundary. At least 1; None if the effect is below the
+    median at the smallest count, or above it at every count.
     """
     pairs = zip(curve.copies, curve.median, strict=True)
     planted = [(n, median) for n, median in pairs if n > 0]
@@ -104,12 +97,7 @@ def copies_for_effect(curve: ReferenceCurve, effect: float) -> float | None:
 def scale_sentence(tests: Sequence[OrderResult], words: Words) -> str | None:
     """Beside silence, once a report: what the weakest silent test would have found.
 
-    Args:
-        tests: Tests that decide.
-        words: Of the methods.
-
-    Returns:
-        None where no test is silent, or none has a curve.
+    None where no test that decides is silent, or none has a curve.
     """
     silent = [
         (test.numbers.mde, curves)

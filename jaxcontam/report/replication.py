@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.numbers import interval_of, interval_words
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import REPLICATION
 from jaxcontam.report.section import (
@@ -72,11 +72,8 @@ def replication_page(
     judge, model = deciding.method, report.model
     counted = [one for one in instances if not one.follows]
     asked = [one for one in counted if one.arm == "partition"]
-    met = [
-        one
-        for one in counted
-        if one.arm == "control" and _label(one, judge) in ("exact", "near")
-    ]
+    control = [one for one in counted if one.arm == "control"]
+    met = [one for one in control if _label(one, judge) in ("exact", "near")]
     copies, overlap, others = replication_tables(report.results, words)
     sections = [
         Section([Items(replication_sentences(report.results, words))]),
@@ -90,8 +87,9 @@ def replication_page(
         parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlaps(asked, judge)]
         sections.append(Section(parts, "Guided against general instruction"))
     if comparisons:
-        settings = [f"{row.method}: {row.setting}" for row in comparisons]
-        notes = [Paragraph(setting, "quiet") for setting in settings]
+        notes = [
+            Paragraph(f"{row.method}: {row.setting}", "quiet") for row in comparisons
+        ]
         sections.append(Section([others, *notes], "Other ways to ask"))
     versions = [("judge", deciding.judge_version)]
     if deciding.prompt_version:
@@ -113,11 +111,9 @@ def replication_rows(
     rows: Sequence[Result],
 ) -> tuple[list[JudgeResult], list[OverlapResult], list[ComparisonResult]]:
     """Judges, overlaps and comparisons of a report."""
-    return (
-        [row for row in rows if isinstance(row, JudgeResult)],
-        [row for row in rows if isinstance(row, OverlapResult)],
-        [row for row in rows if isinstance(row, ComparisonResult)],
-    )
+    judges = [row for row in rows if isinstance(row, JudgeResult)]
+    overlaps = [row for row in rows if isinstance(row, OverlapResult)]
+    return judges, overlaps, [row for row in rows if isinstance(row, ComparisonResult)]
 
 
 def replication_tables(
@@ -128,10 +124,8 @@ def replication_tables(
     copies = [
         [
             words[row.method].label,
-            str(row.n_instances),
-            str(row.n_exact),
-            str(row.n_near),
-            interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
+            *map(str, (row.n_instances, row.n_exact, row.n_near)),
+            interval_of(row, "rate", ".0%"),
             f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
             if row.n_control
             else "-",
@@ -144,8 +138,8 @@ def replication_tables(
             _MEASURES.get(measure, measure),
             _TESTS[test],
             str(row.n_instances),
-            "-" if row.guided is None else f"{row.guided:.2f}",
-            "-" if row.general is None else f"{row.general:.2f}",
+            interval_words(row.guided, None, None),
+            interval_words(row.general, None, None),
             _p_text(row.p_value),
             _BELOW.get(row.verdict or "", "-"),
         ]
@@ -157,7 +151,7 @@ def replication_tables(
             words[row.method].label,
             str(row.n_instances),
             str(row.n_found),
-            interval_words(row.rate, row.rate_low, row.rate_high, ".0%"),
+            interval_of(row, "rate", ".0%"),
             "-" if row.chance is None else f"{row.chance:.1%}",
             row.finding,
         ]
@@ -199,12 +193,9 @@ def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
             "BLEURT was left out, since no checkpoint was given (--bleurt, "
             "docs/bleurt.md)."
         )
-    warnings = [
-        warning
-        for row in (*judges, *overlaps, *comparisons)
-        for warning in row.warnings
-    ]
-    sentences += [f"{warning.rstrip('.')}." for warning in dict.fromkeys(warnings)]
+    found = (*judges, *overlaps, *comparisons)
+    warnings = dict.fromkeys(warning for row in found for warning in row.warnings)
+    sentences += [f"{warning.rstrip('.')}." for warning in warnings]
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
@@ -229,18 +220,19 @@ def _flip_sentence(row: OverlapResult) -> str:
 
 
 def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
-    found = [_verdict_sentence(row, name)] if row.primary else []
+    found = []
     if row.primary:
-        for where, n in (
-            ("", row.n_follows),
-            ("In the control, ", row.n_control_follows),
-        ):
-            if n:
-                found.append(
-                    f"{where}{n} instances are left out: their second pieces follow "
-                    "from the first by repeating or counting on."
-                )
-        found += _control_sentences(row)
+        left_out = {"": row.n_follows, "In the control, ": row.n_control_follows}
+        found = [
+            _verdict_sentence(row, name),
+            *(
+                f"{where}{n} instances are left out: their second pieces follow "
+                "from the first by repeating or counting on."
+                for where, n in left_out.items()
+                if n
+            ),
+            *_control_sentences(row),
+        ]
     elif row.n_short:
         found.append(f"{_short_words(row)}.")
     if row.n_unparsed or row.n_refused:

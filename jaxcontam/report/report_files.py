@@ -63,12 +63,9 @@ def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report
     digests = {name: data_digest(content) for name, content in data.items()}
     report = dataclasses.replace(report, jaxcontam=__version__, digests=digests)
     document = to_document(report)
-    files = {
-        **data,
-        REPORT_NAME: sealed_text(document).encode(),
-        RESULTS_NAME: results_csv(report).encode(),
-    }
-    replace_files({out / file: content for file, content in files.items()})
+    texts = {REPORT_NAME: sealed_text(document), RESULTS_NAME: results_csv(report)}
+    files = {**data, **{name: text.encode() for name, text in texts.items()}}
+    replace_files({out / name: content for name, content in files.items()})
     return dataclasses.replace(report, digest=document["digest"])
 
 
@@ -106,11 +103,7 @@ def read_report(path: Path) -> Report:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a report as JSON values.
-
-    Raises:
-        InputError: If there is none, or it is not a report of this schema.
-    """
+    """Read a report as JSON values; InputError if there is none of this schema."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
@@ -149,11 +142,7 @@ def _to_text(document: Mapping[str, Any]) -> str:
 
 
 def write_sums(report: Report, directory: Path) -> None:
-    """Write the digests of a report's files, once they are all there.
-
-    Raises:
-        InputError: If one cannot be read, or the folder cannot be written.
-    """
+    """Write the digests of a report's files, once they are all there."""
     names = (REPORT_NAME, *report.digests, RESULTS_NAME, PAGE_NAME)
     paths = [path for name in names if (path := directory / name).is_file()]
     try:
@@ -180,11 +169,7 @@ def archive_digest(path: Path) -> str:
 
 
 def make_folder(out: Path) -> None:
-    """Create the output folder.
-
-    Raises:
-        InputError: If something else stands there, or it cannot be written.
-    """
+    """Create the output folder; InputError if that cannot be."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -194,22 +179,14 @@ def make_folder(out: Path) -> None:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        InputError: If it cannot be written.
-    """
+    """Write a file whole or not at all; InputError if that cannot be."""
     replace_files({path: data})
 
 
 def replace_files(files: Mapping[Path, bytes]) -> None:
     """Write files that belong together, each whole; where one has no room, none.
 
-    Args:
-        files: Content of each path; they take their names in this order.
-
-    Raises:
-        InputError: If one cannot be written.
+    They take their names in this order; InputError if one cannot be written.
     """
     # Of this process alone: two runs in one folder do not mix their bytes.
     partials = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.report.numbers import interval_words
+from jaxcontam.report.numbers import interval_of
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import UNLEARNING
 from jaxcontam.report.section import (
@@ -52,6 +52,7 @@ _CHECK = (
     " beside this file, which holds each text with its scores and samples; no model is "
     "needed.",
 )
+_MEANS_OF_SAMPLES = ("selected", "unselected", "difference", "above_elsewhere")
 _BINS = 30
 # Ratios further out stand in the last bar: one of a thousand would hide all others.
 _FURTHEST = 3.0
@@ -88,10 +89,9 @@ def unlearning_rows(
     report: Report,
 ) -> tuple[list[ScreenResult], list[SimilarityResult]]:
     """Screens and likenesses of a report."""
-    return (
-        [row for row in report.results if isinstance(row, ScreenResult)],
-        [row for row in report.results if isinstance(row, SimilarityResult)],
-    )
+    screens = [row for row in report.results if isinstance(row, ScreenResult)]
+    alike = [row for row in report.results if isinstance(row, SimilarityResult)]
+    return screens, alike
 
 
 def unlearning_sentences(
@@ -129,7 +129,7 @@ def unlearning_tables(
             row.task,
             f"{row.n_texts:,}",
             f"{row.n_suspicious:,}",
-            interval_words(row.share, row.share_low, row.share_high, ".1%"),
+            interval_of(row, "share", ".1%"),
         ]
         for row in screens
     ]
@@ -137,22 +137,14 @@ def unlearning_tables(
         [
             words[row.method].label,
             row.task,
-            interval_words(row.selected, row.selected_low, row.selected_high),
-            interval_words(row.unselected, row.unselected_low, row.unselected_high),
-            interval_words(row.difference, row.difference_low, row.difference_high),
-            interval_words(
-                row.above_elsewhere, row.above_elsewhere_low, row.above_elsewhere_high
-            ),
+            *(interval_of(row, name) for name in _MEANS_OF_SAMPLES),
         ]
         for row in measures
     ]
-    header = ("screen", "texts", "scored", "suspicious", "share (95 %)")
-    found = [Table(header, screened, "screens", words=(1,))]
-    if alike:
-        header = ("samples", "texts", "suspicious", "others", "difference")
-        header += ("above elsewhere",)
-        found.append(Table(header, alike, "likeness of samples", words=(1,)))
-    return found
+    screen = ("screen", "texts", "scored", "suspicious", "share (95 %)")
+    sample = ("samples", "texts", "suspicious", "others", "difference")
+    found = Table((*sample, "above elsewhere"), alike, "likeness of samples", (1,))
+    return [Table(screen, screened, "screens", (1,)), *[found] * bool(alike)]
 
 
 def _task_section(
@@ -253,16 +245,10 @@ def _closest(texts: Sequence[ScreenedText]) -> list[Details]:
         found = [(value, sample) for value, sample in values if value is not None]
         if text.suspicious["min_k"] and found:
             value, sample = max(found, key=lambda one: one[0])
-            best.append((value, text, sample))
+            shown = [("Given", text.prompt or ""), ("Text", text.truth)]
+            best.append((value, text.source, [*shown, ("Unlearned model", sample)]))
     best.sort(key=lambda one: -one[0])
     return [
-        Details(
-            f"{text.source}: ROUGE-L recall {value:.2f}",
-            [
-                ("Given", text.prompt or ""),
-                ("Text", text.truth),
-                ("Unlearned model", sample),
-            ],
-        )
-        for value, text, sample in best[:_N_CLOSEST]
+        Details(f"{source}: ROUGE-L recall {value:.2f}", shown)
+        for value, source, shown in best[:_N_CLOSEST]
     ]

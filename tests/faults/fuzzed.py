@@ -36,7 +36,7 @@ from jaxcontam.data.training_manifest import (
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.recorded import read_recorded
-from jaxcontam.report.texts import read_text_rows
+from jaxcontam.report.archive import read_text_rows
 from jaxcontam.scoring.api.answers import read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from jaxcontam.scoring.api.request import ApiError, RefusedError
