@@ -50,6 +50,15 @@ def tokenizer():
     return made
 
 
+def fast_tokenizer():
+    """The same, as transformers holds it."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer(), bos_token="<|bos|>", eos_token="<|bos|>"
+    )
+
+
 def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
     """A checkpoint that is on no disk."""
     return Checkpoint(

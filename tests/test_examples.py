@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import transformers
 
 from jaxcontam.models.checkpoint import save_checkpoint
-from tests.membership_model import fresh_decoder, tokenizer
+from tests.membership_model import fast_tokenizer, fresh_decoder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -32,10 +31,7 @@ def test_torch_model_in_memory_is_audited_as_it_is(tmp_path, capsys):
     file = tmp_path / "file.txt"
     words = [f"w{i}" for i in range(99)]
     file.write_text("".join(" ".join(rng.choice(words, 8)) + "\n" for _ in range(64)))
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer(), bos_token="<|bos|>"
-    )
-    save_checkpoint(fresh_decoder(), fast, tmp_path / "model")
+    save_checkpoint(fresh_decoder(), fast_tokenizer(), tmp_path / "model")
     result = run("torch_model", str(tmp_path / "model"), str(file))
     assert result.verdict == "no evidence"  # its weights are random
     assert result.verdict in capsys.readouterr().out

@@ -14,7 +14,7 @@ from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.report.report_files import read_document
-from tests.membership_model import CONTEXT, fresh_decoder, tokenizer
+from tests.membership_model import CONTEXT, fast_tokenizer, fresh_decoder
 
 pytestmark = pytest.mark.unoptimised
 
@@ -172,14 +172,6 @@ def folder(tmp_path_factory):
     file = directory.parent / "file.txt"
     file.write_text("\n".join(texts(4, 40)) + "\n")
     return directory, decoder, file
-
-
-def fast_tokenizer():
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer(), bos_token="<|bos|>", eos_token="<|bos|>"
-    )
 
 
 SHORT = {"max_example_tokens": CONTEXT // 2}
