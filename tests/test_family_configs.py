@@ -7,7 +7,7 @@ import transformers
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.families import FAMILIES
-from tests.test_family_writing import RAW
+from tests.family_files import RAW
 
 # What no default serves. Every default number of key heads divides the heads, and they
 # are as wide as GPT-J's 64 rotated dimensions.
@@ -50,12 +50,22 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
         ("gpt_neo", {"attention_types": None}, "must name 2 layers, got 24"),
         ("gptj", {"rotary_dim": None}, "no field 'rotary_dim'"),
         ("gptj", {"rotary_dim": 8}, "must be 1 to 6, got 8"),
-        ("phi", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("phi", {"rope_scaling": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("phi", {"qk_layernorm": 1}, "qk_layernorm must be true or false"),
         (
             "phi3",
-            {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}},
-            "short_factor must be 3 numbers",
+            {"rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [1]}},
+            "short_factor must be 3 numbers, got 1",
+        ),
+        (
+            "llama",
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0] * 3}},
+            "long_factor must be a list of numbers, got None",
+        ),
+        (
+            "llama",
+            {"rope_theta": 1.0, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+            "rope_theta must be above 1 for yarn",
         ),
         ("phi3", {"rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic'"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
@@ -77,7 +87,7 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
             {"sliding_window": None, "layer_types": ["sliding_attention"] * 2},
             "layer_types names sliding layers, but not sliding_window",
         ),
-        ("olmo2", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("olmo2", {"rope_scaling": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
         ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
         ("qwen2_moe", {"decoder_sparse_step": 2}, "dense layers among expert layers"),

@@ -86,7 +86,7 @@ def test_unknown_and_missing_tensors_are_named(case, tmp_path):
 @pytest.mark.parametrize(
     ("case", "change", "error"),
     [
-        ("qwen2", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("qwen2", {"rope_parameters": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before false"),
         ("opt", {"word_embed_proj_dim": 20}, "word_embed_proj_dim"),
         ("gemma2", {"layer_types": ["chunked_attention"] * 3}, "chunked_attention"),

@@ -9,23 +9,32 @@ class RopeScaling:
     """Scaling of rotary frequencies for contexts longer than the first training's.
 
     Attributes:
-        kind: `linear` (all frequencies), `llama3` (low ones only) or `each` (one factor
-            per pair).
+        kind: `linear` (all frequencies), `llama3` and `yarn` (low ones only), or `each`
+            (one factor per pair; in config.json `longrope`).
         factor: Frequencies are divided by it; 1 for `each`.
-        low_factor: `llama3`: periods over `first_context / low_factor` are scaled.
-        high_factor: `llama3`: periods under `first_context / high_factor` are kept;
-            those between are interpolated linearly.
-        first_context: `llama3`: context of the first training.
-        factors: `each`: factor of every pair, the highest frequency first.
+        low_factor: `llama3`, `yarn`: pairs of at most this many turns in
+            `first_context` are scaled.
+        high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
+            are interpolated, by turns in `llama3`, by their number in `yarn`.
+        whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
+        first_context: Context of the first training.
+        factors: `each`: factor of every pair up to `first_context`, the highest
+            frequency first.
+        long_factors: `each`: the same for a decoder of a longer context, whatever the
+            length of a text.
+        longest: `each`: longest context that `long_factors` are made for.
         magnitude: Factor of cosines and sines.
     """
 
-    kind: Literal["linear", "llama3", "each"]
+    kind: Literal["linear", "llama3", "yarn", "each"]
     factor: float
     low_factor: float = 1.0
     high_factor: float = 4.0
+    whole_pairs: bool = True
     first_context: int = 8192
     factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    longest: int = 0
     magnitude: float = 1.0
 
 
@@ -71,11 +80,13 @@ class DecoderConfig:
         rope_scaling: Scaling of the frequencies, or None.
         local_rope_theta: Base in layers with a window, without scaling; None is the
             base of all layers.
+        rotated_layers: For each layer whether it rotates. Empty: all do.
         rotary_dim: Rotated dimensions at the start of a head; None is all.
         rotary_pairs: Dimensions that are rotated together: `halves` (one of the first
             half with one of the second) or `neighbours`.
         norm: `rms` (scale only) or `layer` (scale and bias).
         norm_eps: Added to the variance.
+        norm_weights: Norms have a scale, and layer norms a bias.
         norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
             its distance from 1 keeps more bits.
         query_key_norm: Norm of queries and keys: of each `head`, or of all heads of a
@@ -91,12 +102,16 @@ class DecoderConfig:
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
+        qkv_clip: Queries, keys and values are cut to this size; None leaves them.
         windows: For each layer the tokens that a position sees, itself included;
             None is all before it. Empty: no layer has a window.
         attention_scale: Factor of the attention scores; None is head_dim^-1/2.
         attention_softcap: Attention scores x become cap * tanh(x / cap).
         logit_softcap: Logits likewise.
         embedding_scale: Factor of the embedded tokens.
+        residual_scale: Factor of what a block adds to the stream; blocks that are not
+            parallel alone.
+        logit_scale: Factor of the logits, before the soft cap.
         tied: The head is the embedding.
         head_bias: A bias of each token's logit.
     """
@@ -113,10 +128,12 @@ class DecoderConfig:
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
     local_rope_theta: float | None = None
+    rotated_layers: tuple[bool, ...] = ()
     rotary_dim: int | None = None
     rotary_pairs: Literal["halves", "neighbours"] = "halves"
     norm: Literal["rms", "layer"]
     norm_eps: float
+    norm_weights: bool = True
     norm_offset: float = 0.0
     query_key_norm: Literal["head", "whole"] | None = None
     pre_norms: bool = True
@@ -129,11 +146,14 @@ class DecoderConfig:
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
+    qkv_clip: float | None = None
     windows: tuple[int | None, ...] = ()
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
     tied: bool
     head_bias: bool = False
 
@@ -153,8 +173,17 @@ class DecoderConfig:
             raise ValueError(
                 f"windows must name {self.n_layers} layers, got {len(self.windows)}"
             )
+        if self.rotated_layers and len(self.rotated_layers) != self.n_layers:
+            raise ValueError(
+                f"rotated_layers must name {self.n_layers} layers, "
+                f"got {len(self.rotated_layers)}"
+            )
+        if self.rotated_layers and self.local_rope_theta is not None:
+            raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows must be at least 1, got {self.windows}")
+        if self.parallel and self.residual_scale != 1.0:
+            raise ValueError("residual_scale must be of blocks that are not parallel")
         if self.parallel and not self.pre_norms:
             raise ValueError("parallel blocks must have norms before them")
         if self.shared_norm and not self.parallel:
@@ -168,6 +197,24 @@ class DecoderConfig:
     def n_rotated(self) -> int:
         """Dimensions of a head that are rotated."""
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+
+def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
+    """The same decoder with another context.
+
+    A shorter one only cuts texts. Where rotary factors depend on the context (`each`),
+    one above the first training's turns all texts by the long factors, short ones too.
+
+    Raises:
+        ValueError: If the model was not made for a context as long.
+    """
+    scaling = config.rope_scaling
+    longest = config.context
+    if scaling is not None and scaling.kind == "each":
+        longest = max(longest, scaling.longest)
+    if not 2 <= context <= longest:
+        raise ValueError(f"context must be 2 to {longest}, got {context}")
+    return dataclasses.replace(config, context=context)
 
 
 def llama_shape(

@@ -30,7 +30,7 @@ from jaxcontam.models.attention import AttentionContext, KVCache, attend
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import Hardware, hardware
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
-from jaxcontam.models.rope import rotary_cos_sin, rotate
+from jaxcontam.models.rope import rotary_cos_sin, rotate, unrotated
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 
 
@@ -185,6 +185,9 @@ class Decoder(nnx.Module):
         if config.local_rope_theta is not None:
             local_rotary = rotary_cos_sin(config, positions_T, local=True)
             is_local_L = jnp.array([size is not None for size in config.windows])
+        elif config.rotated_layers and rotary is not None:
+            local_rotary = unrotated(rotary)
+            is_local_L = ~jnp.array(config.rotated_layers)
         graphdef, stacked = nnx.split(self.blocks)
         windows_L = None
         if any(config.windows):
@@ -214,6 +217,8 @@ class Decoder(nnx.Module):
             step = jax.checkpoint(step, prevent_cse=False, policy=saves_no_gathered)
         hidden_BTD, keys_values = jax.lax.scan(step, hidden_BTD, layers)
         hidden_BTD = self.final_norm(hidden_BTD)
+        if config.logit_scale != 1.0:
+            hidden_BTD *= config.logit_scale
         if config.head_bias:
             ones_BT1 = jnp.ones((*tokens_BT.shape, 1), jnp.float32)
             hidden_BTD = jnp.concatenate([hidden_BTD, ones_BT1], axis=-1)
@@ -250,11 +255,15 @@ class Block(nnx.Module):
             return hidden_BTD + mixed_BTD + self.mlp(read_BTD), keys_values
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
+        if config.residual_scale != 1.0:
+            mixed_BTD *= config.residual_scale
         hidden_BTD += mixed_BTD
         read_BTD = self.mlp_norm(hidden_BTD) if config.pre_norms else hidden_BTD
         fed_BTD = self.mlp(read_BTD)
         if config.post_norms:
             fed_BTD = self.mlp_post_norm(fed_BTD)
+        if config.residual_scale != 1.0:
+            fed_BTD *= config.residual_scale
         return hidden_BTD + fed_BTD, keys_values
 
 
@@ -284,6 +293,10 @@ class Attention(nnx.Module):
         )
         if config.query_key_norm == "whole":
             q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
+        if (clip := config.qkv_clip) is not None:
+            q_BTY, k_BTZ, v_BTZ = (
+                jnp.clip(x, -clip, clip) for x in (q_BTY, k_BTZ, v_BTZ)
+            )
         q_BTHE = q_BTY.reshape(B, T, H, E)
         k_BTGE, v_BTGE = k_BTZ.reshape(B, T, G, E), v_BTZ.reshape(B, T, G, E)
         if config.query_key_norm == "head":

@@ -129,7 +129,9 @@ class Norm(nnx.Module):
 
     def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
-        self.offset = config.norm_offset
+        self.offset, self.has_weights = config.norm_offset, config.norm_weights
+        if not self.has_weights:
+            return
         self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
         if config.norm == "layer":
             self.bias = nnx.Param(jnp.zeros((width,)))
@@ -140,6 +142,8 @@ class Norm(nnx.Module):
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        if not self.has_weights:
+            return x
         scale = self.scale[...]
         if self.offset:
             scale = self.offset + scale

@@ -16,11 +16,13 @@ from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
 from jaxcontam.models.families.gptj import GPTJ
+from jaxcontam.models.families.granite import GRANITE
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
-from jaxcontam.models.families.mixture import MIXTRAL, QWEN2_MOE, QWEN3_MOE
-from jaxcontam.models.families.olmo2 import OLMO2
+from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
+from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
+from jaxcontam.models.families.smollm3 import SMOLLM3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
 
@@ -41,7 +43,12 @@ FAMILIES: Mapping[str, Family] = {
         GEMMA,
         GEMMA2,
         GEMMA3_TEXT,
+        OLMO,
         OLMO2,
+        OLMO3,
+        OLMOE,
+        SMOLLM3,
+        GRANITE,
         MIXTRAL,
         QWEN2_MOE,
         QWEN3_MOE,
