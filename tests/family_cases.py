@@ -116,6 +116,14 @@ OLMO3_CHANGES = {
     "rope_parameters": {"full_attention": YARN, "sliding_attention": ROPE},
 }
 OLMOE_CHANGES = {"num_experts": 6, "num_experts_per_tok": 3, "clip_qkv": 1.5}
+# A quarter of all gates and projections are cut.
+GPT_OSS_CHANGES = {
+    "num_local_experts": 5,
+    "num_experts_per_tok": 3,
+    "swiglu_limit": 1.2,
+    "sliding_window": 5,
+    "rope_parameters": YARN | {"truncate": False},
+}
 CASES = {
     "gpt2, tied": ("gpt2", GPT2_SIZES),
     "gpt2, untied": ("gpt2", GPT2_SIZES | {"tie_word_embeddings": False}),
@@ -216,6 +224,7 @@ CASES = {
     "olmo2": ("olmo2", QWEN2_SIZES),
     "olmo3": ("olmo3", QWEN2_SIZES | STRETCHED | OLMO3_CHANGES),
     "olmoe": ("olmoe", QWEN2_SIZES | OLMOE_CHANGES),
+    "gpt_oss": ("gpt_oss", LLAMA_SIZES | STRETCHED | GPT_OSS_CHANGES),
     "smollm3": (
         "smollm3",
         LLAMA_SIZES | NO_IDS | {"no_rope_layer_interval": 2, "rope_parameters": ROPE},

@@ -122,6 +122,14 @@ RAW = {
         },
     },
     "olmoe": SIZES | {"num_experts": 3, "num_experts_per_tok": 2, "clip_qkv": None},
+    "gpt_oss": GROUPED
+    | {
+        "num_local_experts": 3,
+        "num_experts_per_tok": 2,
+        "sliding_window": 5,
+        "initial_context_length": 4096,
+        "swiglu_limit": 7.0,
+    },
     "smollm3": GROUPED | {"no_rope_layers": [0, 1], "rope_theta": 5e6},
     "granite": GROUPED
     | {

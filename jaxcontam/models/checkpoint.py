@@ -187,6 +187,12 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
     family = FAMILIES[raw["model_type"]]
+    if (quantised := raw.get("quantization_config")) is not None:
+        kind = quantised.get("quant_method") if isinstance(quantised, dict) else None
+        raise InputError(
+            f"{where}: quantization_config {kind or quantised!r} is not supported",
+            hint="read a bfloat16 or float32 copy, or serve the model (api:URL#NAME)",
+        )
     try:
         config = family.read_config(raw)
     except InputError as e:

@@ -48,18 +48,33 @@ class ExpertShape:
         normalised: Divide their probabilities by their sum.
         d_shared: Width of a shared expert that all tokens use, with its own gate; 0 is
             none.
+        biased: The router and the experts' two products have biases.
     """
 
     n: int
     n_used: int
     normalised: bool
     d_shared: int = 0
+    biased: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.n_used <= self.n:
             raise ValueError(
                 f"experts that a token takes must be 1 to {self.n}, got {self.n_used}"
             )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GateClip:
+    """Cut gate of a feed-forward layer: see `clipped_gate`.
+
+    Attributes:
+        limit: Largest gate, and size of the largest value that it multiplies.
+        slope: Factor of the gate within its sigmoid.
+    """
+
+    limit: float
+    slope: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +113,7 @@ class DecoderConfig:
         shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
+        gate_clip: How gate and projection are cut; None leaves them.
         experts: Mixture of experts; None is one dense feed-forward layer per block.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
@@ -105,6 +121,7 @@ class DecoderConfig:
         qkv_clip: Queries, keys and values are cut to this size; None leaves them.
         windows: For each layer the tokens that a position sees, itself included;
             None is all before it. Empty: no layer has a window.
+        attention_sinks: Each head has a score of its own for attending to nothing.
         attention_scale: Factor of the attention scores; None is head_dim^-1/2.
         attention_softcap: Attention scores x become cap * tanh(x / cap).
         logit_softcap: Logits likewise.
@@ -142,12 +159,14 @@ class DecoderConfig:
     shared_norm: bool = False
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"]
     gated: bool
+    gate_clip: GateClip | None = None
     experts: ExpertShape | None = None
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
     qkv_clip: float | None = None
     windows: tuple[int | None, ...] = ()
+    attention_sinks: bool = False
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
@@ -182,6 +201,8 @@ class DecoderConfig:
             raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows must be at least 1, got {self.windows}")
+        if self.gate_clip is not None and not self.gated:
+            raise ValueError("gate_clip must be of a gated layer")
         if self.parallel and self.residual_scale != 1.0:
             raise ValueError("residual_scale must be of blocks that are not parallel")
         if self.parallel and not self.pre_norms:

@@ -276,6 +276,8 @@ class Attention(nnx.Module):
         n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
         self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs)
         self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
+        if config.attention_sinks:
+            self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))
         if config.query_key_norm is not None:
             is_whole = config.query_key_norm == "whole"
             self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
@@ -307,5 +309,7 @@ class Attention(nnx.Module):
         dtype = self.qkv.kernel[...].dtype
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
         k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
+        if config.attention_sinks:
+            context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
         return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxcontam.models.clipped_gate import clipped_gate
 from jaxcontam.models.config import DecoderConfig, ExpertShape
 
 # GPT-2's initial scale.
@@ -61,8 +62,10 @@ class Experts(nnx.Module):
         self.config = config
         D, F, X = config.d_model, config.d_ff, config.experts.n
         width = 2 * F if config.gated else F
-        self.router = Linear(D, X, bias=False, rngs=rngs)
-        self.up, self.down = Kernels(X, D, width, rngs), Kernels(X, F, D, rngs)
+        biased = config.experts.biased
+        self.router = Linear(D, X, bias=biased, rngs=rngs)
+        self.up = Kernels(X, D, width, rngs, bias=biased)
+        self.down = Kernels(X, F, D, rngs, bias=biased)
         if config.experts.d_shared:
             self.shared = Mlp(config, rngs=rngs, d_ff=config.experts.d_shared)
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
@@ -77,14 +80,20 @@ class Experts(nnx.Module):
         # arrays of all experts.
         @jax.checkpoint
         def add(total_BTD: jax.Array, expert):
-            up_DW, down_FD, share_BT = expert
-            hidden_BTF = _activated(_product(hidden_BTD, up_DW), self.config)
-            out_BTD = _product(hidden_BTF, down_FD) * share_BT[..., None]
+            up_DW, down_FD, share_BT, biases = expert
+            up_BTW = _product(hidden_BTD, up_DW)
+            if biases is not None:
+                up_BTW += biases[0][None, None]
+            out_BTD = _product(_activated(up_BTW, self.config), down_FD)
+            if biases is not None:
+                out_BTD += biases[1][None, None]
+            out_BTD *= share_BT[..., None]
             # An overflow of an expert that the token does not use makes no nan.
             return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
 
         shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
-        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT)
+        biases = (self.up.bias[...], self.down.bias[...]) if experts.biased else None
+        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT, biases)
         mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
         if experts.d_shared:
             gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
@@ -103,10 +112,12 @@ def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
 
 
 class Kernels(nnx.Module):
-    """Kernels of X linear maps: `kernel` is `[X, I, O]`."""
+    """Kernels of X linear maps: `kernel` is `[X, I, O]`, `bias` `[X, O]`."""
 
-    def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs):
+    def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs, *, bias: bool):
         self.kernel = init_weight(rngs, (n, n_in, n_out))
+        if bias:
+            self.bias = nnx.Param(jnp.zeros((n, n_out)))
 
 
 class Linear(nnx.Module):
@@ -162,6 +173,8 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     activate = jax.checkpoint(_ACTIVATIONS[config.activation])
     if config.gated:
         gate_BTF, up_BTF = jnp.split(up_BTW, 2, axis=-1)
+        if config.gate_clip is not None:
+            return clipped_gate(gate_BTF, up_BTF, config.gate_clip)
         return activate(gate_BTF) * up_BTF
     return activate(up_BTW)
 

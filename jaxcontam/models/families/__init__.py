@@ -15,6 +15,7 @@ from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
+from jaxcontam.models.families.gpt_oss import GPT_OSS
 from jaxcontam.models.families.gptj import GPTJ
 from jaxcontam.models.families.granite import GRANITE
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
@@ -47,6 +48,7 @@ FAMILIES: Mapping[str, Family] = {
         OLMO2,
         OLMO3,
         OLMOE,
+        GPT_OSS,
         SMOLLM3,
         GRANITE,
         MIXTRAL,
