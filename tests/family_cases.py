@@ -124,6 +124,25 @@ GPT_OSS_CHANGES = {
     "sliding_window": 5,
     "rope_parameters": YARN | {"truncate": False},
 }
+DEEPSEEK_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 42,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 6,
+    "intermediate_size": 53,
+    "max_position_embeddings": CONTEXT,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 9,
+    "kv_lora_rank": 12,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 19,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "eos_token_id": 1,
+}
 CASES = {
     "gpt2, tied": ("gpt2", GPT2_SIZES),
     "gpt2, untied": ("gpt2", GPT2_SIZES | {"tie_word_embeddings": False}),
@@ -225,6 +244,46 @@ CASES = {
     "olmo3": ("olmo3", QWEN2_SIZES | STRETCHED | OLMO3_CHANGES),
     "olmoe": ("olmoe", QWEN2_SIZES | OLMOE_CHANGES),
     "gpt_oss": ("gpt_oss", LLAMA_SIZES | STRETCHED | GPT_OSS_CHANGES),
+    "deepseek_v2": (
+        "deepseek_v2",
+        DEEPSEEK_SIZES
+        | {"q_lora_rank": None, "routed_scaling_factor": 1.3, "rope_parameters": ROPE},
+    ),
+    "deepseek_v2, groups": (
+        "deepseek_v2",
+        DEEPSEEK_SIZES
+        | {
+            "q_lora_rank": 11,
+            "topk_method": "group_limited_greedy",
+            "n_group": 3,
+            "topk_group": 2,
+            "first_k_dense_replace": 0,
+        },
+    ),
+    "deepseek_v3": (
+        "deepseek_v3",
+        DEEPSEEK_SIZES
+        | STRETCHED
+        | {
+            "q_lora_rank": 11,
+            "n_group": 3,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.7,
+            "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 2.0},
+        },
+    ),
+    "deepseek_v3, halves": (
+        "deepseek_v3",
+        DEEPSEEK_SIZES
+        | {
+            "q_lora_rank": None,
+            "n_group": 1,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "rope_interleave": False,
+            "first_k_dense_replace": 2,
+        },
+    ),
     "smollm3": (
         "smollm3",
         LLAMA_SIZES | NO_IDS | {"no_rope_layer_interval": 2, "rope_parameters": ROPE},

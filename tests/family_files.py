@@ -27,6 +27,18 @@ GROUPED = SIZES | {
     "head_dim": 6,
 }
 EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
+DEEPSEEK = {
+    "n_routed_experts": 4,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 10,
+    "moe_layer_freq": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 6,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 2,
+    "v_head_dim": 4,
+}
 # What published models set and no shape made here has.
 RAW = {
     "gpt2": {
@@ -129,6 +141,37 @@ RAW = {
         "sliding_window": 5,
         "initial_context_length": 4096,
         "swiglu_limit": 7.0,
+    },
+    "deepseek_v2": SIZES
+    | DEEPSEEK
+    | {
+        "q_lora_rank": None,
+        "topk_method": "greedy",
+        "n_group": 1,
+        "topk_group": 1,
+        "norm_topk_prob": False,
+        "scoring_func": "softmax",
+        "rope_scaling": {
+            "type": "yarn",
+            "factor": 4,
+            "beta_fast": 32,
+            "beta_slow": 1,
+            "mscale": 0.707,
+            "mscale_all_dim": 0.707,
+            "original_max_position_embeddings": 8,
+        },
+    },
+    "deepseek_v3": SIZES
+    | DEEPSEEK
+    | {
+        "q_lora_rank": 8,
+        "topk_method": "noaux_tc",
+        "n_group": 2,
+        "topk_group": 1,
+        "norm_topk_prob": True,
+        "scoring_func": "sigmoid",
+        "routed_scaling_factor": 2.5,
+        "num_nextn_predict_layers": 0,
     },
     "smollm3": GROUPED | {"no_rope_layers": [0, 1], "rope_theta": 5e6},
     "granite": GROUPED

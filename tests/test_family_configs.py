@@ -11,11 +11,18 @@ from tests.family_files import RAW
 
 # What no default serves. Every default number of key heads divides the heads, and they
 # are as wide as GPT-J's 64 rotated dimensions.
-NEEDED = {"vocab_size", "max_position_embeddings", "n_positions", "attention_types"}
+NEEDED = {
+    "vocab_size",
+    "max_position_embeddings",
+    "n_positions",
+    "attention_types",
+    "num_experts_per_tok",
+}
 SIZES = {
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 32),
     **dict.fromkeys(("hidden_size", "n_embd"), 32 * 64),
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer"), 2),
+    **dict.fromkeys(("num_layers", "n_layer"), 2),
+    "num_hidden_layers": 5,
     **dict.fromkeys(("intermediate_size", "ffn_dim"), 14),
 }
 

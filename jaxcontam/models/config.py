@@ -44,17 +44,32 @@ class ExpertShape:
 
     Attributes:
         n: Experts of a block, each of width `d_ff`.
-        n_used: Experts per token: the likeliest of a softmax over all.
-        normalised: Divide their probabilities by their sum.
-        d_shared: Width of a shared expert that all tokens use, with its own gate; 0 is
-            none.
+        n_used: Experts per token, those of the highest scores.
+        scores: Scores of experts and their weights: a `softmax` over all, or of each
+            one its `sigmoid`.
+        has_preference: A learned number of each expert is added to its score, for the
+            choice alone.
+        n_groups: Groups into which the experts are divided, in order.
+        n_groups_used: Groups from which a token's experts are.
+        group_best: A group's score is the sum of its best scores, this many.
+        normalised: Divide the weights of the chosen by their sum.
+        scale: Factor of the weights.
+        d_shared: Width of a shared expert that all tokens use; 0 is none.
+        shared_gated: It has a gate of its own.
         biased: The router and the experts' two products have biases.
     """
 
     n: int
     n_used: int
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    has_preference: bool = False
+    n_groups: int = 1
+    n_groups_used: int = 1
+    group_best: int = 1
     normalised: bool
+    scale: float = 1.0
     d_shared: int = 0
+    shared_gated: bool = True
     biased: bool = False
 
     def __post_init__(self) -> None:
@@ -62,6 +77,34 @@ class ExpertShape:
             raise ValueError(
                 f"experts that a token takes must be 1 to {self.n}, got {self.n_used}"
             )
+        if self.n % self.n_groups or not 0 < self.n_groups_used <= self.n_groups:
+            raise ValueError(
+                f"groups must divide {self.n} experts and those used be among them, "
+                f"got {self.n_groups_used} of {self.n_groups}"
+            )
+        size = self.n // self.n_groups
+        if self.n_used > self.n_groups_used * size or self.group_best > size:
+            raise ValueError(
+                f"{self.n_groups_used} groups of {size} experts must hold the "
+                f"{self.n_used} of a token and the {self.group_best} of a group's score"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShape:
+    """Attention whose keys and values are made of a narrow vector of each position.
+
+    A head's first dimensions are rotated; those of its key are the same in all heads.
+
+    Attributes:
+        d_values: Width of a head's values.
+        rank: Width of the vector of keys and values.
+        query_rank: Width of that of queries; None makes them of the stream itself.
+    """
+
+    d_values: int
+    rank: int
+    query_rank: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +158,9 @@ class DecoderConfig:
         gated: Multiply the activation by a second projection.
         gate_clip: How gate and projection are cut; None leaves them.
         experts: Mixture of experts; None is one dense feed-forward layer per block.
+        n_dense: Blocks at the start that have a dense layer in place of experts.
+        d_dense: Its width.
+        latent: Keys and values are made of a narrow vector; None: of the stream.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
@@ -161,6 +207,9 @@ class DecoderConfig:
     gated: bool
     gate_clip: GateClip | None = None
     experts: ExpertShape | None = None
+    n_dense: int = 0
+    d_dense: int = 0
+    latent: LatentShape | None = None
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
@@ -201,6 +250,16 @@ class DecoderConfig:
             raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows must be at least 1, got {self.windows}")
+        if self.n_dense and (self.experts is None or self.n_dense >= self.n_layers):
+            raise ValueError(
+                "dense blocks must come before blocks with experts, "
+                f"got {self.n_dense} of {self.n_layers}"
+            )
+        if self.latent is not None and self.n_kv_heads != self.n_heads:
+            raise ValueError(
+                f"n_kv_heads must be n_heads = {self.n_heads} where keys are made of a "
+                f"narrow vector, got {self.n_kv_heads}"
+            )
         if self.gate_clip is not None and not self.gated:
             raise ValueError("gate_clip must be of a gated layer")
         if self.parallel and self.residual_scale != 1.0:
@@ -213,6 +272,11 @@ class DecoderConfig:
             cap = getattr(self, name)
             if cap is not None and cap <= 0:
                 raise ValueError(f"{name} must be positive, got {cap}")
+
+    @property
+    def d_values(self) -> int:
+        """Width of a head's values."""
+        return self.head_dim if self.latent is None else self.latent.d_values
 
     @property
     def n_rotated(self) -> int:
@@ -236,6 +300,13 @@ def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
     if not 2 <= context <= longest:
         raise ValueError(f"context must be 2 to {longest}, got {context}")
     return dataclasses.replace(config, context=context)
+
+
+def dense_blocks(config: DecoderConfig) -> DecoderConfig:
+    """Shape of the first blocks, with a dense layer in place of experts."""
+    return dataclasses.replace(
+        config, experts=None, n_dense=0, d_ff=config.d_dense, d_dense=0
+    )
 
 
 def llama_shape(

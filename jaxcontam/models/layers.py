@@ -20,6 +20,7 @@ from flax import nnx
 
 from jaxcontam.models.clipped_gate import clipped_gate
 from jaxcontam.models.config import DecoderConfig, ExpertShape
+from jaxcontam.models.routing import chosen_experts
 
 # GPT-2's initial scale.
 _INIT_STD = 0.02
@@ -66,15 +67,19 @@ class Experts(nnx.Module):
         self.router = Linear(D, X, bias=biased, rngs=rngs)
         self.up = Kernels(X, D, width, rngs, bias=biased)
         self.down = Kernels(X, F, D, rngs, bias=biased)
+        if config.experts.has_preference:
+            self.preference = nnx.Param(jnp.zeros((X,)))
         if config.experts.d_shared:
             self.shared = Mlp(config, rngs=rngs, d_ff=config.experts.d_shared)
+        if config.experts.d_shared and config.experts.shared_gated:
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
         """Weighted sum of the experts' outputs, `[B, T, D]` float32."""
         experts = self.config.experts
         assert experts is not None
-        shares_BTX = _shares(self.router(hidden_BTD), experts)
+        preference_X = self.preference[...] if experts.has_preference else None
+        shares_BTX = _shares(self.router(hidden_BTD), experts, preference_X)
 
         # The backward pass recomputes an expert: its saved activations would be wide
         # arrays of all experts.
@@ -95,18 +100,19 @@ class Experts(nnx.Module):
         biases = (self.up.bias[...], self.down.bias[...]) if experts.biased else None
         layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT, biases)
         mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
-        if experts.d_shared:
+        if experts.d_shared and not experts.shared_gated:
+            mixed_BTD += self.shared(hidden_BTD)
+        elif experts.d_shared:
             gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
             mixed_BTD += gate_BT1 * self.shared(hidden_BTD)
         return mixed_BTD
 
 
-def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
+def _shares(
+    logits_BTX: jax.Array, experts: ExpertShape, preference_X: jax.Array | None
+) -> jax.Array:
     """Weight of each expert for each token, `[B, T, X]`; 0 where it is not used."""
-    probs_BTX = jax.nn.softmax(logits_BTX, axis=-1)
-    chosen_BTK, index_BTK = jax.lax.top_k(probs_BTX, experts.n_used)
-    if experts.normalised:
-        chosen_BTK /= chosen_BTK.sum(axis=-1, keepdims=True)
+    chosen_BTK, index_BTK = chosen_experts(logits_BTX, experts, preference_X)
     one_hot_BTKX = jax.nn.one_hot(index_BTK, experts.n)
     return jnp.sum(one_hot_BTKX * chosen_BTK[..., None], axis=-2)
 

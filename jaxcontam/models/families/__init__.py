@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from jaxcontam.models.families.family import Conversion, Family, Tensor
 from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
@@ -49,6 +50,8 @@ FAMILIES: Mapping[str, Family] = {
         OLMO3,
         OLMOE,
         GPT_OSS,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
         SMOLLM3,
         GRANITE,
         MIXTRAL,
