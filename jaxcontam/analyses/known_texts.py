@@ -16,7 +16,7 @@ from jaxcontam.data.labelled import (
 from jaxcontam.errors import InputError
 
 Source = str | Path | Sequence[str]
-"""Texts, the path of a file of them, or `hf:ORG/NAME[:CONFIG]:SPLIT`."""
+"""Texts, the path of a file of them, or `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`."""
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
 """What is known of a text: nothing, or the side on which it is."""
