@@ -1,13 +1,14 @@
-"""Continuations of a shared prefix against torch, in families whose cache differs."""
+"""Prefixes and gradients against torch, in families whose attention differs."""
 
 import numpy as np
 import pytest
 
 from jaxcontam.models.checkpoint import load_decoder
+from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from tests.family_cases import torch_model
-from tests.torch_reference import CONTEXT, LOGPROBS, torch_logprobs
+from tests.torch_reference import CONTEXT, LOGPROBS, draw, torch, torch_logprobs
 
 pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
@@ -36,3 +37,23 @@ def test_continuations_score_as_whole_texts_do_in_torch(case, tmp_path):
         assert len(whole) <= CONTEXT
         expected = torch_logprobs(model, whole)[len(prefix) - 1 :]
         np.testing.assert_allclose(logprobs, expected, **LOGPROBS)
+
+
+@pytest.mark.parametrize("case", ["gpt_oss", "deepseek_v3"])
+def test_gradients_are_as_long_as_in_torch(case, tmp_path):
+    model = torch_model(case, seed=len(case))
+    model.save_pretrained(tmp_path)
+    sequences = draw(97)
+    found = gradient_norms(load_decoder(tmp_path), sequences, batch_tokens=64).norms
+    for ids, norm in zip(sequences, found, strict=True):
+        model.zero_grad()
+        tokens = torch.tensor(ids[None].astype(np.int64))
+        logits = model(tokens[:, :-1]).logits[0]
+        torch.nn.functional.cross_entropy(logits, tokens[0, 1:]).backward()
+        squares = [
+            float((weight.grad.double() ** 2).sum())
+            for weight in model.parameters()
+            if weight.grad is not None
+        ]
+        # Float32 sums over all weights, in another order.
+        np.testing.assert_allclose(norm, sum(squares) ** 0.5, rtol=1e-4)
