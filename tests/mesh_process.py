@@ -320,6 +320,9 @@ class _CountedSlice:
     def get_shape(self):
         return self.opened.get_shape()
 
+    def get_dtype(self):
+        return self.opened.get_dtype()
+
     def __getitem__(self, cut):
         part = self.opened[cut]
         self.read.append(part.nbytes)
