@@ -98,7 +98,7 @@ LONG_ROPE = {
     "short_factor": [1.0, 1.5, 2.0, 4.5],
     "long_factor": [2.0, 3.0, 4.0, 5.0],
 }
-# One pair of seven is kept, two are scaled, four interpolated.
+# One pair of seven is kept, four are scaled, two interpolated.
 YARN = {
     "rope_type": "yarn",
     "rope_theta": 1e4,
@@ -116,7 +116,7 @@ OLMO3_CHANGES = {
     "rope_parameters": {"full_attention": YARN, "sliding_attention": ROPE},
 }
 OLMOE_CHANGES = {"num_experts": 6, "num_experts_per_tok": 3, "clip_qkv": 1.5}
-# A quarter of all gates and projections are cut.
+# A fifth of all gates and a third of all projections are cut.
 GPT_OSS_CHANGES = {
     "num_local_experts": 5,
     "num_experts_per_tok": 3,
@@ -237,7 +237,7 @@ CASES = {
             "rope_parameters": LONG_ROPE,
         },
     ),
-    # Cut values are a third of all.
+    # A fifth of all values are cut.
     "olmo": ("olmo", QWEN2_SIZES | {"clip_qkv": 2.0}),
     "olmo, plain": ("olmo", QWEN2_SIZES | {"attention_bias": True}),
     "olmo2": ("olmo2", QWEN2_SIZES),

@@ -13,6 +13,9 @@ import jax.numpy as jnp
 
 from jaxcontam.models.config import ExpertShape
 
+# transformers' and DeepSeek's own.
+_LEAST_TOTAL = 1e-20
+
 
 def chosen_experts(
     logits_BTX: jax.Array, experts: ExpertShape, preference_X: jax.Array | None
@@ -37,7 +40,10 @@ def chosen_experts(
     if ranked_BTX is not scores_BTX:
         chosen_BTK = jnp.take_along_axis(scores_BTX, index_BTK, axis=-1)
     if experts.normalised:
-        chosen_BTK /= chosen_BTK.sum(axis=-1, keepdims=True)
+        total_BT1 = chosen_BTK.sum(axis=-1, keepdims=True)
+        # Sigmoids of all may be 0, a softmax's largest are not.
+        is_sigmoid = experts.scores == "sigmoid"
+        chosen_BTK /= total_BT1 + _LEAST_TOTAL if is_sigmoid else total_BT1
     return chosen_BTK * experts.scale if experts.scale != 1.0 else chosen_BTK, index_BTK
 
 

@@ -72,5 +72,6 @@ def family_of(raw: Mapping[str, Any], where: str) -> Family:
         raise InputError(f"{where}: no model_type (found {model_type!r})")
     if model_type not in FAMILIES:
         error = unknown_name("model_type", model_type, FAMILIES)
-        raise InputError(f"{where}: {error}", hint=error.hint)
+        hint = f"{error.hint}; serve another (api:URL#NAME)"
+        raise InputError(f"{where}: {error}", hint=hint)
     return FAMILIES[model_type]
