@@ -98,6 +98,51 @@ LONG_ROPE = {
     "short_factor": [1.0, 1.5, 2.0, 4.5],
     "long_factor": [2.0, 3.0, 4.0, 5.0],
 }
+# One pair of seven is kept, four are scaled, two interpolated.
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "beta_fast": 2.0,
+    "beta_slow": 0.1,
+    "original_max_position_embeddings": CONTEXT,
+}
+STRETCHED = {"max_position_embeddings": 4 * CONTEXT}
+ROPE = {"rope_type": "default", "rope_theta": 700.0}
+NO_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+OLMO3_CHANGES = {
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {"full_attention": YARN, "sliding_attention": ROPE},
+}
+OLMOE_CHANGES = {"num_experts": 6, "num_experts_per_tok": 3, "clip_qkv": 1.5}
+# A fifth of all gates and a third of all projections are cut.
+GPT_OSS_CHANGES = {
+    "num_local_experts": 5,
+    "num_experts_per_tok": 3,
+    "swiglu_limit": 1.2,
+    "sliding_window": 5,
+    "rope_parameters": YARN | {"truncate": False},
+}
+DEEPSEEK_SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 42,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 6,
+    "intermediate_size": 53,
+    "max_position_embeddings": CONTEXT,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 9,
+    "kv_lora_rank": 12,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 19,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "eos_token_id": 1,
+}
 CASES = {
     "gpt2, tied": ("gpt2", GPT2_SIZES),
     "gpt2, untied": ("gpt2", GPT2_SIZES | {"tie_word_embeddings": False}),
@@ -110,6 +155,31 @@ CASES = {
                 "rope_type": "linear",
                 "rope_theta": 1e4,
                 "factor": 4.0,
+            }
+        },
+    ),
+    "llama, yarn": ("llama", LLAMA_SIZES | STRETCHED | {"rope_parameters": YARN}),
+    "llama, yarn of fractions, as DeepSeek's": (
+        "llama",
+        LLAMA_SIZES
+        | STRETCHED
+        | {
+            "rope_parameters": YARN
+            | {"truncate": False, "mscale": 0.7, "mscale_all_dim": 0.5}
+        },
+    ),
+    "llama, longrope": (
+        "llama",
+        LLAMA_SIZES
+        | STRETCHED
+        | {
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 1e4,
+                "factor": 3.0,
+                "original_max_position_embeddings": CONTEXT,
+                "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0, 4.0],
+                "long_factor": [1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
             }
         },
     ),
@@ -167,7 +237,79 @@ CASES = {
             "rope_parameters": LONG_ROPE,
         },
     ),
+    # A fifth of all values are cut.
+    "olmo": ("olmo", QWEN2_SIZES | {"clip_qkv": 2.0}),
+    "olmo, plain": ("olmo", QWEN2_SIZES | {"attention_bias": True}),
     "olmo2": ("olmo2", QWEN2_SIZES),
+    "olmo3": ("olmo3", QWEN2_SIZES | STRETCHED | OLMO3_CHANGES),
+    "olmoe": ("olmoe", QWEN2_SIZES | OLMOE_CHANGES),
+    "gpt_oss": ("gpt_oss", LLAMA_SIZES | STRETCHED | GPT_OSS_CHANGES),
+    "deepseek_v2": (
+        "deepseek_v2",
+        DEEPSEEK_SIZES
+        | {"q_lora_rank": None, "routed_scaling_factor": 1.3, "rope_parameters": ROPE},
+    ),
+    "deepseek_v2, groups": (
+        "deepseek_v2",
+        DEEPSEEK_SIZES
+        | {
+            "q_lora_rank": 11,
+            "topk_method": "group_limited_greedy",
+            "n_group": 3,
+            "topk_group": 2,
+            "first_k_dense_replace": 0,
+        },
+    ),
+    "deepseek_v3": (
+        "deepseek_v3",
+        DEEPSEEK_SIZES
+        | STRETCHED
+        | {
+            "q_lora_rank": 11,
+            "n_group": 3,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.7,
+            "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 2.0},
+        },
+    ),
+    "deepseek_v3, halves": (
+        "deepseek_v3",
+        DEEPSEEK_SIZES
+        | {
+            "q_lora_rank": None,
+            "n_group": 1,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "rope_interleave": False,
+            "first_k_dense_replace": 2,
+        },
+    ),
+    "smollm3": (
+        "smollm3",
+        LLAMA_SIZES | NO_IDS | {"no_rope_layer_interval": 2, "rope_parameters": ROPE},
+    ),
+    "smollm3, windows": (
+        "smollm3",
+        LLAMA_SIZES
+        | NO_IDS
+        | {
+            "no_rope_layers": [0, 1, 0],
+            "use_sliding_window": True,
+            "sliding_window": 5,
+            "rope_parameters": ROPE,
+        },
+    ),
+    "granite": (
+        "granite",
+        LLAMA_SIZES
+        | NO_IDS
+        | {
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.4,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 0.3,
+        },
+    ),
     "gemma": ("gemma", LLAMA_SIZES | {"tie_word_embeddings": True}),
     "gemma3": ("gemma3_text", LLAMA_SIZES | GEMMA3_CHANGES),
     "mixtral": ("mixtral", LLAMA_SIZES | {"num_local_experts": 5}),

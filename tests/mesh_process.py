@@ -210,7 +210,7 @@ def slow(out):
 
 def families(out, folder):
     """Each family's file read whole, and in halves on two pairs of devices."""
-    from test_family_writing import RAW, drawn, raw_config, weights, write
+    from family_files import RAW, drawn, raw_config, weights, write
 
     mesh = device_mesh(parse_mesh("data=2,model=2"))
     found = {}
@@ -251,7 +251,7 @@ def families(out, folder):
 
 def family_scores(out):
     """Each family's scores on one device and on a mesh that divides its weights."""
-    from test_family_writing import RAW, drawn, raw_config
+    from family_files import RAW, drawn, raw_config
 
     found = {}
     ids = np.random.default_rng(0).integers(0, 300, (8, 8)).astype(np.int32)
@@ -319,6 +319,9 @@ class _CountedSlice:
 
     def get_shape(self):
         return self.opened.get_shape()
+
+    def get_dtype(self):
+        return self.opened.get_dtype()
 
     def __getitem__(self, cut):
         part = self.opened[cut]

@@ -276,7 +276,7 @@ def test_tensor_of_the_wrong_shape_is_named_with_both(tensor, found, wanted, cop
         ("llama", {"model_type": None}, "no model_type"),
         ("llama", {"hidden_act": "relu2"}, "'relu2'"),
         ("llama", {"hidden_size": None}, "no field 'hidden_size'"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2}}, "'yarn'"),
+        ("llama", {"rope_parameters": {"rope_type": "ntk", "factor": 2}}, "'ntk'"),
         (
             "llama",
             {"rope_parameters": None, "rope_scaling": {"type": "dynamic", "factor": 2}},

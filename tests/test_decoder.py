@@ -11,9 +11,17 @@ import pytest
 import scipy.special
 from flax import nnx
 
-from jaxcontam.models import attention, layers, rope
+from jaxcontam.models import (
+    attention,
+    clipped_gate,
+    latent,
+    layers,
+    rope,
+    routing,
+    sinks,
+)
 from jaxcontam.models import decoder as decoder_module
-from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.config import GateClip, LatentShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 
@@ -208,6 +216,20 @@ def test_layers_start_with_weights_of_their_own():
         ({"head_dim": 7}, "rotated dimensions must be even, got 7"),
         ({"shared_norm": True}, "shared_norm must be of parallel blocks"),
         ({"parallel": True, "pre_norms": False}, "must have norms before them"),
+        ({"parallel": True, "residual_scale": 0.5}, "blocks that are not parallel"),
+        (
+            {"gated": False, "gate_clip": GateClip(limit=7.0, slope=1.0)},
+            "a gated layer",
+        ),
+        (
+            {"rotated_layers": (True, False), "local_rope_theta": 9.0},
+            "must have one base",
+        ),
+        (
+            {"latent": LatentShape(d_values=3, rank=5, query_rank=None)},
+            "must be n_heads = 6 where keys are made of a narrow vector, got 2",
+        ),
+        ({"n_dense": 1}, "before blocks with experts, got 1 of 2"),
     ],
 )
 def test_shapes_that_cannot_be_built_are_refused(change, message):
@@ -215,7 +237,10 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
         dataclasses.replace(LLAMA, **change)
 
 
-@pytest.mark.parametrize("module", [decoder_module, layers, attention, rope])
+@pytest.mark.parametrize(
+    "module",
+    [decoder_module, layers, attention, rope, latent, routing, sinks, clipped_gate],
+)
 def test_computation_knows_shapes_and_no_family(module):
     tree = ast.parse(inspect.getsource(module))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

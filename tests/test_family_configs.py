@@ -7,15 +7,22 @@ import transformers
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.families import FAMILIES
-from tests.test_family_writing import RAW
+from tests.family_files import RAW
 
 # What no default serves. Every default number of key heads divides the heads, and they
 # are as wide as GPT-J's 64 rotated dimensions.
-NEEDED = {"vocab_size", "max_position_embeddings", "n_positions", "attention_types"}
+NEEDED = {
+    "vocab_size",
+    "max_position_embeddings",
+    "n_positions",
+    "attention_types",
+    "num_experts_per_tok",
+}
 SIZES = {
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 32),
     **dict.fromkeys(("hidden_size", "n_embd"), 32 * 64),
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer"), 2),
+    **dict.fromkeys(("num_layers", "n_layer"), 2),
+    "num_hidden_layers": 5,
     **dict.fromkeys(("intermediate_size", "ffn_dim"), 14),
 }
 
@@ -50,12 +57,22 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
         ("gpt_neo", {"attention_types": None}, "must name 2 layers, got 24"),
         ("gptj", {"rotary_dim": None}, "no field 'rotary_dim'"),
         ("gptj", {"rotary_dim": 8}, "must be 1 to 6, got 8"),
-        ("phi", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("phi", {"rope_scaling": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("phi", {"qk_layernorm": 1}, "qk_layernorm must be true or false"),
         (
             "phi3",
-            {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}},
-            "short_factor must be 3 numbers",
+            {"rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [1]}},
+            "short_factor must be 3 numbers, got 1",
+        ),
+        (
+            "llama",
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0] * 3}},
+            "long_factor must be a list of numbers, got None",
+        ),
+        (
+            "llama",
+            {"rope_theta": 1.0, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+            "rope_theta must be above 1 for yarn",
         ),
         ("phi3", {"rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic'"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
@@ -77,11 +94,31 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
             {"sliding_window": None, "layer_types": ["sliding_attention"] * 2},
             "layer_types names sliding layers, but not sliding_window",
         ),
-        ("olmo2", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("olmo2", {"rope_scaling": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
         ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
         ("qwen2_moe", {"decoder_sparse_step": 2}, "dense layers among expert layers"),
         ("qwen3_moe", {"mlp_only_layers": [0]}, "dense layers among expert layers"),
+        ("olmo", {"clip_qkv": -1}, "clip_qkv must be a positive number"),
+        (
+            "olmo3",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "no field 'factor'",
+        ),
+        ("smollm3", {"no_rope_layers": [0]}, "rotated_layers must name 2 layers"),
+        ("smollm3", {"no_rope_layers": [2, 1]}, "must be a list of 0 and 1"),
+        ("granite", {"logits_scaling": 0}, "logits_scaling must be a positive"),
+        ("gpt_oss", {"swiglu_limit": "7"}, "swiglu_limit must be a positive number"),
+        ("deepseek_v2", {"norm_topk_prob": True}, "norm_topk_prob true is not"),
+        ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method 'noaux_tc' is not"),
+        ("deepseek_v2", {"scoring_func": "sigmoid"}, "scoring_func 'sigmoid' is not"),
+        ("deepseek_v2", {"attention_bias": True}, "attention_bias true is not"),
+        ("deepseek_v2", {"moe_layer_freq": 2}, "dense layers among expert layers"),
+        ("deepseek_v2", {"first_k_dense_replace": 2}, "got 2 of 2"),
+        ("deepseek_v2", {"qk_rope_head_dim": 3}, "must be even, got 3"),
+        ("deepseek_v3", {"topk_method": "greedy"}, "topk_method 'greedy' is not"),
+        ("deepseek_v3", {"n_group": 3}, "groups must divide 4 experts"),
+        ("deepseek_v3", {"num_experts_per_tok": 3}, "1 groups of 2 experts must hold"),
         ("qwen3_moe", {"norm_topk_prob": "no"}, "norm_topk_prob must be true or"),
     ],
 )

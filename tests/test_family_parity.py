@@ -86,9 +86,10 @@ def test_unknown_and_missing_tensors_are_named(case, tmp_path):
 @pytest.mark.parametrize(
     ("case", "change", "error"),
     [
-        ("qwen2", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ("qwen2", {"rope_parameters": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before false"),
         ("opt", {"word_embed_proj_dim": 20}, "word_embed_proj_dim"),
+        ("qwen2", {"quantization_config": {"quant_method": "mxfp4"}}, "'mxfp4' is not"),
         ("gemma2", {"layer_types": ["chunked_attention"] * 3}, "chunked_attention"),
         ("gemma2", {"layer_types": ["sliding_attention"]}, "must name 3 layers"),
         ("pythia", {"hidden_act": "quick_gelu"}, "unknown activation"),

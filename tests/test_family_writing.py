@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -20,148 +19,8 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from jaxcontam.models.sharding import weight_name
-from jaxcontam.models.weights import is_operand
+from tests.family_files import RAW, VOCAB, drawn, raw_config, weights, write
 from train.tokenizer import train_tokenizer
-
-VOCAB = 300
-SIZES = {
-    "vocab_size": VOCAB,
-    "hidden_size": 18,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 14,
-    "max_position_embeddings": 32,
-}
-GROUPED = SIZES | {
-    "hidden_size": 20,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 6,
-}
-EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
-# What published models set and no shape made here has.
-RAW = {
-    "gpt2": {
-        "vocab_size": VOCAB,
-        "n_embd": 18,
-        "n_layer": 2,
-        "n_head": 3,
-        "n_inner": None,
-        "n_positions": 32,
-        "n_ctx": 32,
-        "bos_token_id": 7,
-        "task_specific_params": {"text-generation": {"max_length": 50}},
-    },
-    "gpt_neox": SIZES | {"rotary_pct": 1 / 3, "rotary_emb_base": 700},
-    "llama": GROUPED
-    | {
-        "eos_token_id": [5, 6],
-        "rope_theta": 5e5,
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8,
-        },
-    },
-    "mistral": GROUPED | {"sliding_window": 5, "rms_norm_eps": 1e-05},
-    "qwen2": GROUPED
-    | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
-    "qwen3": GROUPED | {"attention_bias": True, "tie_word_embeddings": True},
-    "opt": {
-        "vocab_size": VOCAB,
-        "hidden_size": 18,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 3,
-        "ffn_dim": 14,
-        "max_position_embeddings": 32,
-        "prefix": "</s>",
-    },
-    "gemma2": GROUPED
-    | {"query_pre_attn_scalar": 9, "sliding_window": 5, "final_logit_softcapping": 3.0},
-    "gpt_neo": {
-        "vocab_size": VOCAB,
-        "hidden_size": 18,
-        "num_layers": 2,
-        "num_heads": 3,
-        "intermediate_size": None,
-        "max_position_embeddings": 32,
-        "attention_types": [[["global", "local"], 1]],
-        "attention_layers": ["global", "local"],
-        "window_size": 5,
-    },
-    "gptj": {
-        "vocab_size": VOCAB,
-        "n_embd": 18,
-        "n_layer": 2,
-        "n_head": 3,
-        "n_inner": None,
-        "n_positions": 32,
-        "rotary_dim": 4,
-        "rotary": True,
-    },
-    "phi": SIZES | {"partial_rotary_factor": 0.7, "qk_layernorm": True},
-    "phi3": SIZES
-    | {
-        "original_max_position_embeddings": 8,
-        "rope_scaling": {
-            "type": "longrope",
-            "short_factor": [1.0, 1.5, 2.0],
-            "long_factor": [2.0, 3.0, 4.0],
-        },
-    },
-    "gemma": GROUPED | {"hidden_act": "gelu", "hidden_activation": None},
-    "gemma3_text": GROUPED
-    | {
-        "sliding_window": 5,
-        "sliding_window_pattern": 2,
-        "rope_local_base_freq": 700,
-        "rope_theta": 3e5,
-        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-    },
-    "olmo2": GROUPED | {"attention_bias": True, "rope_theta": 5e5},
-    "mixtral": GROUPED | {"num_local_experts": 3, "router_aux_loss_coef": 0.02},
-    "qwen2_moe": GROUPED
-    | EXPERTS
-    | {"shared_expert_intermediate_size": 8, "qkv_bias": False},
-    "qwen3_moe": GROUPED | EXPERTS | {"norm_topk_prob": True},
-}
-
-
-def raw_config(model_type, **changes):
-    family = FAMILIES[model_type]
-    labels = {
-        "architectures": [family.architecture],
-        "model_type": model_type,
-        "dtype": "float32",
-    }
-    return RAW[model_type] | labels | changes
-
-
-def drawn(raw, *, dtype="float32", seed=0):
-    """A decoder of these fields with every weight drawn anew."""
-    config = FAMILIES[raw["model_type"]].read_config(raw)
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    rng = np.random.default_rng(seed)
-
-    def fill(path, leaf):
-        kind = dtype if is_operand(weight_name(path)) else "float32"
-        return jnp.asarray(rng.normal(size=leaf.shape), kind)
-
-    nnx.update(decoder, jax.tree.map_with_path(fill, nnx.state(decoder)))
-    return decoder
-
-
-def write(decoder, raw, folder, tokenizer=None):
-    model_type = raw["model_type"]
-    save_checkpoint(decoder, tokenizer, folder, model_type=model_type, raw_config=raw)
-
-
-def weights(decoder):
-    found = jax.tree.leaves_with_path(nnx.state(decoder))
-    return {weight_name(path): np.asarray(leaf) for path, leaf in found}
 
 
 def assert_same_weights(found, expected):

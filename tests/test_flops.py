@@ -6,7 +6,13 @@ import jax
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import DecoderConfig, ExpertShape, gpt2_shape, llama_shape
+from jaxcontam.models.config import (
+    DecoderConfig,
+    ExpertShape,
+    LatentShape,
+    gpt2_shape,
+    llama_shape,
+)
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.flops import forward_flops, product_weights
 
@@ -21,8 +27,24 @@ _EXPERTS = dataclasses.replace(
     _LLAMA, experts=ExpertShape(n=3, n_used=3, normalised=True, d_shared=7)
 )
 
+# A dense block, then two with experts; keys and values of narrow vectors.
+_LATENT = dataclasses.replace(
+    _LLAMA,
+    head_dim=6,
+    rotary_dim=2,
+    latent=LatentShape(d_values=3, rank=5, query_rank=None),
+    experts=ExpertShape(n=3, n_used=3, normalised=True, d_shared=7, shared_gated=False),
+    n_dense=1,
+    d_dense=11,
+)
+_NARROW_QUERIES = dataclasses.replace(
+    _LATENT, latent=LatentShape(d_values=3, rank=5, query_rank=4)
+)
 
-@pytest.mark.parametrize("config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS])
+
+@pytest.mark.parametrize(
+    "config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS, _LATENT, _NARROW_QUERIES]
+)
 def test_weights_of_products_are_the_decoders_kernels(config: DecoderConfig):
     state = nnx.eval_shape(lambda: nnx.state(Decoder(config, rngs=nnx.Rngs(0))))
     kernels = [
@@ -48,6 +70,16 @@ def test_experts_that_a_token_does_not_take_cost_nothing():
     )
     # An expert of three 8 x 20 products in each of three layers.
     assert saved == 3 * 3 * 8 * 20
+
+
+def test_attention_counts_the_width_of_keys_and_that_of_values():
+    # Latent values are 3 wide where heads are 6: of three layers with 2 heads.
+    wide = dataclasses.replace(
+        _LATENT, latent=LatentShape(d_values=6, rank=5, query_rank=None)
+    )
+    weights = 2 * (product_weights(wide) - product_weights(_LATENT)) * 4
+    more = forward_flops(wide, [4]) - forward_flops(_LATENT, [4])
+    assert more - weights == 3 * 2 * 2 * 3 * (4 * 4 / 2)
 
 
 def test_flops_of_sequences_add_up():

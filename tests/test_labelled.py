@@ -243,6 +243,22 @@ def test_the_hubs_own_copy_serves_where_no_file_names_the_split(tmp_path):
     assert hub.downloaded == [("default/test/0000.parquet", "refs/convert/parquet")]
 
 
+def test_a_revision_pins_a_dataset(tmp_path):
+    class Pinned(Hub):
+        def list_files(self, dataset, revision):
+            assert (dataset, revision) == ("org/name", "v1")
+            return self.files
+
+    hub = Pinned(tmp_path, ["a/test.jsonl"], ["default/train/0000.parquet"])
+    hub.load("hf:org/name@v1:a:test")
+    assert hub.downloaded == [("a/test.jsonl", "v1")]
+    # The hub's own copy is of another revision.
+    with pytest.raises(InputError, match="hf:org/name@v1:train: no file of that split"):
+        hub.load("hf:org/name@v1:train")
+    with pytest.raises(InputError, match="not a split on the hub"):
+        hub.load("hf:org/name@:train")
+
+
 def test_a_config_chooses_among_files():
     paths = ["en/train.jsonl", "de/train.jsonl", "en/test.jsonl"]
     assert files_of_split(paths, parse_hub_split("hf:o/n:de:train")) == [paths[1]]

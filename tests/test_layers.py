@@ -19,8 +19,8 @@ from jaxcontam.models.layers import Experts
 from jaxcontam.models.rope import rotary_cos_sin, rotate
 from jaxcontam.models.sharding import divided_axis, weight_name, weight_sharding
 from jaxcontam.scoring.local import local_scorer
+from tests.family_files import RAW, raw_config
 from tests.test_decoder import spread
-from tests.test_family_writing import RAW, raw_config
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = llama_shape(

@@ -6,10 +6,10 @@ import socket
 import jax
 import numpy as np
 import pytest
+from family_files import RAW
 from flax import nnx
 from jax.sharding import AbstractMesh
 from mesh_process import KINDS, decoder, started
-from test_family_writing import RAW
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from family_files import RAW
 from mesh_process import started
-from test_family_writing import RAW
 
 CASES = [f"{name}-{dtype}" for name in RAW for dtype in ("float32", "bfloat16")]
 

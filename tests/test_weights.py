@@ -76,7 +76,7 @@ def test_token_id_beyond_the_rows_is_refused(model):
     [
         ({"num_key_value_heads": 3}, "n_kv_heads must divide n_heads"),
         ({"hidden_size": "24"}, "hidden_size must be a positive integer, got '24'"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
+        ({"rope_parameters": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ({"hidden_act": "mish"}, "unknown activation 'mish'"),
         ({"model_type": 3}, r"no model_type \(found 3\)"),
     ],

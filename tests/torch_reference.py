@@ -27,6 +27,10 @@ def randomised(model, seed):
         for weight in model.parameters():
             spread = 0.3 if weight.ndim == 1 else 0.2
             weight += spread * torch.randn_like(weight)
+        # Learned without a gradient, so that torch counts it as no parameter.
+        for name, value in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                value += 0.3 * torch.randn_like(value)
     return model.eval()
 
 

@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.documents import rows_of
 
 Source = str | Path | Sequence[str]
-"""Texts, the path of a file of them, or `hf:ORG/NAME[:CONFIG]:SPLIT`."""
+"""Texts, the path of a file of them, or `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`."""
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
 """What is known of a text: nothing, or the side on which it is."""

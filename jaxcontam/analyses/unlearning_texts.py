@@ -84,7 +84,7 @@ def load_chunks(
 
     Args:
         source: A .txt file (one text), a folder of them, a table, or
-            `hf:ORG/NAME[:CONFIG]:SPLIT` (a text a row).
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT` (a text a row).
         n_words: Words per chunk.
         prompt_words: Words of the chunk's beginning that prompt the model.
         text_field: Text field of a table; None detects it.

@@ -148,6 +148,8 @@ class Audit(ScoringFlags, AuditDesign):
     def _out(self, model: str, files: AuditFiles, fingerprint: str) -> Path:
         """The folder of the report: `--out`, or one for these very inputs."""
         decides = (fingerprint, self.dtype, self.reference or "", *self.flags)
+        if self.context is not None:
+            decides = (*decides, f"context {self.context}")
         name = report_name(model, files.benchmarks, decides)
         return self.out or Path("runs/audit") / name
 

@@ -129,8 +129,9 @@ class DeviceFlags(StoreFlags):
     """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
     context: int | None = None
-    """For an api: model: its context in tokens (default: of config.json beside the
-    tokenizer, or 2,048); in characters where text is sent (default: 4,096)."""
+    """Tokens that the model reads at once (default: of its config.json; for longrope
+    that of the first training, above which all texts turn by the long factors). For an
+    api: model likewise, or 2,048; in characters where text is sent (default: 4,096)."""
     concurrency: int = CONCURRENCY
     """For an api: model: requests that are under way at once."""
     price_in: float | None = None
@@ -242,7 +243,8 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
     for field in dataclasses.fields(DeviceFlags):
         if getattr(command, field.name) == field.default:
             continue
-        if field.name in _API_FLAGS and not is_served:
+        fits_both = field.name == "context" and is_here
+        if field.name in _API_FLAGS and not (is_served or fits_both):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model behind a server",
                 hint="such as api:https://host/v1#name",

@@ -94,8 +94,8 @@ def load_benchmark(
 
     Args:
         path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file;
-            `hf:ORG/NAME[:CONFIG]:SPLIT`; or a task of lm-evaluation-harness, see
-            `read_task`.
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; or a task of lm-evaluation-harness,
+            see `read_task`.
         template: Text of an example with fields in braces.
         text_field: Or the one field that is the text.
         limit: Most examples, from the start, never a sample.

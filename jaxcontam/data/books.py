@@ -65,7 +65,7 @@ def load_books(
     Args:
         sources: .txt files, folders (every .txt file in them and below, sorted), tables
             (.jsonl, .json, .csv, .tsv, .parquet) with a text and a title, or
-            `hf:ORG/NAME[:CONFIG]:SPLIT`.
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
         role: Role of all of them.
         text_field: Text field of tables; None recognises it as in `load_labelled`.
         title_field: Title field of tables; None takes `title`, or `book_id` and `book`

@@ -85,7 +85,7 @@ def load_labelled(
 
     Args:
         source: A .jsonl, .json, .csv, .tsv, .txt or .parquet file, or
-            `hf:ORG/NAME[:CONFIG]:SPLIT`.
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
         text_field: Field of the text; None recognises it.
         label_field: Field of the label; None takes `label` beside `input` or `snippet`.
         cluster_field: Field that names the document of a text; None takes that of

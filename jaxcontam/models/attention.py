@@ -2,7 +2,8 @@
 
 Where the hardware has a fused kernel for the case, that one is used instead; see
 `fused_attention`. Only attention without a prefix has gradients. They are computed
-block by block from the logarithms of the softmax sums, so no weights are kept.
+block by block from the logarithms of the softmax sums, so no weights are kept (with
+sinks they are).
 
 Dimension key
     B  sequences in the batch
@@ -30,6 +31,7 @@ from jaxcontam.models.fused_attention import (
     kernel_of_rows,
 )
 from jaxcontam.models.rope import CosSin
+from jaxcontam.models.sinks import softmax_with_sinks
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
 # triangle of the score matrix is never computed. Blocks of 128 are as fast and take
@@ -66,6 +68,8 @@ class AttentionContext(NamedTuple):
             window.
         cache: Keys and values of the prefix in this layer, or None.
         hardware: Device that the attention kernel is chosen for.
+        sinks: `[G, R]` float32, each head's score for attending to nothing; None where
+            the softmax is over tokens alone.
     """
 
     rotary: CosSin | None
@@ -73,6 +77,7 @@ class AttentionContext(NamedTuple):
     window: jax.Array | None
     cache: KVCache | None
     hardware: Hardware = Hardware("cpu")
+    sinks: jax.Array | None = None
 
 
 def attend(
@@ -98,9 +103,16 @@ def attend(
         Mixed values, `[B, T, G, R, E]` float32.
     """
     positions_T, window = context.positions, context.window
-    if context.cache is not None:
+    if context.cache is not None or context.sinks is not None:
         return _attend_blocks(
-            q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, context.cache
+            q_BTGRE,
+            k_BTGE,
+            v_BTGE,
+            positions_T,
+            window,
+            config,
+            context.cache,
+            context.sinks,
         )
     kernel = kernel_of_rows(
         config, str(q_BTGRE.dtype), q_BTGRE.shape[1], context.hardware
@@ -118,6 +130,7 @@ def _attend_blocks(
     window: jax.Array | None,
     config: DecoderConfig,
     cache: KVCache | None = None,
+    sinks_GR: jax.Array | None = None,
 ) -> jax.Array:
     T = q_BTGRE.shape[1]
     blocks = []
@@ -135,7 +148,11 @@ def _attend_blocks(
             seen_QP &= positions_P[None] < cache.length
             scores.insert(0, _masked(raw_BGRQP, seen_QP, config))
         # S here counts the prefix's keys, then the block's own.
-        weights_BGRQS = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
+        scores_BGRQS = jnp.concatenate(scores, axis=-1)
+        if sinks_GR is None:
+            weights_BGRQS = jax.nn.softmax(scores_BGRQS, axis=-1)
+        else:
+            weights_BGRQS = softmax_with_sinks(scores_BGRQS, sinks_GR)
         weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
         mixed_BQGRE = _product(
             "bgrqs,bsge->bqgre", weights_BGRQS[..., -stop:], v_BTGE[:, :stop]

@@ -16,17 +16,15 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.files import read_json_object, similar_path
+from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
-from jaxcontam.models.hub import download_model
+from jaxcontam.models.hub import model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 
-# Prefixes of models that run elsewhere.
-_NO_WEIGHTS = ("api:", "lm_eval:")
 # `dtype` under its older name, and names of code files that are not written.
 _NOT_KEPT = ("torch_dtype", "auto_map")
 
@@ -103,7 +101,11 @@ def read_identity(model: str) -> Identity:
 
 
 def load_checkpoint(
-    model: str, *, dtype: str = "float32", mesh: Mesh | None = None
+    model: str,
+    *,
+    dtype: str = "float32",
+    mesh: Mesh | None = None,
+    context: int | None = None,
 ) -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 
@@ -111,16 +113,18 @@ def load_checkpoint(
         model: The directory or name.
         dtype: See `read_weights`.
         mesh: See `read_weights`.
+        context: See `load_decoder`.
 
     Raises:
         InputError: If there is no such model, or config, weights or tokenizer are
-            missing, unknown or do not fit together; names the tensors.
+            missing, unknown or do not fit together; names the tensors. If the context
+            is longer than the model's.
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
     files = [directory / "config.json", *weight_files(directory)]
     states = [file_state(path) for path in files]
-    decoder = load_decoder(directory, dtype=dtype, mesh=mesh)
+    decoder = load_decoder(directory, dtype=dtype, mesh=mesh, context=context)
     tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
     ids = tokenizer.get_vocab() | {"before a text": prefix_id or 0}
@@ -146,7 +150,11 @@ def load_checkpoint(
 
 
 def load_decoder(
-    directory: Path, *, dtype: str = "float32", mesh: Mesh | None = None
+    directory: Path,
+    *,
+    dtype: str = "float32",
+    mesh: Mesh | None = None,
+    context: int | None = None,
 ) -> Decoder:
     """Read config.json and the weights of a directory.
 
@@ -154,11 +162,17 @@ def load_decoder(
         directory: Folder of the model.
         dtype: See `read_weights`.
         mesh: See `read_weights`.
+        context: Tokens to read at once; None is the model's own. See `at_context`.
 
     Raises:
         InputError: As `load_checkpoint`, except that the tokenizer is not read.
     """
     family, config = read_decoder_config(directory)
+    if context is not None:
+        try:
+            config = at_context(config, context)
+        except ValueError as e:
+            raise InputError(f"{directory}: {e}") from e
     return read_weights(
         directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
     )
@@ -173,6 +187,12 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
     family = FAMILIES[raw["model_type"]]
+    if (quantised := raw.get("quantization_config")) is not None:
+        kind = quantised.get("quant_method") if isinstance(quantised, dict) else None
+        raise InputError(
+            f"{where}: quantization_config {kind or quantised!r} is not supported",
+            hint="read a bfloat16 or float32 copy, or serve the model (api:URL#NAME)",
+        )
     try:
         config = family.read_config(raw)
     except InputError as e:
@@ -299,43 +319,6 @@ def read_tokenizer(
 def quiet_transformers() -> None:
     """Silence transformers' warning that torch is missing; call before its import."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-
-
-def model_directory(model: str) -> Path:
-    """The folder of a model; a name on the hub is downloaded, weights and all.
-
-    Raises:
-        InputError: If there is no such model.
-    """
-    directory = Path(model)
-    if directory.is_dir():
-        return directory
-    if model.startswith(_NO_WEIGHTS):
-        raise InputError(
-            f"{model}: the weights are needed here, and such a model gives only "
-            "log-probabilities and texts",
-            hint="name a model directory",
-        )
-    if directory.exists():
-        raise InputError(f"{model}: not a model directory", hint="name its folder")
-    if model.startswith(("http://", "https://")):
-        hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
-        raise InputError(f"{model}: a URL is not a model directory", hint=hint)
-    is_hub_name = model.count("/") == 1 and not directory.parent.exists()
-    if not is_hub_name or model.startswith((".", "/")):
-        raise InputError(
-            f"{model}: no such model directory",
-            hint=_folder_hint(directory),
-        )
-    return download_model(model)
-
-
-def _folder_hint(directory: Path) -> str:
-    similar = similar_path(directory, Path.is_dir)
-    if similar.endswith("?"):
-        return similar
-    wanted = "give a folder with config.json, or a hub name such as org/name"
-    return f"{similar}; {wanted}" if similar else wanted
 
 
 def _name(model: str) -> str:

@@ -9,23 +9,32 @@ class RopeScaling:
     """Scaling of rotary frequencies for contexts longer than the first training's.
 
     Attributes:
-        kind: `linear` (all frequencies), `llama3` (low ones only) or `each` (one factor
-            per pair).
+        kind: `linear` (all frequencies), `llama3` and `yarn` (low ones only), or `each`
+            (one factor per pair; in config.json `longrope`).
         factor: Frequencies are divided by it; 1 for `each`.
-        low_factor: `llama3`: periods over `first_context / low_factor` are scaled.
-        high_factor: `llama3`: periods under `first_context / high_factor` are kept;
-            those between are interpolated linearly.
-        first_context: `llama3`: context of the first training.
-        factors: `each`: factor of every pair, the highest frequency first.
+        low_factor: `llama3`, `yarn`: pairs of at most this many turns in
+            `first_context` are scaled.
+        high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
+            are interpolated, by turns in `llama3`, by their number in `yarn`.
+        whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
+        first_context: Context of the first training.
+        factors: `each`: factor of every pair up to `first_context`, the highest
+            frequency first.
+        long_factors: `each`: the same for a decoder of a longer context, whatever the
+            length of a text.
+        longest: `each`: longest context that `long_factors` are made for.
         magnitude: Factor of cosines and sines.
     """
 
-    kind: Literal["linear", "llama3", "each"]
+    kind: Literal["linear", "llama3", "yarn", "each"]
     factor: float
     low_factor: float = 1.0
     high_factor: float = 4.0
+    whole_pairs: bool = True
     first_context: int = 8192
     factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    longest: int = 0
     magnitude: float = 1.0
 
 
@@ -35,22 +44,80 @@ class ExpertShape:
 
     Attributes:
         n: Experts of a block, each of width `d_ff`.
-        n_used: Experts per token: the likeliest of a softmax over all.
-        normalised: Divide their probabilities by their sum.
-        d_shared: Width of a shared expert that all tokens use, with its own gate; 0 is
-            none.
+        n_used: Experts per token, those of the highest scores.
+        scores: Scores of experts and their weights: a `softmax` over all, or of each
+            one its `sigmoid`.
+        has_preference: A learned number of each expert is added to its score, for the
+            choice alone.
+        n_groups: Groups into which the experts are divided, in order.
+        n_groups_used: Groups from which a token's experts are.
+        group_best: A group's score is the sum of its best scores, this many.
+        normalised: Divide the weights of the chosen by their sum.
+        scale: Factor of the weights.
+        d_shared: Width of a shared expert that all tokens use; 0 is none.
+        shared_gated: It has a gate of its own.
+        biased: The router and the experts' two products have biases.
     """
 
     n: int
     n_used: int
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    has_preference: bool = False
+    n_groups: int = 1
+    n_groups_used: int = 1
+    group_best: int = 1
     normalised: bool
+    scale: float = 1.0
     d_shared: int = 0
+    shared_gated: bool = True
+    biased: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.n_used <= self.n:
             raise ValueError(
                 f"experts that a token takes must be 1 to {self.n}, got {self.n_used}"
             )
+        if self.n % self.n_groups or not 0 < self.n_groups_used <= self.n_groups:
+            raise ValueError(
+                f"groups must divide {self.n} experts and those used be among them, "
+                f"got {self.n_groups_used} of {self.n_groups}"
+            )
+        size = self.n // self.n_groups
+        if self.n_used > self.n_groups_used * size or self.group_best > size:
+            raise ValueError(
+                f"{self.n_groups_used} groups of {size} experts must hold the "
+                f"{self.n_used} of a token and the {self.group_best} of a group's score"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShape:
+    """Attention whose keys and values are made of a narrow vector of each position.
+
+    A head's first dimensions are rotated; those of its key are the same in all heads.
+
+    Attributes:
+        d_values: Width of a head's values.
+        rank: Width of the vector of keys and values.
+        query_rank: Width of that of queries; None makes them of the stream itself.
+    """
+
+    d_values: int
+    rank: int
+    query_rank: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GateClip:
+    """Cut gate of a feed-forward layer: see `clipped_gate`.
+
+    Attributes:
+        limit: Largest gate, and size of the largest value that it multiplies.
+        slope: Factor of the gate within its sigmoid.
+    """
+
+    limit: float
+    slope: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +138,13 @@ class DecoderConfig:
         rope_scaling: Scaling of the frequencies, or None.
         local_rope_theta: Base in layers with a window, without scaling; None is the
             base of all layers.
+        rotated_layers: For each layer whether it rotates. Empty: all do.
         rotary_dim: Rotated dimensions at the start of a head; None is all.
         rotary_pairs: Dimensions that are rotated together: `halves` (one of the first
             half with one of the second) or `neighbours`.
         norm: `rms` (scale only) or `layer` (scale and bias).
         norm_eps: Added to the variance.
+        norm_weights: Norms have a scale, and layer norms a bias.
         norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
             its distance from 1 keeps more bits.
         query_key_norm: Norm of queries and keys: of each `head`, or of all heads of a
@@ -87,16 +156,25 @@ class DecoderConfig:
         shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
+        gate_clip: How gate and projection are cut; None leaves them.
         experts: Mixture of experts; None is one dense feed-forward layer per block.
+        n_dense: Blocks at the start that have a dense layer in place of experts.
+        d_dense: Its width.
+        latent: Keys and values are made of a narrow vector; None: of the stream.
         qkv_bias: Biases of the query, key and value projections.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
+        qkv_clip: Queries, keys and values are cut to this size; None leaves them.
         windows: For each layer the tokens that a position sees, itself included;
             None is all before it. Empty: no layer has a window.
+        attention_sinks: Each head has a score of its own for attending to nothing.
         attention_scale: Factor of the attention scores; None is head_dim^-1/2.
         attention_softcap: Attention scores x become cap * tanh(x / cap).
         logit_softcap: Logits likewise.
         embedding_scale: Factor of the embedded tokens.
+        residual_scale: Factor of what a block adds to the stream; blocks that are not
+            parallel alone.
+        logit_scale: Factor of the logits, before the soft cap.
         tied: The head is the embedding.
         head_bias: A bias of each token's logit.
     """
@@ -113,10 +191,12 @@ class DecoderConfig:
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
     local_rope_theta: float | None = None
+    rotated_layers: tuple[bool, ...] = ()
     rotary_dim: int | None = None
     rotary_pairs: Literal["halves", "neighbours"] = "halves"
     norm: Literal["rms", "layer"]
     norm_eps: float
+    norm_weights: bool = True
     norm_offset: float = 0.0
     query_key_norm: Literal["head", "whole"] | None = None
     pre_norms: bool = True
@@ -125,15 +205,23 @@ class DecoderConfig:
     shared_norm: bool = False
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"]
     gated: bool
+    gate_clip: GateClip | None = None
     experts: ExpertShape | None = None
+    n_dense: int = 0
+    d_dense: int = 0
+    latent: LatentShape | None = None
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
+    qkv_clip: float | None = None
     windows: tuple[int | None, ...] = ()
+    attention_sinks: bool = False
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
     tied: bool
     head_bias: bool = False
 
@@ -153,8 +241,29 @@ class DecoderConfig:
             raise ValueError(
                 f"windows must name {self.n_layers} layers, got {len(self.windows)}"
             )
+        if self.rotated_layers and len(self.rotated_layers) != self.n_layers:
+            raise ValueError(
+                f"rotated_layers must name {self.n_layers} layers, "
+                f"got {len(self.rotated_layers)}"
+            )
+        if self.rotated_layers and self.local_rope_theta is not None:
+            raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows must be at least 1, got {self.windows}")
+        if self.n_dense and (self.experts is None or self.n_dense >= self.n_layers):
+            raise ValueError(
+                "dense blocks must come before blocks with experts, "
+                f"got {self.n_dense} of {self.n_layers}"
+            )
+        if self.latent is not None and self.n_kv_heads != self.n_heads:
+            raise ValueError(
+                f"n_kv_heads must be n_heads = {self.n_heads} where keys are made of a "
+                f"narrow vector, got {self.n_kv_heads}"
+            )
+        if self.gate_clip is not None and not self.gated:
+            raise ValueError("gate_clip must be of a gated layer")
+        if self.parallel and self.residual_scale != 1.0:
+            raise ValueError("residual_scale must be of blocks that are not parallel")
         if self.parallel and not self.pre_norms:
             raise ValueError("parallel blocks must have norms before them")
         if self.shared_norm and not self.parallel:
@@ -165,9 +274,39 @@ class DecoderConfig:
                 raise ValueError(f"{name} must be positive, got {cap}")
 
     @property
+    def d_values(self) -> int:
+        """Width of a head's values."""
+        return self.head_dim if self.latent is None else self.latent.d_values
+
+    @property
     def n_rotated(self) -> int:
         """Dimensions of a head that are rotated."""
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+
+def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
+    """The same decoder with another context.
+
+    A shorter one only cuts texts. Where rotary factors depend on the context (`each`),
+    one above the first training's turns all texts by the long factors, short ones too.
+
+    Raises:
+        ValueError: If the model was not made for a context as long.
+    """
+    scaling = config.rope_scaling
+    longest = config.context
+    if scaling is not None and scaling.kind == "each":
+        longest = max(longest, scaling.longest)
+    if not 2 <= context <= longest:
+        raise ValueError(f"context must be 2 to {longest}, got {context}")
+    return dataclasses.replace(config, context=context)
+
+
+def dense_blocks(config: DecoderConfig) -> DecoderConfig:
+    """Shape of the first blocks, with a dense layer in place of experts."""
+    return dataclasses.replace(
+        config, experts=None, n_dense=0, d_ff=config.d_dense, d_dense=0
+    )
 
 
 def llama_shape(

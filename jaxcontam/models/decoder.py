@@ -27,10 +27,11 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.attention import AttentionContext, KVCache, attend
-from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.config import DecoderConfig, dense_blocks
 from jaxcontam.models.fused_attention import Hardware, hardware
+from jaxcontam.models.latent import LatentAttention
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
-from jaxcontam.models.rope import rotary_cos_sin, rotate
+from jaxcontam.models.rope import rotary_cos_sin, rotate, unrotated
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 
 
@@ -60,12 +61,10 @@ class Decoder(nnx.Module):
         if config.positions == "learned":
             self.position_embedding = init_weight(rngs, (config.context, D))
 
-        @nnx.split_rngs(splits=config.n_layers)
-        @nnx.vmap(in_axes=0, out_axes=0)
-        def stacked(rngs: nnx.Rngs) -> Block:
-            return Block(config, rngs=rngs)
-
-        self.blocks = stacked(rngs)
+        self.blocks = _stacked(config, config.n_layers - config.n_dense, rngs)
+        if config.n_dense:
+            first = dense_blocks(config)
+            self.first_blocks = _stacked(first, config.n_dense, rngs)
         self.final_norm = Norm(config, D)
         if not config.tied:
             self.head = init_weight(rngs, (V, D))
@@ -185,16 +184,18 @@ class Decoder(nnx.Module):
         if config.local_rope_theta is not None:
             local_rotary = rotary_cos_sin(config, positions_T, local=True)
             is_local_L = jnp.array([size is not None for size in config.windows])
-        graphdef, stacked = nnx.split(self.blocks)
+        elif config.rotated_layers and rotary is not None:
+            local_rotary = unrotated(rotary)
+            is_local_L = ~jnp.array(config.rotated_layers)
         windows_L = None
         if any(config.windows):
             # A window as long as the context hides nothing.
             windows_L = jnp.array([size or config.context for size in config.windows])
 
-        def step(hidden_BTD: jax.Array, layer):
+        def step(graphdef: nnx.GraphDef, stack: str, hidden_BTD: jax.Array, layer):
             weights, window, is_local, prefix = layer
             if sharding is not None:
-                weights = sharding.gather_layer(weights)
+                weights = sharding.gather_layer(weights, stack)
             own_rotary = rotary
             if local_rotary is not None:
                 choose = functools.partial(jnp.where, is_local)
@@ -205,19 +206,50 @@ class Decoder(nnx.Module):
             hidden_BTD, keys_values = nnx.merge(graphdef, weights)(hidden_BTD, context)
             return hidden_BTD, keys_values if keep else None
 
-        layers = (stacked, windows_L, is_local_L, cache)
-        if remat:
-            # The scan itself keeps the compiler from merging the two computations.
-            step = jax.checkpoint(step, prevent_cse=False)
-        elif sharding is not None and sharding.axes:
-            # Else the whole weights of all layers would be saved for the gradients.
-            step = jax.checkpoint(step, prevent_cse=False, policy=saves_no_gathered)
-        hidden_BTD, keys_values = jax.lax.scan(step, hidden_BTD, layers)
+        def scan(stack: str, hidden_BTD: jax.Array, inputs) -> tuple[jax.Array, Any]:
+            graphdef, stacked = nnx.split(getattr(self, stack))
+            one_layer = functools.partial(step, graphdef, stack)
+            if remat:
+                # The scan itself keeps the compiler from merging the two computations.
+                one_layer = jax.checkpoint(one_layer, prevent_cse=False)
+            elif sharding is not None and sharding.axes:
+                # Else the whole weights of all layers would be saved for the gradients.
+                one_layer = jax.checkpoint(
+                    one_layer, prevent_cse=False, policy=saves_no_gathered
+                )
+            return jax.lax.scan(one_layer, hidden_BTD, (stacked, *inputs))
+
+        inputs = (windows_L, is_local_L, cache)
+        first_kept = None
+        if n_dense := config.n_dense:
+            first, inputs = (
+                jax.tree.map(lambda x, part=part: x[part], inputs)
+                for part in (slice(n_dense), slice(n_dense, None))
+            )
+            hidden_BTD, first_kept = scan("first_blocks", hidden_BTD, first)
+        hidden_BTD, keys_values = scan("blocks", hidden_BTD, inputs)
+        if n_dense:
+            keys_values = jax.tree.map(
+                lambda *parts: jnp.concatenate(parts), first_kept, keys_values
+            )
         hidden_BTD = self.final_norm(hidden_BTD)
+        if config.logit_scale != 1.0:
+            hidden_BTD *= config.logit_scale
         if config.head_bias:
             ones_BT1 = jnp.ones((*tokens_BT.shape, 1), jnp.float32)
             hidden_BTD = jnp.concatenate([hidden_BTD, ones_BT1], axis=-1)
         return hidden_BTD, keys_values
+
+
+def _stacked(config: DecoderConfig, n_layers: int, rngs: nnx.Rngs) -> "Block":
+    """Blocks whose weights have a first axis over the layers."""
+
+    @nnx.split_rngs(splits=n_layers)
+    @nnx.vmap(in_axes=0, out_axes=0)
+    def stacked(rngs: nnx.Rngs) -> Block:
+        return Block(config, rngs=rngs)
+
+    return stacked(rngs)
 
 
 class Block(nnx.Module):
@@ -226,7 +258,8 @@ class Block(nnx.Module):
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
         D = config.d_model
-        self.attention = Attention(config, rngs=rngs)
+        attention = Attention if config.latent is None else LatentAttention
+        self.attention = attention(config, rngs=rngs)
         feed_forward = Mlp if config.experts is None else Experts
         self.mlp = feed_forward(config, rngs=rngs)
         if config.pre_norms:
@@ -250,11 +283,15 @@ class Block(nnx.Module):
             return hidden_BTD + mixed_BTD + self.mlp(read_BTD), keys_values
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
+        if config.residual_scale != 1.0:
+            mixed_BTD *= config.residual_scale
         hidden_BTD += mixed_BTD
         read_BTD = self.mlp_norm(hidden_BTD) if config.pre_norms else hidden_BTD
         fed_BTD = self.mlp(read_BTD)
         if config.post_norms:
             fed_BTD = self.mlp_post_norm(fed_BTD)
+        if config.residual_scale != 1.0:
+            fed_BTD *= config.residual_scale
         return hidden_BTD + fed_BTD, keys_values
 
 
@@ -267,6 +304,8 @@ class Attention(nnx.Module):
         n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
         self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs)
         self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
+        if config.attention_sinks:
+            self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))
         if config.query_key_norm is not None:
             is_whole = config.query_key_norm == "whole"
             self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
@@ -284,6 +323,10 @@ class Attention(nnx.Module):
         )
         if config.query_key_norm == "whole":
             q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
+        if (clip := config.qkv_clip) is not None:
+            q_BTY, k_BTZ, v_BTZ = (
+                jnp.clip(x, -clip, clip) for x in (q_BTY, k_BTZ, v_BTZ)
+            )
         q_BTHE = q_BTY.reshape(B, T, H, E)
         k_BTGE, v_BTGE = k_BTZ.reshape(B, T, G, E), v_BTZ.reshape(B, T, G, E)
         if config.query_key_norm == "head":
@@ -294,5 +337,7 @@ class Attention(nnx.Module):
         dtype = self.qkv.kernel[...].dtype
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
         k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
+        if config.attention_sinks:
+            context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
         return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)

@@ -6,7 +6,7 @@ Dimension key
 
 from collections.abc import Sequence
 
-from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.config import DecoderConfig, LatentShape
 
 
 def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
@@ -26,8 +26,8 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
         causal half of attention alone.
     """
     n_weights = product_weights(config) + config.vocab_size * config.d_model
-    # Queries with keys and weights with values: 2 E each for a head and a key.
-    per_key = 4 * config.n_heads * config.head_dim
+    # Queries with keys and weights with values: 2 for each of a head's dimensions.
+    per_key = 2 * config.n_heads * (config.head_dim + config.d_values)
     n_keys = sum(
         _keys_seen(length, window)
         for length in lengths
@@ -43,12 +43,23 @@ def product_weights(config: DecoderConfig) -> int:
     """
     D, E = config.d_model, config.head_dim
     attention = (2 * config.n_heads + 2 * config.n_kv_heads) * E * D
+    if config.latent is not None:
+        attention = _latent_weights(config, config.latent)
     each = (3 if config.gated else 2) * D
-    mlp = each * config.d_ff
+    mlp, dense = each * config.d_ff, each * config.d_dense
     if (experts := config.experts) is not None:
         mlp = experts.n_used * mlp + experts.n * D + each * experts.d_shared
-        mlp += D if experts.d_shared else 0
-    return config.n_layers * (attention + mlp)
+        mlp += D if experts.d_shared and experts.shared_gated else 0
+    n_sparse = config.n_layers - config.n_dense
+    return config.n_layers * attention + config.n_dense * dense + n_sparse * mlp
+
+
+def _latent_weights(config: DecoderConfig, latent: LatentShape) -> int:
+    """Weights of the products of attention with narrow vectors in one block."""
+    D, H, E, V = config.d_model, config.n_heads, config.head_dim, latent.d_values
+    R, Q, K = config.n_rotated, latent.query_rank, latent.rank
+    queries = D * H * E if Q is None else Q * (D + H * E)
+    return queries + D * (K + R) + K * H * (E - R + V) + H * V * D
 
 
 def _keys_seen(T: int, window: int | None) -> float:

@@ -85,6 +85,8 @@ def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
         dtype: Matmul precision of the decoder.
         on: The device.
     """
+    if config.attention_sinks or config.latent is not None:
+        return "blocks"
     if on.platform == "tpu" and on.kind not in _OLD_TPUS:
         return "splash"
     widest = _WIDEST_HOPPER if on.capability >= _HOPPER else _WIDEST

@@ -238,7 +238,7 @@ def _batch_shape(
     """(B, K) of a batch: prompts, and samples of each."""
     config = decoder.config
     platform = jax.default_backend()
-    width = 2 * config.n_layers * config.n_kv_heads * config.head_dim
+    width = config.n_layers * config.n_kv_heads * (config.head_dim + config.d_values)
     row_bytes = (P + sampling.new_tokens) * width * jnp.dtype(decoder.dtype).itemsize
     memory = jax.local_devices()[0].memory_stats() or {}
     most_bytes = max(_CACHE_BYTES, _CACHE_SHARE * memory.get("bytes_limit", 0))

@@ -2,11 +2,43 @@
 
 from pathlib import Path
 
+from jaxcontam.data.files import similar_path
 from jaxcontam.errors import InputError, first_line
 
+# Prefixes of models that run elsewhere.
+_NO_WEIGHTS = ("api:", "lm_eval:")
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 # Second copies of the weights in other layouts.
 _UNWANTED = ("*/*", "consolidated*")
+
+
+def model_directory(model: str) -> Path:
+    """The folder of a model; a name on the hub is downloaded, weights and all.
+
+    Raises:
+        InputError: If there is no such model.
+    """
+    directory = Path(model)
+    if directory.is_dir():
+        return directory
+    if model.startswith(_NO_WEIGHTS):
+        raise InputError(
+            f"{model}: the weights are needed here, and such a model gives only "
+            "log-probabilities and texts",
+            hint="name a model directory",
+        )
+    if directory.exists():
+        raise InputError(f"{model}: not a model directory", hint="name its folder")
+    if model.startswith(("http://", "https://")):
+        hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
+        raise InputError(f"{model}: a URL is not a model directory", hint=hint)
+    is_hub_name = model.count("/") == 1 and not directory.parent.exists()
+    if not is_hub_name or model.startswith((".", "/")):
+        raise InputError(
+            f"{model}: no such model directory",
+            hint=_folder_hint(directory),
+        )
+    return download_model(model)
 
 
 def download_model(name: str) -> Path:
@@ -61,3 +93,11 @@ def download_model(name: str) -> Path:
             f"{name}: no such folder, and not on the hub ({first_line(e)})"
         ) from e
     return Path(found)
+
+
+def _folder_hint(directory: Path) -> str:
+    similar = similar_path(directory, Path.is_dir)
+    if similar.endswith("?"):
+        return similar
+    wanted = "give a folder with config.json, or a hub name such as org/name"
+    return f"{similar}; {wanted}" if similar else wanted

@@ -18,7 +18,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxcontam.models.clipped_gate import clipped_gate
 from jaxcontam.models.config import DecoderConfig, ExpertShape
+from jaxcontam.models.routing import chosen_experts
 
 # GPT-2's initial scale.
 _INIT_STD = 0.02
@@ -61,52 +63,67 @@ class Experts(nnx.Module):
         self.config = config
         D, F, X = config.d_model, config.d_ff, config.experts.n
         width = 2 * F if config.gated else F
-        self.router = Linear(D, X, bias=False, rngs=rngs)
-        self.up, self.down = Kernels(X, D, width, rngs), Kernels(X, F, D, rngs)
+        biased = config.experts.biased
+        self.router = Linear(D, X, bias=biased, rngs=rngs)
+        self.up = Kernels(X, D, width, rngs, bias=biased)
+        self.down = Kernels(X, F, D, rngs, bias=biased)
+        if config.experts.has_preference:
+            self.preference = nnx.Param(jnp.zeros((X,)))
         if config.experts.d_shared:
             self.shared = Mlp(config, rngs=rngs, d_ff=config.experts.d_shared)
+        if config.experts.d_shared and config.experts.shared_gated:
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
         """Weighted sum of the experts' outputs, `[B, T, D]` float32."""
         experts = self.config.experts
         assert experts is not None
-        shares_BTX = _shares(self.router(hidden_BTD), experts)
+        preference_X = self.preference[...] if experts.has_preference else None
+        shares_BTX = _shares(self.router(hidden_BTD), experts, preference_X)
 
         # The backward pass recomputes an expert: its saved activations would be wide
         # arrays of all experts.
         @jax.checkpoint
         def add(total_BTD: jax.Array, expert):
-            up_DW, down_FD, share_BT = expert
-            hidden_BTF = _activated(_product(hidden_BTD, up_DW), self.config)
-            out_BTD = _product(hidden_BTF, down_FD) * share_BT[..., None]
+            up_DW, down_FD, share_BT, biases = expert
+            up_BTW = _product(hidden_BTD, up_DW)
+            if biases is not None:
+                up_BTW += biases[0][None, None]
+            out_BTD = _product(_activated(up_BTW, self.config), down_FD)
+            if biases is not None:
+                out_BTD += biases[1][None, None]
+            out_BTD *= share_BT[..., None]
             # An overflow of an expert that the token does not use makes no nan.
             return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
 
         shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
-        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT)
+        biases = (self.up.bias[...], self.down.bias[...]) if experts.biased else None
+        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT, biases)
         mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
-        if experts.d_shared:
+        if experts.d_shared and not experts.shared_gated:
+            mixed_BTD += self.shared(hidden_BTD)
+        elif experts.d_shared:
             gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
             mixed_BTD += gate_BT1 * self.shared(hidden_BTD)
         return mixed_BTD
 
 
-def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
+def _shares(
+    logits_BTX: jax.Array, experts: ExpertShape, preference_X: jax.Array | None
+) -> jax.Array:
     """Weight of each expert for each token, `[B, T, X]`; 0 where it is not used."""
-    probs_BTX = jax.nn.softmax(logits_BTX, axis=-1)
-    chosen_BTK, index_BTK = jax.lax.top_k(probs_BTX, experts.n_used)
-    if experts.normalised:
-        chosen_BTK /= chosen_BTK.sum(axis=-1, keepdims=True)
+    chosen_BTK, index_BTK = chosen_experts(logits_BTX, experts, preference_X)
     one_hot_BTKX = jax.nn.one_hot(index_BTK, experts.n)
     return jnp.sum(one_hot_BTKX * chosen_BTK[..., None], axis=-2)
 
 
 class Kernels(nnx.Module):
-    """Kernels of X linear maps: `kernel` is `[X, I, O]`."""
+    """Kernels of X linear maps: `kernel` is `[X, I, O]`, `bias` `[X, O]`."""
 
-    def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs):
+    def __init__(self, n: int, n_in: int, n_out: int, rngs: nnx.Rngs, *, bias: bool):
         self.kernel = init_weight(rngs, (n, n_in, n_out))
+        if bias:
+            self.bias = nnx.Param(jnp.zeros((n, n_out)))
 
 
 class Linear(nnx.Module):
@@ -129,7 +146,9 @@ class Norm(nnx.Module):
 
     def __init__(self, config: DecoderConfig, width: int):
         self.kind, self.eps = config.norm, config.norm_eps
-        self.offset = config.norm_offset
+        self.offset, self.has_weights = config.norm_offset, config.norm_weights
+        if not self.has_weights:
+            return
         self.scale = nnx.Param(jnp.full((width,), 1.0 - self.offset))
         if config.norm == "layer":
             self.bias = nnx.Param(jnp.zeros((width,)))
@@ -140,6 +159,8 @@ class Norm(nnx.Module):
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        if not self.has_weights:
+            return x
         scale = self.scale[...]
         if self.offset:
             scale = self.offset + scale
@@ -158,6 +179,8 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     activate = jax.checkpoint(_ACTIVATIONS[config.activation])
     if config.gated:
         gate_BTF, up_BTF = jnp.split(up_BTW, 2, axis=-1)
+        if config.gate_clip is not None:
+            return clipped_gate(gate_BTF, up_BTF, config.gate_clip)
         return activate(gate_BTF) * up_BTF
     return activate(up_BTW)
 

@@ -40,6 +40,11 @@ def rotary_cos_sin(
     return cos_TF * scaling.magnitude, sin_TF * scaling.magnitude
 
 
+def unrotated(rotary: CosSin) -> CosSin:
+    """Angles of 0, with which `rotate` changes nothing."""
+    return jnp.ones_like(rotary[0]), jnp.zeros_like(rotary[1])
+
+
 def rotate(x_BTHE: jax.Array, rotary: CosSin, config: DecoderConfig) -> jax.Array:
     """Rotate the first R dimensions of each head by the position's angle."""
     cos_1T1F, sin_1T1F = (part[None, :, None, :] for part in rotary)
@@ -72,7 +77,13 @@ def frequencies(config: DecoderConfig, *, local: bool = False) -> np.ndarray:
     if scaling is None:
         return plain_F
     if scaling.kind == "each":
-        return np.float32(1) / (np.array(scaling.factors, np.float32) * periods_F)
+        # One choice for all texts: were it each text's own, a token's log-probability
+        # would depend on how long its text is.
+        is_long = config.context > scaling.first_context
+        factors = scaling.long_factors if is_long else scaling.factors
+        return np.float32(1) / (np.array(factors, np.float32) * periods_F)
+    if scaling.kind == "yarn":
+        return _yarn(periods_F, theta, scaling)
     return _SCALED[scaling.kind](plain_F, scaling)
 
 
@@ -86,6 +97,33 @@ def _llama3(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
     low, high = scaling.low_factor, scaling.high_factor
     kept_F = np.clip((turns_F - low) / (high - low), 0, 1).astype(np.float32)
     return (1 - kept_F) * plain_F / np.float32(scaling.factor) + kept_F * plain_F
+
+
+def _yarn(periods_F: np.ndarray, theta: float, scaling: RopeScaling) -> np.ndarray:
+    """Scale slow pairs, keep fast ones, and interpolate by the pair's number.
+
+    Source:
+        Peng et al., arXiv:2309.00071, section 3.2; limits rounded to whole pairs and
+        the singularity avoided as transformers does.
+    """
+    F = len(periods_F)
+
+    def pair(turns: float) -> float:
+        """The pair, in fractions, that turns this often in the first context."""
+        period = scaling.first_context / (turns * 2 * math.pi)
+        return 2 * F * math.log(period) / (2 * math.log(theta))
+
+    first, last = pair(scaling.high_factor), pair(scaling.low_factor)
+    if scaling.whole_pairs:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * F - 1)
+    last += 0.001 if first == last else 0
+    places_F = (np.arange(F, dtype=np.float32) - np.float32(first)) / np.float32(
+        last - first
+    )
+    kept_F = np.float32(1) - np.clip(places_F, 0, 1)
+    slow_F = np.float32(1) / (np.float32(scaling.factor) * periods_F)
+    return slow_F * (1 - kept_F) + np.float32(1) / periods_F * kept_F
 
 
 _SCALED = {"linear": _linear, "llama3": _llama3}

@@ -27,7 +27,7 @@ DATA_AXIS, MODEL_AXIS = "data", "model"
 ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 """Spec of arrays whose first axis is rows."""
 
-_STACKED = "blocks."
+_STACKED = ("blocks.", "first_blocks.")
 # Least share of a model's weights that a mesh must divide.
 _LEAST_SHARE = 0.5
 
@@ -88,12 +88,17 @@ class WeightSharding:
             lambda path, leaf: _gathered(leaf, axes.get(weight_name(path))), state
         )
 
-    def gather_layer(self, weights: nnx.State) -> nnx.State:
-        """Gather one layer's weights, within `shard_map`."""
+    def gather_layer(self, weights: nnx.State, stack: str) -> nnx.State:
+        """Gather one layer's weights, within `shard_map`.
+
+        Args:
+            weights: Parts of the weights of one layer.
+            stack: Attribute of the decoder that holds the layer.
+        """
         axes = dict(self.axes)
 
         def whole(path, leaf: jax.Array) -> jax.Array:
-            axis = axes.get(_STACKED + weight_name(path))
+            axis = axes.get(f"{stack}.{weight_name(path)}")
             return _gathered(leaf, None if axis is None else axis - 1)
 
         return jax.tree.map_with_path(whole, weights)

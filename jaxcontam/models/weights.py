@@ -32,8 +32,6 @@ _CONVERT = (
 )
 # Types of weights that stand for themselves, without a scale in another tensor.
 _KINDS = ("F64", "F32", "F16", "BF16")
-# Weights of ours with a first axis over the layers.
-_STACKED = "blocks."
 # Bytes; what XLA asks of memory that it takes over.
 _ALIGNMENT = 64
 
@@ -138,7 +136,7 @@ def read_weights(
         def part(cut: Slices) -> np.ndarray:
             sizes = tuple(one.stop - one.start for one in cut)
             host = _aligned(sizes, dtype if is_operand(ours) else "float32")
-            for index, target in _stacked(ours, tensor, host):
+            for index, target in _stacked(ours, tensor, host, config):
                 n = target.ndim
                 _fill(
                     target,
@@ -200,7 +198,7 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     config = decoder.config
     tensors = {}
     for ours, tensor in _tensors(family, config).items():
-        for index, value in _stacked(ours, tensor, np.asarray(state[ours])):
+        for index, value in _stacked(ours, tensor, np.asarray(state[ours]), config):
             sizes = _output_sizes(tensor.names, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
@@ -240,17 +238,28 @@ def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
 
 
 def _stacked(
-    ours: str, tensor: Tensor, value: np.ndarray
+    ours: str, tensor: Tensor, value: np.ndarray, config: DecoderConfig
 ) -> Iterator[tuple[dict[str, int], np.ndarray]]:
     """Views of a weight, one for each layer and expert with tensors of its own.
 
     Each comes with the values of `{i}`, the layer, and `{x}`, the expert, in names.
     """
-    axes = ["i"] if ours.startswith(_STACKED) else []
+    layers = _layers(ours, config)
+    axes = [] if layers is None else ["i"]
     if "{x}" in tensor.names[0]:
         axes.append("x")
     for index in np.ndindex(value.shape[: len(axes)]):
-        yield dict(zip(axes, index, strict=True)), value[index]
+        named = dict(zip(axes, index, strict=True))
+        if layers is not None:
+            named["i"] = layers[index[0]]
+        yield named, value[index]
+
+
+def _layers(ours: str, config: DecoderConfig) -> range | None:
+    """Layers that a weight of ours has on its first axis; None where it has none."""
+    if ours.startswith("blocks."):
+        return range(config.n_dense, config.n_layers)
+    return range(config.n_dense) if ours.startswith("first_blocks.") else None
 
 
 def _fill(
@@ -359,7 +368,7 @@ def _names_on_disk(
         name.format(i=layer, x=expert)
         for ours, tensor in _tensors(family, config).items()
         for name in tensor.names
-        for layer in (range(config.n_layers) if ours.startswith(_STACKED) else (0,))
+        for layer in (_layers(ours, config) or (0,))
         for expert in (range(n_experts) if "{x}" in name else (0,))
     }
     if missing := wanted - full.keys():

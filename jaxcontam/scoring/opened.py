@@ -177,7 +177,7 @@ def open_model(
     Args:
         word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
         dtype: Matmul precision of a model directory.
-        api: How to talk to a server; of `api:` alone.
+        api: How to talk to a server; of it a directory takes the context alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
         division: What this process scores; of directories alone. None: everything.
@@ -200,7 +200,8 @@ def open_model(
 
     keep_compiled()
     devices = mesh_here(mesh or MeshShape())
-    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices)
+    context = None if api is None else api.context
+    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
     return opened_checkpoint(checkpoint, division=division)
 
 

@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from jaxcontam.models.families.family import Conversion, Family, Tensor
 from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
+from jaxcontam.models.families.gpt_oss import GPT_OSS
 from jaxcontam.models.families.gptj import GPTJ
+from jaxcontam.models.families.granite import GRANITE
 from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
-from jaxcontam.models.families.mixture import MIXTRAL, QWEN2_MOE, QWEN3_MOE
-from jaxcontam.models.families.olmo2 import OLMO2
+from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
+from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
+from jaxcontam.models.families.smollm3 import SMOLLM3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
 
@@ -41,7 +45,15 @@ FAMILIES: Mapping[str, Family] = {
         GEMMA,
         GEMMA2,
         GEMMA3_TEXT,
+        OLMO,
         OLMO2,
+        OLMO3,
+        OLMOE,
+        GPT_OSS,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
+        SMOLLM3,
+        GRANITE,
         MIXTRAL,
         QWEN2_MOE,
         QWEN3_MOE,
@@ -60,5 +72,6 @@ def family_of(raw: Mapping[str, Any], where: str) -> Family:
         raise InputError(f"{where}: no model_type (found {model_type!r})")
     if model_type not in FAMILIES:
         error = unknown_name("model_type", model_type, FAMILIES)
-        raise InputError(f"{where}: {error}", hint=error.hint)
+        hint = f"{error.hint}; serve another (api:URL#NAME)"
+        raise InputError(f"{where}: {error}", hint=hint)
     return FAMILIES[model_type]

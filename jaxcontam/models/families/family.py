@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.config import DecoderConfig, RopeScaling
+from jaxcontam.models.config import DecoderConfig
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def linear_tensors(
 def norm_tensors(config: DecoderConfig, names: Mapping[str, str]) -> dict[str, Tensor]:
     """Scales of norms, and biases of layer norms, from our name -> name on disk."""
     tensors = {}
-    for ours, theirs in names.items():
+    for ours, theirs in names.items() if config.norm_weights else ():
         tensors[f"{ours}.scale"] = Tensor((f"{theirs}.weight",))
         if config.norm == "layer":
             tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
@@ -175,6 +175,15 @@ def _begin(value: object) -> str:
     return shown if len(shown) <= 40 else f"{shown[:40]}..."
 
 
+def number_or_none(raw: Mapping[str, Any], field: str) -> float | None:
+    """A field that must be a positive number; null and missing are None.
+
+    Raises:
+        InputError: If it is anything else.
+    """
+    return None if raw.get(field) is None else number(raw, field)
+
+
 def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
     """A field that must be true or false; null and missing are the default.
 
@@ -201,42 +210,6 @@ def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
     for field, value in unsupported.items():
         if raw.get(field) == value and raw.get(field) is not None:
             raise InputError(f"{field} {str(value).lower()} is not supported")
-
-
-def rope_fields(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Rotary settings: transformers 5 nests them, older configs keep them flat."""
-    nested = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    if not isinstance(nested, Mapping):
-        raise InputError(f"rope settings must be an object, got {nested!r}")
-    return {"rope_theta": number(raw, "rope_theta", 10_000.0), **nested}
-
-
-def rope_scaling(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
-    """The scaling that rotary settings ask for, or None.
-
-    Raises:
-        InputError: If its kind is unknown.
-    """
-    kind = fields.get("rope_type", fields.get("type", "default"))
-    if kind == "default":
-        return None
-    if kind == "linear":
-        return RopeScaling(kind="linear", factor=number(fields, "factor"))
-    if kind == "llama3":
-        return RopeScaling(
-            kind="llama3",
-            factor=number(fields, "factor"),
-            low_factor=number(fields, "low_freq_factor"),
-            high_factor=number(fields, "high_freq_factor"),
-            first_context=need(
-                fields,
-                "original_max_position_embeddings",
-                need(raw, "max_position_embeddings"),
-            ),
-        )
-    raise InputError(
-        f"rope_type {kind!r} is not supported yet", hint="default, linear, llama3 are"
-    )
 
 
 def layer_windows(

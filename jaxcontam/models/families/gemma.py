@@ -20,9 +20,9 @@ from jaxcontam.models.families.family import (
     norm_tensors,
     number,
     refuse,
-    rope_scaling,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
+from jaxcontam.models.families.rotary import two_ropes
 
 
 def _read_gemma(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -65,7 +65,9 @@ def _read_gemma3(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 4, "sliding_window": 4096, **raw}
     if raw.get("attn_logit_softcapping") is not None:
         raise InputError("attn_logit_softcapping is not supported")
-    everywhere, local = _two_ropes(raw)
+    everywhere, local = two_ropes(
+        raw, theta=1e6, local_theta=number(raw, "rope_local_base_freq", 1e4)
+    )
     config = _read(
         {**raw, "rope_scaling": None, "rope_parameters": everywhere},
         raw.get("hidden_activation") or "gelu_pytorch_tanh",
@@ -83,27 +85,6 @@ def _read_gemma3(raw: Mapping[str, Any]) -> DecoderConfig:
         attention_scale=number(raw, "query_pre_attn_scalar", 256) ** -0.5,
         logit_softcap=_cap(raw, "final_logit_softcapping", None),
     )
-
-
-def _two_ropes(
-    raw: Mapping[str, Any],
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Rotary settings of layers without a window, and of those with one.
-
-    Raises:
-        InputError: If those with one are slowed.
-    """
-    nested = raw.get("rope_parameters") or {}
-    both = [nested.get(f"{kind}_attention") or {} for kind in ("full", "sliding")]
-    everywhere = {
-        "rope_theta": number(raw, "rope_theta", 1e6),
-        **(raw.get("rope_scaling") or {}),
-        **both[0],
-    }
-    local = {"rope_theta": number(raw, "rope_local_base_freq", 1e4), **both[1]}
-    if rope_scaling(raw, local) is not None:
-        raise InputError("rope scaling in layers with a window is not supported")
-    return everywhere, local
 
 
 def _cap(raw: Mapping[str, Any], field: str, default: float | None) -> float | None:

@@ -16,9 +16,12 @@ from jaxcontam.models.families.family import (
     need,
     norm_tensors,
     number,
+    switch,
+)
+from jaxcontam.models.families.rotary import (
     rope_fields,
     rope_scaling,
-    switch,
+    with_first_context,
 )
 
 
@@ -29,7 +32,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     rope = rope_fields({**raw, **old})
     part = number(rope, "partial_rotary_factor", number(raw, "rotary_pct", 0.25))
     has_bias = switch(raw, "attention_bias", True)
-    return DecoderConfig(
+    config = DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
         n_layers=need(raw, "num_hidden_layers"),
@@ -52,6 +55,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         mlp_bias=True,
         tied=switch(raw, "tie_word_embeddings", False),
     )
+    return with_first_context(config)
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:

@@ -14,18 +14,23 @@ from jaxcontam.models.families.family import (
     need,
     norm_tensors,
     number,
+    switch,
+)
+from jaxcontam.models.families.rotary import (
     rope_fields,
     rope_scaling,
-    switch,
+    with_first_context,
 )
 
 
-def read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
+def read_llama(
+    raw: Mapping[str, Any], *, rotary_dim: int | None = None
+) -> DecoderConfig:
     """The shape of a LLaMA, and the start of its relatives' shapes."""
     D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     rope = rope_fields(raw)
     has_bias = switch(raw, "attention_bias", False)
-    return DecoderConfig(
+    config = DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
         n_layers=need(raw, "num_hidden_layers"),
@@ -37,6 +42,7 @@ def read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
         positions="rotary",
         rope_theta=number(rope, "rope_theta"),
         rope_scaling=rope_scaling(raw, rope),
+        rotary_dim=rotary_dim,
         norm="rms",
         norm_eps=number(raw, "rms_norm_eps", 1e-6),
         activation=activation(raw.get("hidden_act", "silu")),
@@ -46,6 +52,7 @@ def read_llama(raw: Mapping[str, Any]) -> DecoderConfig:
         mlp_bias=switch(raw, "mlp_bias", False),
         tied=switch(raw, "tie_word_embeddings", False),
     )
+    return with_first_context(config)
 
 
 def _read_mistral(raw: Mapping[str, Any]) -> DecoderConfig:

@@ -1,4 +1,4 @@
-"""Mixtures of experts: Mixtral, and Qwen 2 and 3 with experts."""
+"""Mixtures of experts: Mixtral, OLMoE, and Qwen 2 and 3 with experts."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ from jaxcontam.models.families.family import (
     layer_windows,
     linear_tensors,
     need,
+    number_or_none,
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
@@ -31,6 +32,21 @@ def _read_mixtral(raw: Mapping[str, Any]) -> DecoderConfig:
             n=need(raw, "num_local_experts", 8),
             n_used=need(raw, "num_experts_per_tok", 2),
             normalised=True,
+        ),
+    )
+
+
+def _read_olmoe(raw: Mapping[str, Any]) -> DecoderConfig:
+    config = read_llama({"rms_norm_eps": 1e-5, **raw})
+    return dataclasses.replace(
+        config,
+        query_key_norm="whole",
+        qkv_clip=number_or_none(raw, "clip_qkv"),
+        mlp_bias=False,
+        experts=ExpertShape(
+            n=need(raw, "num_experts", 64),
+            n_used=need(raw, "num_experts_per_tok", 8),
+            normalised=switch(raw, "norm_topk_prob", False),
         ),
     )
 
@@ -124,6 +140,12 @@ MIXTRAL = Family(
     architecture="MixtralForCausalLM",
     read_config=_read_mixtral,
     tensors=_tensors_mixtral,
+)
+OLMOE = Family(
+    model_type="olmoe",
+    architecture="OlmoeForCausalLM",
+    read_config=_read_olmoe,
+    tensors=_tensors_qwen,
 )
 QWEN2_MOE = Family(
     model_type="qwen2_moe",

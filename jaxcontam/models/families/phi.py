@@ -1,12 +1,10 @@
 """Phi, and Phi-3 with its rotations for long texts."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, RopeScaling
+from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.families.family import (
     Family,
     Tensor,
@@ -16,18 +14,22 @@ from jaxcontam.models.families.family import (
     need,
     norm_tensors,
     number,
-    rope_fields,
-    rope_scaling,
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
+from jaxcontam.models.families.rotary import (
+    rope_fields,
+    rope_kind,
+    rope_scaling,
+    with_first_context,
+)
 
 
 def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
     D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     E = need(raw, "head_dim", D // H)
     rope = rope_fields(raw)
-    return DecoderConfig(
+    config = DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
         n_layers=need(raw, "num_hidden_layers"),
@@ -53,6 +55,7 @@ def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
         tied=switch(raw, "tie_word_embeddings", False),
         head_bias=True,
     )
+    return with_first_context(config)
 
 
 def _rotary_dim(
@@ -86,58 +89,21 @@ def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
 def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
     # What a file leaves out is the family's default, not LLaMA's.
     raw = {"rms_norm_eps": 1e-5, **raw}
-    rope = rope_fields(raw)
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    plain = {"rope_theta": rope["rope_theta"]}
-    is_long = kind in _LONG_ROPES
-    config = read_llama(
-        {**raw, "rope_scaling": None, "rope_parameters": plain} if is_long else raw
-    )
-    config = dataclasses.replace(
+    rope = dict(rope_fields(raw))
+    # In this family alone an older name of the same.
+    if rope_kind(rope) == "yarn":
+        rope["rope_type"] = "longrope"
+    first = rope.get("original_max_position_embeddings", 4096)
+    raw = {"original_max_position_embeddings": first, **raw, "rope_parameters": rope}
+    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
+    E = need(raw, "head_dim", D // H)
+    config = read_llama(raw, rotary_dim=_rotary_dim(raw, rope, E, default=1.0))
+    return dataclasses.replace(
         config,
-        rotary_dim=_rotary_dim(raw, rope, config.head_dim, default=1.0),
         qkv_bias=False,
         output_bias=False,
         mlp_bias=False,
         windows=layer_windows(raw, config.n_layers, lambda _: True),
-    )
-    return _with_long_rope(config, raw, rope) if is_long else config
-
-
-# The second and third are older names of the first, in this family alone.
-_LONG_ROPES = ("longrope", "su", "yarn")
-
-
-def _with_long_rope(
-    config: DecoderConfig, raw: Mapping[str, Any], rope: Mapping[str, Any]
-) -> DecoderConfig:
-    """The rotations of texts up to the first training's context, and that context.
-
-    A longer text would turn all of its tokens by other factors, those before the limit
-    too, so the log-probability of a token would depend on how long its text is.
-    """
-    first = need(
-        raw,
-        "original_max_position_embeddings",
-        need(rope, "original_max_position_embeddings", 4096),
-    )
-    factors = rope.get("short_factor")
-    n_pairs = config.n_rotated // 2
-    if not isinstance(factors, list) or len(factors) != n_pairs:
-        raise InputError(f"short_factor must be {n_pairs} numbers, got {factors!r}")
-    factors = [number({"short_factor": x}, "short_factor") for x in factors]
-    stretch = number(rope, "factor", config.context / first)
-    magnitude = 1.0
-    if stretch > 1.0:
-        magnitude = math.sqrt(1 + math.log(stretch) / math.log(first))
-    scaling = RopeScaling(
-        kind="each",
-        factor=1.0,
-        factors=tuple(factors),
-        magnitude=number(rope, "attention_factor", magnitude),
-    )
-    return dataclasses.replace(
-        config, rope_scaling=scaling, context=min(first, config.context)
     )
 
 

@@ -248,7 +248,7 @@ class ApiOptions:
         tokenizer: Folder with the model's tokenizer.json, whose ids are sent; None
             sends text, and the server's own tokens are scored.
         context: Tokens of a request at most, or characters without a tokenizer; None
-            takes a default.
+            takes a default. Of a model directory: tokens that it reads at once.
         concurrency: Requests that are under way at once.
         budget: Most that the run may cost, in the currency of the prices; None is no
             limit.
