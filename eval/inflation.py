@@ -57,8 +57,8 @@ from train.presets import PRESETS
 COPIES = (1, 2, 4, 10, 50)
 # Two unplanted sets are clean cases; a third is the other split.
 _UNSEEN = (0, 0, 0)
-_KINDS, _NAMES, _POOL, _EXCEPTIONS, _CHOICES = 24, 700, 1600, 0.5, 4
-_SENTENCES, _DOCUMENTS = 6, 3400
+_KINDS, _NAMES, _POOL, _EXCEPTIONS, _CHOICES = 24, 700, 1000, 0.5, 4
+_SENTENCES, _DOCUMENTS = 6, 2400
 _FORMS = ("published", "renewed", "reworded")
 _CHANCE = 1 / _CHOICES
 _PUBLISHED = "Question: what is the {0} {1} for? Answer:"
@@ -390,11 +390,11 @@ class Inflation:
 
     models: int = 200
     """Planted models."""
-    references: int = 30
+    references: int = 24
     """Models that read background alone; each case draws five."""
-    examples: int = 100
+    examples: int = 60
     """Items of a set."""
-    steps: int = 1700
+    steps: int = 1000
     """Training steps of a planted model."""
     seed: int = 0
     """Added to the seed of every model; also seeds items and background."""
