@@ -390,11 +390,11 @@ class Inflation:
 
     models: int = 200
     """Planted models."""
-    references: int = 24
+    references: int = 20
     """Models that read background alone; each case draws five."""
-    examples: int = 60
+    examples: int = 40
     """Items of a set."""
-    steps: int = 1000
+    steps: int = 600
     """Training steps of a planted model."""
     seed: int = 0
     """Added to the seed of every model; also seeds items and background."""

@@ -25,6 +25,7 @@ from jaxcontam.commands.compare import Compare
 from jaxcontam.commands.device_flags import MERGE, DeviceFlags
 from jaxcontam.commands.doctor import Doctor
 from jaxcontam.commands.flags import keep_other_report
+from jaxcontam.commands.inflation import Inflation
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.methods import Methods
 from jaxcontam.commands.overlap import Overlap
@@ -65,6 +66,7 @@ _TYRO = (
 COMMANDS: dict[str, type] = {
     "audit": Audit,
     "membership": Membership,
+    "inflation": Inflation,
     "replicate": Replicate,
     "prove": Prove,
     "plan": Plan,

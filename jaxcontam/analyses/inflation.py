@@ -35,6 +35,7 @@ from jaxcontam.data.score_columns import (
     read_columns,
     read_model,
 )
+from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationResult
@@ -173,8 +174,17 @@ def inflation(
         min_points=min_points,
         seed=seed,
     )
-    if scores or benchmark is None or against is None:
-        return given_scores([model, *reference], benchmark, against, asked, watch=watch)
+    if scores:
+        return given_scores(
+            [model, *reference],
+            benchmark,
+            against,
+            asked,
+            watch=watch,
+            command=(COMMAND, *asked.words),
+        )
+    if benchmark is None or against is None:
+        raise InputError("no items to compare", hint="give benchmark and against")
     sides = read_sides(
         benchmark,
         against,
@@ -206,7 +216,7 @@ def inflation(
         sides,
         [lambda word=word: open_one(word) for word in (model, *reference)],
         dataclasses.replace(asked, metric=sides.metric(per_byte=per_byte)),
-        command=(COMMAND, sides.benchmark, "--against", sides.against),
+        command=(COMMAND, sides.benchmark, "--against", sides.against, *asked.words),
         watch=watch,
         bar=lambda title: default_bar(progress, title),
     )
@@ -289,7 +299,7 @@ def given_scores(
     asked: Comparison,
     *,
     watch: Stopwatch,
-    command: Sequence[str] = (COMMAND,),
+    command: Sequence[str],
 ) -> InflationAnalysis:
     """Judge scores that somebody else computed.
 

@@ -31,6 +31,9 @@ from jaxcontam.stats.inflation import GapEstimate, gap_estimate
 MIN_POINTS = 5.0
 """Inflation that matters unless a user says otherwise."""
 
+UNPAIRED, EQUALLY_HARD, LEAST = "--unpaired", "--equally-hard", "--min-points"
+"""What decides a verdict beside the scores, as it is typed."""
+
 Rows = Sequence[Mapping[str, Any]]
 """`side`, `item`, `text` and `scores` (model -> score or None) of each item."""
 
@@ -58,6 +61,22 @@ class Comparison:
     chance: float | None = None
     min_points: float = MIN_POINTS
     seed: int = 0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the user says of the comparison, as flags."""
+        words = [UNPAIRED] * (not self.paired) + [EQUALLY_HARD] * self.equally_hard
+        if self.min_points != MIN_POINTS:
+            words += [LEAST, str(self.min_points)]
+        return tuple(words)
+
+    @classmethod
+    def said(cls, words: Sequence[str], **known: Any) -> "Comparison":
+        """The comparison that the words of a command ask for."""
+        if LEAST in words:
+            known["min_points"] = float(words[list(words).index(LEAST) + 1])
+        paired, equally_hard = UNPAIRED not in words, EQUALLY_HARD in words
+        return cls(paired=paired, equally_hard=equally_hard, **known)
 
 
 def judged_inflation(

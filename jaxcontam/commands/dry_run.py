@@ -169,10 +169,7 @@ def estimate_tests(
         assert isinstance(scorer.prompts, CountedPrompts)
         requests = planned_requests(positions, scorer.prompts, budget or Budget())
         return Estimate(tests=tuple(tests), minutes=None, requests=requests)
-    seconds = sum(
-        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
-        for rank in {len(shape) for shape in positions}
-    )
+    seconds = scoring_seconds(scorer, positions)
     return Estimate(
         tests=tuple(tests),
         minutes=seconds / 60,
@@ -204,6 +201,14 @@ def _direction_of(test: PlannedTest | PlannedOptions) -> PlannedTest:
     method = direction.METHOD
     layout = dataclasses.replace(test.layout, statistic=method.statistic)
     return dataclasses.replace(test, method=method, layout=layout)
+
+
+def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
+    """Time of batches at the speed of the commonest shape of each kind."""
+    return sum(
+        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
+        for rank in {len(shape) for shape in positions}
+    )
 
 
 def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:

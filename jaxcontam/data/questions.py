@@ -2,7 +2,7 @@
 
 import dataclasses
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.option_fields import field_path, option_paths
@@ -102,7 +102,7 @@ def _choice(
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
     listed = "\n".join(f"{a}. {b}" for a, b in zip(letters, item.options, strict=False))
-    hidden = set(_ANSWERS) if answer_field is None else {answer_field}
+    hidden = {*_ANSWERS} if answer_field is None else {answer_field}
     prompt = _prompt(template, row, where, hidden, listed)
     is_lettered = template is not None and "{options}" in template
     follow = letters if is_lettered else item.options
@@ -113,7 +113,7 @@ def _prompt(
     template: str | None,
     row: Mapping[str, object] | None,
     where: str,
-    hidden: set[str],
+    hidden: Collection[str],
     options: str | None,
 ) -> str:
     """What is read before the answer."""
@@ -144,8 +144,8 @@ def _first(
     flag: str,
 ) -> tuple[str, object]:
     """The first field of these names that a record has."""
-    for name in names if row is not None else ():
-        value = value_at(row, field_path(name, row))
+    for name in () if row is None else names:
+        value = value_at(row, field_path(name, row or {}))
         if value not in (None, ""):
             return name, value
     has = "plain text" if row is None else f"it has: {', '.join(row)}"

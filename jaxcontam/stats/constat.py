@@ -207,7 +207,7 @@ def _excess(
 
 
 def _references(R: int, rng: np.random.Generator) -> np.ndarray:
-    """References drawn again, at least five different ones; all where there are five."""
+    """References drawn again, five or more different ones; of five all."""
     while R > FEWEST:
         drawn = rng.integers(R, size=R)
         if len(np.unique(drawn)) >= FEWEST:

@@ -172,7 +172,7 @@ def _checked(
             f"{published_MN.shape} {other_MP.shape}"
         )
     (M, N), (others, P) = published_MN.shape, other_MP.shape
-    if M != others or M < 1 or (paired and N != P):
+    if others != M or M < 1 or (paired and N != P):
         raise ValueError(
             f"both tables must hold the same models, and pairs, got {(M, N)} "
             f"{(others, P)}"
