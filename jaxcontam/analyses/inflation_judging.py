@@ -113,7 +113,6 @@ def judged_inflation(
         first,
         is_checked=n_references > 0 or asked.equally_hard,
         min_points=asked.min_points,
-        n_references=n_references,
     )
     accuracies = tuple(
         ModelAccuracy(
@@ -144,7 +143,7 @@ def judged_inflation(
 
 
 def inflation_verdict(
-    found: GapEstimate, *, is_checked: bool, min_points: float, n_references: int
+    found: GapEstimate, *, is_checked: bool, min_points: float
 ) -> tuple[InflationVerdict, InflationReason]:
     """The word for an estimate, and why it cannot be told.
 
@@ -152,7 +151,6 @@ def inflation_verdict(
         found: The estimate that decides.
         is_checked: References were asked, or the user vouches for the other items.
         min_points: Inflation that matters.
-        n_references: How many there are.
     """
     if not is_checked:
         return "cannot tell", "no reference"
@@ -160,9 +158,8 @@ def inflation_verdict(
         return "inflated", ""
     if 100 * found.mde <= min_points:
         return "no inflation found", ""
-    between = (found.spread or 0.0) ** 2 * (1 + 1 / max(n_references, 1))
-    is_spread = between > found.se**2 / 2
-    return "cannot tell", "references disagree" if is_spread else "too few items"
+    by_models = found.rests_on == "models"
+    return "cannot tell", "references disagree" if by_models else "too few items"
 
 
 def score_tables(
@@ -236,6 +233,7 @@ def _curve(
         p_value=found.p_value,
         mde=None,
         spread=None,
+        rests_on="items",
     )
     beyond = (
         "the model scores outside the references on the other items: the curve of "
@@ -277,4 +275,5 @@ def _points(estimator: Any, found: GapEstimate) -> InflationEstimate:
         p_value=found.p_value,
         mde=100 * found.mde,
         spread=spread,
+        rests_on=found.rests_on,
     )

@@ -78,7 +78,7 @@ def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
         ]
         for one in result.accuracies
     ]
-    header = ("model", "", "published", "other", "difference (95 %)")
+    header = ("model", "role", "published", "other", "difference (95 %)")
     estimates = [
         [
             _ESTIMATORS[one.estimator],
@@ -120,10 +120,11 @@ def inflation_sentences(result: InflationResult) -> list[str]:
         )
     if result.reason:
         sentences.append(f"{_WHY[result.reason]}.")
-    if found.spread:
+    if found.spread is not None and found.rests_on == "models":
         sentences.append(
-            f"References differ by {found.spread:.1f} points (standard deviation) "
-            "beyond what the draw of items explains, which the interval holds."
+            f"The differences of the references vary by {found.spread:.1f} points "
+            "(standard deviation), more than the draw of items explains; the interval "
+            "is as wide."
         )
     return [*sentences, *(f"Note: {warning}." for warning in result.warnings)]
 
@@ -139,7 +140,7 @@ def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
 
 def _points(value: float, low: float, high: float) -> str:
     # z: what rounds to -0.0 is 0.0.
-    return interval_words(value, low, high, "z+.1f" if value else "z.1f")
+    return interval_words(value, low, high, "+z.1f")
 
 
 def _gaps_svg(result: InflationResult) -> str:

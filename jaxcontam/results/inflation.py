@@ -51,8 +51,10 @@ class InflationEstimate:
         p_value: One-sided, that there is no inflation.
         mde: Smallest inflation that `low` would lie above 0 for with a chance of 0.8;
             None for `constat`.
-        spread: Points by which the gaps of references differ beyond what the draw of
-            items explains (standard deviation); None with fewer than two.
+        spread: Standard deviation of the references' gaps, in points; None with fewer
+            than two, and for `constat`.
+        rests_on: `models` where that is more than the draw of items explains, and the
+            interval is as wide.
     """
 
     estimator: Literal["gap", "difference in differences", "constat"]
@@ -62,6 +64,7 @@ class InflationEstimate:
     p_value: float
     mde: float | None
     spread: float | None
+    rests_on: Literal["items", "models"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ Dimension key
 
 import dataclasses
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -29,9 +30,10 @@ class GapEstimate:
         high: Upper end.
         p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
             above 0.
-        se: Standard error, with what references differ among themselves.
-        spread: Standard deviation of the gaps of references beyond what the draw of
-            items explains; None with fewer than two.
+        se: Standard error.
+        spread: Standard deviation of the references' gaps; None with fewer than two.
+        rests_on: What the standard error is that of: the draw of items, or models,
+            where the gaps of references differ by more than that draw explains.
         df: Degrees of freedom of the t distribution that the interval rests on.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
     """
@@ -42,6 +44,7 @@ class GapEstimate:
     p_value: float
     se: float
     spread: float | None
+    rests_on: Literal["items", "models"]
     df: float
     mde: float
 
@@ -58,12 +61,18 @@ def gap_estimate(
 
     The interval holds the gap of the population that the items were drawn from. It
     assumes independent items, and that the model's gap differs from those of the
-    references as these do from each other: two references or more show by how much,
-    with one it is taken for nothing.
+    references as these do from each other. With two references or more these show by
+    how much: where they differ by more than the draw of items explains, the interval is
+    that of one more draw from a normal distribution of gaps. With one reference, models
+    are taken to have one gap. Two or three show little: simulated models whose gaps
+    vary by 4 to 8 points, of 400 items each, are called inflated in 6 % of cases with
+    two references, in 4 % with three and in 3 % with five, where 2.5 % are due.
 
     Two imagined items that point both ways keep the interval from closing where all
-    items agree: for one proportion against another, paired or not, it is that of
-    Agresti and colleagues, but for a t quantile in place of a normal one.
+    items agree. For two sets and no reference it is that of Agresti and Caffo, for
+    pairs that of Agresti and Min with two whole pairs that differ in place of two
+    halves (which cover 89 % of ten pairs in the worst case), each with a t quantile in
+    place of a normal one.
 
     Args:
         published_MN: Scores in [0, 1].
@@ -75,9 +84,8 @@ def gap_estimate(
             two items, models differ, or pairs have no partner.
 
     Source:
-        Agresti and Min 2005 (paired); Agresti and Caffo 2000 (unpaired); DerSimonian
-        and Laird 1986 for the variance between references; Satterthwaite 1946 for the
-        degrees of freedom.
+        Agresti and Min 2005 (paired); Agresti and Caffo 2000 (unpaired), with
+        Satterthwaite's degrees of freedom.
     """
     from scipy import stats
 
@@ -85,31 +93,33 @@ def gap_estimate(
     n_references = len(published_MN) - 1
     weights_M = np.full(1 + n_references, -1 / max(n_references, 1))
     weights_M[0] = 1.0
-    sides = _sides(published_MN, other_MP, paired=paired)
-    # A difference of models may go both ways, as far as a score reaches; so may one of
-    # items, and both together twice as far.
-    reach = (1.0 if paired else 0.5) * (2 if n_references else 1)
+    # What is averaged: differences of pairs, or each side by itself.
+    sides = [published_MN - other_MP] if paired else [published_MN, other_MP]
+    # Of a pair one each way, of a score one at each end; those of references are as
+    # independent as their items.
+    square = (2.0 if paired else 0.5) * (1 + sum(weights_M[1:] ** 2))
     middle = 0.5 if not paired and not n_references else 0.0
     means, variances, dfs = [], [], []
     for side_MN in sides:
         mean, variance = _with_two_more(
             weights_M @ side_MN,
             middle=middle,
-            square=reach**2 * (1 if paired else 2),
+            square=square,
         )
         means.append(mean)
         variances.append(variance)
         dfs.append(side_MN.shape[1] - 1)
     centre = means[0] - sum(means[1:])
-    spread = _spread(sides) if n_references > 1 else None
-    if spread:
-        variances.append(spread**2 * (1 + 1 / n_references))
-        dfs.append(n_references - 1)
-    variance = sum(variances)
+    variance, spread, rests_on = sum(variances), None, "items"
     df = variance**2 / sum(v**2 / d for v, d in zip(variances, dfs, strict=True))
+    gaps_M = published_MN.mean(axis=1) - other_MP.mean(axis=1)
+    if n_references > 1:
+        spread = float(gaps_M[1:].std(ddof=1))
+        between = spread**2 * (1 + 1 / n_references)
+        if between > variance:
+            variance, df, rests_on = between, n_references - 1, "models"
     se = math.sqrt(variance)
     quantile = float(stats.t.ppf((1 + LEVEL) / 2, df))
-    gaps_M = published_MN.mean(axis=1) - other_MP.mean(axis=1)
     return GapEstimate(
         estimate=float(weights_M @ gaps_M),
         low=centre - quantile * se,
@@ -117,16 +127,10 @@ def gap_estimate(
         p_value=float(stats.t.sf(centre / se, df)),
         se=se,
         spread=spread,
+        rests_on=rests_on,
         df=float(df),
         mde=(quantile + float(stats.norm.ppf(POWER))) * se,
     )
-
-
-def _sides(
-    published_MN: np.ndarray, other_MP: np.ndarray, *, paired: bool
-) -> list[np.ndarray]:
-    """What is averaged: differences of pairs, or each side by itself."""
-    return [published_MN - other_MP] if paired else [published_MN, other_MP]
 
 
 def _with_two_more(
@@ -144,21 +148,6 @@ def _with_two_more(
     shift = float(centred_N.sum()) / n
     spread = (float(centred_N @ centred_N) + square) / n - shift**2
     return middle + shift, spread / n
-
-
-def _spread(sides: list[np.ndarray]) -> float:
-    """Standard deviation of the references' gaps that the items do not explain."""
-    signs = (1, -1)[: len(sides)]
-    gaps_R = sum(
-        sign * side_MN[1:].mean(axis=1)
-        for sign, side_MN in zip(signs, sides, strict=True)
-    )
-    explained = 0.0
-    for side_MN in sides:
-        R, N = side_MN[1:].shape
-        own_RN = side_MN[1:] - side_MN[1:].mean(axis=0)
-        explained += float(own_RN.var(axis=1, ddof=1).sum()) / N / (R - 1)
-    return math.sqrt(max(0.0, float(np.var(gaps_R, ddof=1)) - explained))
 
 
 def _checked(
