@@ -15,7 +15,7 @@ from jaxcontam.report.section import (
 )
 from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationEstimate, InflationResult
-from jaxcontam.results.terms import Words
+from jaxcontam.results.terms import MethodWords, Words
 
 COMMAND = "inflation"
 
@@ -42,6 +42,12 @@ _ESTIMATORS = {
     "difference in differences": "less the references",
     "constat": "against the references' curve (ConStat)",
 }
+_METHOD = MethodWords(
+    name=COMMAND,
+    finds="points that a score gains by having been seen, and by no rewrite of it",
+    source="difference in differences with an interval of Agresti's kind; ConStat: "
+    "arXiv:2405.16281, with departures that its docstring lists",
+)
 
 
 def inflation_page(report: Report, words: Words) -> Page:
@@ -58,7 +64,7 @@ def inflation_page(report: Report, words: Words) -> Page:
     return report_page(
         report,
         sections,
-        words,
+        {**words, COMMAND: _METHOD},
         title=f"Inflation: {result.accuracies[0].model} on {result.benchmark}",
         kind=INFLATION,
         check=_CHECK,
