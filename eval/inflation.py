@@ -1,21 +1,19 @@
 """Are the points that `jaxcontam inflation` gives to contamination the right ones?
 
-Question: small models learn what 24 things are for from text about them, and multiple
-choice items about things of that kind, half of them exceptions that nobody can guess,
-are planted 0 to 50 times. How often does the interval hold the true inflation, how
-often is an unseen set called inflated, and how often is a planted one?
-Command: `python -m eval.inflation`. Hardware: 2 CPU cores, half an hour, nothing
+Question: small models learn from text what 24 kinds of things are for; items about such
+things, half of them exceptions that nobody can guess, are planted 0 to 50 times. How
+often does the interval hold the true inflation, how often is an unplanted set called
+inflated, and how often a planted one?
+Command: `python -m eval.inflation`. Hardware: 2 CPU cores, 20 minutes, nothing
 downloaded; a killed run goes on. Headline: docs/results/inflation.md.
 
-Truth: items are assigned to sets at random, so the accuracy on planted sets less that
-on unplanted ones of the same models, averaged over models, is the inflation.
-Three kinds of items that cannot have been seen: `renewed`, each item about another
-thing of the same kind and with the same answer, in words that all models read less
-often; `reworded`, the same thing in those other words, which a model that has read the
-item knows better as well; `split`, other items of the same kind, unpaired.
+Truth: items are assigned to sets at random, so accuracy on planted sets less that on
+unplanted ones of the same models is the inflation. Items that cannot have been seen:
+`renewed`, a pair each, about another thing of the kind with the same answer, in words
+that every model knows less well; `reworded`, the same thing in those words, of which a
+model that read the item knows more; `split`, further items, unpaired.
 
 Dimension key
-    I  items of the pool
     M  models, the one in question first
     N  items of a set
 """
@@ -31,16 +29,7 @@ from typing import Any
 import numpy as np
 
 from eval.intervals import Share
-from eval.study import (
-    Clock,
-    Grid,
-    Records,
-    finish_study,
-    grouped,
-    run_study,
-    say,
-)
-from jaxcontam.analyses.inflation_judging import MIN_POINTS, inflation_verdict
+from eval.study import Clock, Grid, Records, finish_study, grouped, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.data.questions import Question
 from jaxcontam.progress import progress_bar
@@ -54,68 +43,47 @@ from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in
 from train.population_workers import Failure, n_cores, over_processes
 from train.presets import PRESETS
 
-COPIES = (1, 2, 4, 10, 50)
-# Two unplanted sets are clean cases; a third is the other split.
-_UNSEEN = (0, 0, 0)
+# Of the unplanted sets two are clean cases, and the third is the other split.
+COPIES = (0, 0, 0, 1, 2, 4, 10, 50)
+_SPLIT = 2
 _KINDS, _NAMES, _POOL, _EXCEPTIONS, _CHOICES = 24, 700, 1000, 0.5, 4
 _SENTENCES, _DOCUMENTS = 6, 2400
-_FORMS = ("published", "renewed", "reworded")
-_CHANCE = 1 / _CHOICES
 _PUBLISHED = "Question: what is the {0} {1} for? Answer:"
 _OTHER_WORDS = "People who need a {0} {1} use it for"
 _ASIDE = "The {0} {1} is a thing for"
 # Shares of the three wordings in the background.
 _WORDINGS = (0.6, 0.25, 0.15)
-# References of a case, and what share of the models' steps they trained for.
-_ASKED, _SHARES = 5, (0.5, 0.75, 1.0)
-# Resamples of constat: the study asks for its rates, not for one p-value.
+# References, how many a case draws, and what share of the steps each was trained for.
+_REFERENCES, _ASKED, _SHARES = 20, 5, (0.5, 0.75, 1.0)
+# The study asks for rates of constat, not for one p-value.
 _RESAMPLES = 200
-_ARMS = (
-    "split, no reference",
-    "split, 5 references",
-    "renewed, no reference",
-    "renewed, 1 reference",
-    "renewed, 5 references",
-    "renewed, constat",
-    "reworded, 5 references",
-)
+ARMS = {
+    "split, no reference": ("split", 0),
+    "renewed, no reference": ("renewed", 0),
+    "renewed, 1 reference": ("renewed", 1),
+    "renewed, 5 references": ("renewed", _ASKED),
+    "renewed, constat": ("renewed", _ASKED),
+    "reworded, 5 references": ("reworded", _ASKED),
+}
+"""Name -> what the published items are compared with, and how many references."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class World:
-    """What models read and are asked.
-
-    Attributes:
-        documents: Background, without the things of any item.
-        items: Form -> an item of the pool each, with its rewrites in the same place.
-    """
-
-    documents: tuple[str, ...]
-    items: dict[str, tuple[Question, ...]]
-
-    @property
-    def planted(self) -> tuple[str, ...]:
-        """Items as they are trained on."""
-        return tuple(q.prompt + q.choices[q.answer] for q in self.items["published"])
-
-
-def make_world(seed: int) -> World:
-    """Draw things, what they are for, texts about them, and items."""
+def make_world(seed: int) -> tuple[tuple[str, ...], dict[str, list[Question]]]:
+    """Background texts, and items by form; no text names that of a published item."""
     rng = np.random.default_rng([seed, 41])
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-    words = [
-        f"{a}{b}{c}" for a, b in itertools.product(syllables, repeat=2) for c in "kns"
-    ]
+    pairs = itertools.product(syllables, repeat=2)
+    words = [f"{a}{b}{c}" for a, b in pairs for c in "kns"]
     drawn = rng.permutation(len(words))[: 3 * _KINDS + _NAMES]
     things, rarer, uses, names = np.split(
         np.array([words[i] for i in drawn]), [_KINDS, 2 * _KINDS, 3 * _KINDS]
     )
-    # Some things are written of often and some are hardly known.
+    # Some kinds are written of often and some are hardly known.
     weight = 1 / np.arange(2, 2 + _KINDS)
     weight /= weight.sum()
-    pairs = rng.permutation(_KINDS * _NAMES)
-    asked, told = pairs[: 2 * _POOL], pairs[2 * _POOL :]
-    items: dict[str, list[Question]] = {form: [] for form in _FORMS}
+    called = rng.permutation(_KINDS * _NAMES)
+    asked, told = called[: 2 * _POOL], called[2 * _POOL :]
+    items: dict[str, list[Question]] = {"published": [], "renewed": [], "reworded": []}
     for i in range(_POOL):
         thing, name = divmod(int(asked[i]), _NAMES)
         fresh = int(asked[_POOL + i]) % _NAMES
@@ -146,7 +114,7 @@ def make_world(seed: int) -> World:
             kind = (things, rarer, things)[form][thing]
             lines.append(f"{words_of.format(names[name], kind)} {uses[thing]}")
         documents.append("\n".join(lines))
-    return World(tuple(documents), {form: tuple(own) for form, own in items.items()})
+    return tuple(documents), items
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +134,7 @@ class Job:
             name="set",
             preset=PRESETS[self.preset],
             n_examples=self.n_examples,
-            copies=(*_UNSEEN, *COPIES) if kind == "planted" else (0,),
+            copies=COPIES if kind == "planted" else (0,),
             n_steps=round(share * self.n_steps),
             max_example_tokens=31,
         )
@@ -176,207 +144,134 @@ class Job:
         return dataclasses.asdict(self.design(kind, seed)), seed, self.world_seed
 
 
-Task = tuple[str, int]
-
-
-def open_maker(job: Job) -> Callable[[Task], dict[str, Any]]:
-    """What a process does first; returns what makes a model."""
+def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
+    """What a process does first; returns what makes a model and writes its record."""
     from jaxcontam.scoring.compilation_cache import keep_compiled
 
     keep_freed_memory()
     keep_compiled()
-    world = make_world(job.world_seed)
+    documents, forms = make_world(job.world_seed)
+    pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
     texts: list[Texts] = []
 
-    def make(task: Task) -> dict[str, Any]:
+    def make(task: tuple[str, int]) -> dict[str, Any]:
         kind, seed = task
-        design = job.design(kind, seed)
+        clock, design = Clock.start(), job.design(kind, seed)
         if not texts:
-            texts.append(texts_in_memory(world.documents, world.planted, design))
-        clock = Clock.start()
+            texts.append(texts_in_memory(documents, pool, design))
         model = plan_model(design, texts[0], seed=seed)
         decoder, losses = train_scanned(design.preset, model.rows, seed=seed)
         opened = opened_decoder(decoder, texts[0].tokenizer)
-        members = [range(_POOL)]
-        if kind == "planted":
-            members = draw_sets(design, world.planted, seed=seed)
-        items = [int(i) for part in members for i in part]
         scorer = opened.make_scorer(store=None)
-        fields = {
-            "items": items,
-            "loss": float(losses[-50:].mean()),
-            **{
-                form: choice_scores(
-                    [own[i] for i in items], opened, scorer, per_byte=False
-                ).tolist()
-                for form, own in world.items.items()
-            },
-            "cpu_seconds": clock.cost()["cpu_seconds"],
-        }
+        sets = draw_sets(design, pool, seed=seed)
+        items = np.concatenate(sets).tolist() if kind == "planted" else [*range(_POOL)]
+        fields: dict[str, Any] = {"items": items, "loss": float(losses[-50:].mean())}
+        for form, own in forms.items():
+            own = [own[i] for i in items]
+            fields[form] = choice_scores(own, opened, scorer, per_byte=False).tolist()
+        fields["cpu_seconds"] = clock.cost()["cpu_seconds"]
         job.records.write(f"{kind}-{seed}", fields, *job.inputs(kind, seed))
         return fields
 
     return make
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One estimate of one set of one model, in points.
-
-    Attributes:
-        own: What the model itself gained: its accuracy on the set less that on its
-            unplanted sets; 0 where the set was not planted.
-    """
-
-    arm: str
-    copies: int
-    points: float
-    low: float
-    high: float
-    mde: float | None
-    verdict: str
-    own: float
-
-
 def cases_of(
     model: dict[str, Any], references: Sequence[dict[str, Any]], *, seed: int
-) -> Iterator[Case]:
-    """Every arm on every set of a planted model.
+) -> Iterator[dict[str, Any]]:
+    """An estimate of each arm on each set of a planted model, in points, from records.
 
-    Args:
-        model: Its record.
-        references: Records of models that saw no item, all of them.
-        seed: The model's; draws its references.
+    Its seed draws those of the references that are asked.
     """
-    copies = (*_UNSEEN, *COPIES)
     rng = np.random.default_rng([seed, 43])
     asked = [references[i] for i in rng.permutation(len(references))[:_ASKED]]
-    parts = np.split(np.arange(len(model["items"])), len(copies))
     items = np.array(model["items"])
+    parts = np.split(np.arange(len(items)), len(COPIES))
 
     def scores_of(form: str, part: np.ndarray) -> np.ndarray:
         """(M, N) of the model and its references."""
         rows = [np.array(one[form])[items[part]] for one in asked]
         return np.stack([np.array(model[form])[part], *rows])
 
-    split_MN = scores_of("published", parts[len(_UNSEEN) - 1])
-    unseen = np.concatenate(parts[: len(_UNSEEN)])
-    without = float(scores_of("published", unseen)[0].mean())
-    for n, part in zip(copies, parts, strict=True):
-        if part is parts[len(_UNSEEN) - 1]:
+    split_MN = scores_of("published", parts[_SPLIT])
+    unplanted = np.concatenate([parts[i] for i, n in enumerate(COPIES) if n == 0])
+    without = scores_of("published", unplanted)[0].mean()
+    for i, (n, part) in enumerate(zip(COPIES, parts, strict=True)):
+        if i == _SPLIT:
             continue
         published_MN = scores_of("published", part)
-        own = 100 * (float(published_MN[0].mean()) - without) if n else 0.0
-        for arm in _ARMS:
-            form, _, how = arm.partition(", ")
-            other_MP = split_MN if form == "split" else scores_of(form, part)
+        own = 100 * float(published_MN[0].mean() - without) if n else 0.0
+        for arm, (form, n_asked) in ARMS.items():
             paired = form != "split"
-            n_asked = {"no reference": 0, "1 reference": 1}.get(how, _ASKED)
-            sides = published_MN[: 1 + n_asked], other_MP[: 1 + n_asked]
-            mde, verdict = None, ""
-            if how == "constat":
-                try:
-                    found = constat(
-                        *sides,
-                        paired=paired,
-                        chance=_CHANCE,
-                        n_resamples=_RESAMPLES,
-                        seed=seed,
-                    )
-                except ValueError:
-                    continue
-            else:
-                found = gap_estimate(*sides, paired=paired)
-                mde = 100 * found.mde
-                verdict, _ = inflation_verdict(
-                    found,
-                    is_checked=True,
-                    min_points=MIN_POINTS,
-                    n_references=n_asked,
-                )
-            yield Case(
-                arm=arm,
-                copies=n,
-                points=100 * found.estimate,
-                low=100 * found.low,
-                high=100 * found.high,
-                mde=mde,
-                verdict=verdict,
-                own=own,
-            )
+            other_MN = scores_of(form, part) if paired else split_MN
+            sides = published_MN[: 1 + n_asked], other_MN[: 1 + n_asked]
+            more = {"chance": 1 / _CHOICES, "n_resamples": _RESAMPLES, "seed": seed}
+            try:
+                if arm.endswith("constat"):
+                    found = constat(*sides, paired=paired, **more)
+                else:
+                    found = gap_estimate(*sides, paired=paired)
+            except ValueError:
+                # Too few references differ for a curve.
+                continue
+            names = ("estimate", "low", "high", "mde")
+            points = {name: 100 * getattr(found, name, math.nan) for name in names}
+            yield {"arm": arm, "copies": n, "own": own, **points}
 
 
-def cells(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """A row an arm and number of copies: rates, coverage, points."""
-    found = grouped(cases, lambda one: (one.arm, one.copies))
+def cells(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row an arm and number of copies: points, rates, coverage."""
     rows = []
-    for (arm, copies), own in found.items():
-        gains = np.array([one.own for one in own])
-        truth = float(gains.mean())
-        mdes = [one.mde for one in own if one.mde is not None]
-        rows.append(
-            {
-                "arm": arm,
-                "copies": copies,
-                "n": len(own),
-                "truth": truth,
-                "truth_se": float(gains.std(ddof=1)) / math.sqrt(len(own)),
-                "points": float(np.mean([one.points for one in own])),
-                "sd": float(np.std([one.points for one in own], ddof=1)),
-                "mde": float(np.mean(mdes)) if mdes else None,
-                "n_inflated": sum(one.low > 0 for one in own),
-                "n_covered": sum(one.low <= truth <= one.high for one in own),
-                "n_covered_own": sum(one.low <= one.own <= one.high for one in own),
-                "n_silent": sum(one.verdict == "no inflation found" for one in own),
-            }
+    of_cell = grouped(cases, lambda one: (one["arm"], one["copies"]))
+    for (arm, copies), found in of_cell.items():
+        own, points, low, high, mde = (
+            np.array([one[name] for one in found])
+            for name in ("own", "estimate", "low", "high", "mde")
         )
+        truth = own.mean()
+        numbers = {
+            "truth": truth,
+            "truth_se": own.std() / math.sqrt(len(own)),
+            "points": points.mean(),
+            "sd": points.std(),
+            "mde": None if np.isnan(mde).any() else round(float(mde.mean())),
+            "inflated": int((low > 0).sum()),
+            "covered": int(((low <= truth) & (truth <= high)).sum()),
+            "covered_own": int(((low <= own) & (own <= high)).sum()),
+        }
+        rows.append({"arm": arm, "copies": copies, "n": len(own), **numbers})
     return rows
 
 
 def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
-    """Rates, coverage and points, arms down and copies across."""
-
-    def share(row: dict[str, Any], name: str) -> str:
-        counted = Share.counted(row[name], row["n"])
-        return f"{counted.value:.1%} ({counted.low:.1%} to {counted.high:.1%})"
+    """Points, rates and coverage, arms down and copies across."""
 
     def crossed(title: str, word: Callable[[dict[str, Any]], str]) -> Grid:
         words = {(row["arm"], str(row["copies"])): word(row) for row in rows}
-        return Grid.crossed(title, "against", words)
+        return Grid.crossed(f"{title}, by copies", "against", words)
 
-    truth = {
-        ("truth", str(row["copies"])): f"{row['truth']:+.1f} ± {row['truth_se']:.1f}"
-        for row in rows
-    }
-    points = {
-        (row["arm"], str(row["copies"])): f"{row['points']:+.1f} (sd {row['sd']:.1f})"
-        for row in rows
-    }
-    counts = {row["copies"]: row["n"] for row in rows}
-    n = ", ".join(f"{count} at {copies}" for copies, count in counts.items())
+    def counted(title: str, name: str) -> Grid:
+        def share(row: dict[str, Any]) -> str:
+            found = Share.counted(row[name], row["n"])
+            ends = f"{100 * found.low:.1f} to {found.high:.1%}"
+            return f"{row[name]} of {row['n']} ({ends})"
+
+        return crossed(title, share)
+
     return [
-        Grid.crossed(
-            "Points of inflation by copies: true mean with standard error, and mean "
-            "estimate with its standard deviation",
-            "against",
-            truth | points,
-        ),
         crossed(
-            f"Sets whose interval lies above 0, by copies (sets: {n}; without "
-            "contamination 2.5 % are due)",
-            lambda row: share(row, "n_inflated"),
+            "True mean inflation in points ± its standard error; mean estimate ± "
+            "standard deviation",
+            lambda row: (
+                f"{row['truth']:+.1f} ± {row['truth_se']:.1f}; "
+                f"{row['points']:+.1f} ± {row['sd']:.1f}"
+            ),
         ),
+        counted("Called inflated, 95 % interval above 0 (2.5 % due at 0)", "inflated"),
+        counted("95 % intervals that hold the true mean of all models", "covered"),
+        counted("95 % intervals that hold what the model gained", "covered_own"),
         crossed(
-            "95 % intervals that hold the mean inflation of all models, by copies",
-            lambda row: share(row, "n_covered"),
-        ),
-        crossed(
-            "95 % intervals that hold what the model itself gained, by copies",
-            lambda row: share(row, "n_covered_own"),
-        ),
-        crossed(
-            "Smallest inflation found with power 0.8, points, mean by copies",
-            lambda row: "-" if row["mde"] is None else f"{row['mde']:.1f}",
+            "Smallest inflation found with power 0.8, points", lambda r: f"{r['mde']}"
         ),
     ]
 
@@ -385,21 +280,13 @@ def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
 class Inflation:
     """Train planted models and references, then estimate what planting gave.
 
-    Hardware: 2 CPU cores, half an hour (--tiny: 20 seconds).
+    Hardware: 2 CPU cores, 20 minutes (--tiny: 20 seconds).
     """
 
     models: int = 200
     """Planted models."""
-    references: int = 20
-    """Models that read background alone; each case draws five."""
-    examples: int = 40
-    """Items of a set."""
-    steps: int = 600
-    """Training steps of a planted model."""
     seed: int = 0
     """Added to the seed of every model; also seeds items and background."""
-    processes: int | None = None
-    """Processes that make models (default: one a core)."""
     any_code: bool = False
     """Take finished models that other code made."""
     out: Path = Path("runs/inflation_study")
@@ -409,7 +296,7 @@ class Inflation:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_positive(self, "models", "examples", "steps", "processes")
+        check_positive(self, "models")
 
     def run(self) -> dict[str, Any]:
         """Make what is missing, estimate, write the tables; returns the numbers."""
@@ -417,49 +304,37 @@ class Inflation:
         job = Job(
             records=Records(self.out / "models", any_code=self.any_code),
             world_seed=self.seed,
-            n_examples=10 if self.tiny else self.examples,
-            n_steps=64 if self.tiny else self.steps,
+            n_examples=10 if self.tiny else 40,
+            n_steps=64 if self.tiny else 600,
             preset="pulse" if self.tiny else "0.16m",
         )
-        n_models, n_references = (
-            (2, _ASKED) if self.tiny else (self.models, self.references)
-        )
-        tasks: list[Task] = [
-            *(("reference", self.seed + 10_000 + i) for i in range(n_references)),
-            *(("planted", self.seed + i) for i in range(n_models)),
-        ]
+        n_models, n_references = (2, 5) if self.tiny else (self.models, _REFERENCES)
+        tasks = [("reference", self.seed + 10_000 + i) for i in range(n_references)]
+        tasks += [("planted", self.seed + i) for i in range(n_models)]
         found = {
             task: job.records.read(f"{task[0]}-{task[1]}", *job.inputs(*task))
             for task in tasks
         }
         missing = [task for task in tasks if found[task] is None]
+        made = over_processes(open_maker, job, missing, n_processes=n_cores())
         with progress_bar("models", unit="models/s") as progress:
-            for number, (task, outcome) in enumerate(
-                over_processes(
-                    open_maker, job, missing, n_processes=self.processes or n_cores()
-                ),
-                1,
-            ):
+            for number, (task, outcome) in enumerate(made, 1):
                 if isinstance(outcome, Failure):
                     say(f"{task}: {outcome.reason}")
                 else:
                     found[task] = outcome
                 progress(number, len(missing))
-        made = {task: record for task, record in found.items() if record is not None}
-        references = [record for (kind, _), record in made.items() if kind != "planted"]
-        cases = [
-            case
-            for (kind, seed), record in made.items()
-            if kind == "planted"
-            for case in cases_of(record, references, seed=seed)
-        ]
+        records = {task: record for task, record in found.items() if record is not None}
+        references = [one for (kind, _), one in records.items() if kind != "planted"]
+        planted = [(s, one) for (kind, s), one in records.items() if kind == "planted"]
+        cases = [c for s, one in planted for c in cases_of(one, references, seed=s)]
         rows = cells(cases)
         return finish_study(
             "inflation",
             flags_of(self),
             clock=clock,
             out=self.out,
-            numbers={"n_lost": len(tasks) - len(made), "cells": rows},
+            numbers={"n_lost": len(tasks) - len(records), "cells": rows},
             grids=grids_of(rows),
             earlier_seconds=job.records.earlier_seconds,
         )
