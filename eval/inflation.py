@@ -11,7 +11,9 @@ Truth: items are assigned to sets at random, so accuracy on planted sets less th
 unplanted ones of the same models is the inflation. Items that cannot have been seen:
 `renewed`, a pair each, about another thing of the kind with the same answer, in words
 that every model knows less well; `reworded`, the same thing in those words, of which a
-model that read the item knows more; `split`, further items, unpaired.
+model that read the item knows more; `split`, further items, unpaired. References read
+the background alone, for half of the steps or more, or are `alike`: trained as planted
+models are, with as many items in the published words, but none of these.
 
 Dimension key
     M  models, the one in question first
@@ -53,23 +55,26 @@ _OTHER_WORDS = "People who need a {0} {1} use it for"
 _ASIDE = "The {0} {1} is a thing for"
 # Shares of the three wordings in the background.
 _WORDINGS = (0.6, 0.25, 0.15)
-# References, how many a case draws, and what share of the steps each was trained for.
+# References of a kind, how many a case draws, shares of the steps of background ones.
 _REFERENCES, _ASKED, _SHARES = 20, 5, (0.5, 0.75, 1.0)
 # The study asks for rates of constat, not for one p-value.
 _RESAMPLES = 200
 ARMS = {
-    "split, no reference": ("split", 0),
-    "renewed, no reference": ("renewed", 0),
-    "renewed, 1 reference": ("renewed", 1),
-    "renewed, 5 references": ("renewed", _ASKED),
-    "renewed, constat": ("renewed", _ASKED),
-    "reworded, 5 references": ("reworded", _ASKED),
+    "split, no reference": ("split", "", 0),
+    "renewed, no reference": ("renewed", "", 0),
+    "renewed, 5 of background alone": ("renewed", "reference", _ASKED),
+    "renewed, 1 alike": ("renewed", "alike", 1),
+    "renewed, 5 alike": ("renewed", "alike", _ASKED),
+    "renewed, 5 alike, constat": ("renewed", "alike", _ASKED),
+    "reworded, 5 alike": ("reworded", "alike", _ASKED),
 }
-"""Name -> what the published items are compared with, and how many references."""
+"""Name -> what the published items are compared with, and which references."""
 
 
-def make_world(seed: int) -> tuple[tuple[str, ...], dict[str, list[Question]]]:
-    """Background texts, and items by form; no text names that of a published item."""
+def make_world(
+    seed: int,
+) -> tuple[tuple[str, ...], dict[str, list[Question]], list[str]]:
+    """Background, which names no thing of an item; items by form; other items."""
     rng = np.random.default_rng([seed, 41])
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     pairs = itertools.product(syllables, repeat=2)
@@ -114,7 +119,11 @@ def make_world(seed: int) -> tuple[tuple[str, ...], dict[str, list[Question]]]:
             kind = (things, rarer, things)[form][thing]
             lines.append(f"{words_of.format(names[name], kind)} {uses[thing]}")
         documents.append("\n".join(lines))
-    return tuple(documents), items
+    others = []
+    for thing, name in (divmod(pair, _NAMES) for pair in asked[_POOL:].tolist()):
+        right = thing if rng.random() > _EXCEPTIONS else int(rng.integers(_KINDS))
+        others.append(f"{_PUBLISHED.format(names[name], things[thing])} {uses[right]}")
+    return tuple(documents), items, others
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +137,13 @@ class Job:
     preset: str
 
     def design(self, kind: str, seed: int) -> Design:
-        """Of a planted model, or of a reference, which reads background alone."""
-        share = 1.0 if kind == "planted" else _SHARES[seed % len(_SHARES)]
+        """Of a planted model, or of a reference."""
+        share = _SHARES[seed % len(_SHARES)] if kind == "reference" else 1.0
         return Design(
             name="set",
             preset=PRESETS[self.preset],
             n_examples=self.n_examples,
-            copies=COPIES if kind == "planted" else (0,),
+            copies=(0,) if kind == "reference" else COPIES,
             n_steps=round(share * self.n_steps),
             max_example_tokens=31,
         )
@@ -150,18 +159,19 @@ def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
 
     keep_freed_memory()
     keep_compiled()
-    documents, forms = make_world(job.world_seed)
-    pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
-    texts: list[Texts] = []
+    documents, forms, others = make_world(job.world_seed)
+    own_pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
+    texts: dict[str, Texts] = {}
 
     def make(task: tuple[str, int]) -> dict[str, Any]:
         kind, seed = task
         clock, design = Clock.start(), job.design(kind, seed)
-        if not texts:
-            texts.append(texts_in_memory(documents, pool, design))
-        model = plan_model(design, texts[0], seed=seed)
+        pool = others if kind == "alike" else own_pool
+        if kind not in texts:
+            texts[kind] = texts_in_memory(documents, pool, design)
+        model = plan_model(design, texts[kind], seed=seed)
         decoder, losses = train_scanned(design.preset, model.rows, seed=seed)
-        opened = opened_decoder(decoder, texts[0].tokenizer)
+        opened = opened_decoder(decoder, texts[kind].tokenizer)
         scorer = opened.make_scorer(store=None)
         sets = draw_sets(design, pool, seed=seed)
         items = np.concatenate(sets).tolist() if kind == "planted" else [*range(_POOL)]
@@ -177,34 +187,35 @@ def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
 
 
 def cases_of(
-    model: dict[str, Any], references: Sequence[dict[str, Any]], *, seed: int
+    model: dict[str, Any], references: dict[str, list[dict[str, Any]]], *, seed: int
 ) -> Iterator[dict[str, Any]]:
     """An estimate of each arm on each set of a planted model, in points, from records.
 
-    Its seed draws those of the references that are asked.
+    Its seed draws those of the references of a kind that are asked.
     """
     rng = np.random.default_rng([seed, 43])
-    asked = [references[i] for i in rng.permutation(len(references))[:_ASKED]]
+    asked = {
+        kind: [own[i] for i in rng.permutation(len(own))[:_ASKED]]
+        for kind, own in references.items()
+    }
     items = np.array(model["items"])
     parts = np.split(np.arange(len(items)), len(COPIES))
 
-    def scores_of(form: str, part: np.ndarray) -> np.ndarray:
-        """(M, N) of the model and its references."""
-        rows = [np.array(one[form])[items[part]] for one in asked]
+    def scores_of(form: str, part: np.ndarray, kind: str, n: int) -> np.ndarray:
+        """(M, N) of the model and some references."""
+        rows = [np.array(one[form])[items[part]] for one in asked.get(kind, ())[:n]]
         return np.stack([np.array(model[form])[part], *rows])
 
-    split_MN = scores_of("published", parts[_SPLIT])
     unplanted = np.concatenate([parts[i] for i, n in enumerate(COPIES) if n == 0])
-    without = scores_of("published", unplanted)[0].mean()
+    without = np.array(model["published"])[unplanted].mean()
     for i, (n, part) in enumerate(zip(COPIES, parts, strict=True)):
         if i == _SPLIT:
             continue
-        published_MN = scores_of("published", part)
-        own = 100 * float(published_MN[0].mean() - without) if n else 0.0
-        for arm, (form, n_asked) in ARMS.items():
+        own = 100 * float(np.array(model["published"])[part].mean() - without)
+        for arm, (form, *who) in ARMS.items():
             paired = form != "split"
-            other_MN = scores_of(form, part) if paired else split_MN
-            sides = published_MN[: 1 + n_asked], other_MN[: 1 + n_asked]
+            other = (form, part) if paired else ("published", parts[_SPLIT])
+            sides = scores_of("published", part, *who), scores_of(*other, *who)
             more = {"chance": 1 / _CHOICES, "n_resamples": _RESAMPLES, "seed": seed}
             try:
                 if arm.endswith("constat"):
@@ -216,7 +227,7 @@ def cases_of(
                 continue
             names = ("estimate", "low", "high", "mde")
             points = {name: 100 * getattr(found, name, math.nan) for name in names}
-            yield {"arm": arm, "copies": n, "own": own, **points}
+            yield {"arm": arm, "copies": n, "own": own if n else 0.0, **points}
 
 
 def cells(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -309,8 +320,13 @@ class Inflation:
             preset="pulse" if self.tiny else "0.16m",
         )
         n_models, n_references = (2, 5) if self.tiny else (self.models, _REFERENCES)
-        tasks = [("reference", self.seed + 10_000 + i) for i in range(n_references)]
-        tasks += [("planted", self.seed + i) for i in range(n_models)]
+        first = {"reference": 10_000, "alike": 20_000}
+        counts = {kind: n_references for kind in first} | {"planted": n_models}
+        tasks = [
+            (kind, self.seed + first.get(kind, 0) + i)
+            for kind, n in counts.items()
+            for i in range(n)
+        ]
         found = {
             task: job.records.read(f"{task[0]}-{task[1]}", *job.inputs(*task))
             for task in tasks
@@ -325,9 +341,13 @@ class Inflation:
                     found[task] = outcome
                 progress(number, len(missing))
         records = {task: record for task, record in found.items() if record is not None}
-        references = [one for (kind, _), one in records.items() if kind != "planted"]
-        planted = [(s, one) for (kind, s), one in records.items() if kind == "planted"]
-        cases = [c for s, one in planted for c in cases_of(one, references, seed=s)]
+        of_kind = grouped(records.items(), lambda one: one[0][0])
+        references = {kind: [one for _, one in of_kind[kind]] for kind in first}
+        cases = [
+            case
+            for (_, seed), record in of_kind["planted"]
+            for case in cases_of(record, references, seed=seed)
+        ]
         rows = cells(cases)
         return finish_study(
             "inflation",
