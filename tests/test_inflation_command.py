@@ -69,7 +69,8 @@ def pair(tmp_path):
 
 def test_a_model_that_knows_the_published_items_is_inflated(pair):
     test, new, known = pair
-    found = jc.inflation(knows(*known[:30]), test, against=new, reference=[knows()])
+    others = [knows(), knows("a"), knows("b")]
+    found = jc.inflation(knows(*known[:30]), test, against=new, reference=others)
     result = found.result
     assert found.verdict == "inflated"
     assert result.accuracies[0].published >= 0.75
@@ -83,10 +84,11 @@ def test_a_model_that_knows_the_published_items_is_inflated(pair):
 
 def test_a_clean_model_beside_a_clean_one_is_not_told(pair):
     test, new, _ = pair
-    found = jc.inflation(knows(), test, against=new, reference=[knows("x")])
+    pair_of = [knows("x"), knows("y")]
+    found = jc.inflation(knows(), test, against=new, reference=pair_of)
     assert found.points == 0
-    assert (found.verdict, found.result.reason) == ("cannot tell", "too few items")
-    wide = jc.inflation(knows(), test, against=new, reference=[knows()], min_points=90)
+    assert (found.verdict, found.result.reason) == ("cannot tell", "items")
+    wide = jc.inflation(knows(), test, against=new, reference=pair_of, min_points=90)
     assert wide.verdict == "no inflation found"
 
 
@@ -94,6 +96,8 @@ def test_without_references_only_a_word_of_the_user_gives_a_verdict(pair):
     test, new, known = pair
     alone = jc.inflation(knows(*known), test, against=new)
     assert (alone.verdict, alone.result.reason) == ("cannot tell", "no reference")
+    one = jc.inflation(knows(*known), test, against=new, reference=[knows()])
+    assert (one.verdict, one.result.reason) == ("cannot tell", "one reference")
     vouched = jc.inflation(knows(*known), test, against=new, equally_hard=True)
     assert vouched.verdict == "inflated"
     assert vouched.points == alone.points
@@ -278,7 +282,7 @@ def folder(tmp_path_factory):
 def of_models(folder, *more):
     return (
         *(folder / "heart", folder / "seen.jsonl", "--against", folder / "new.jsonl"),
-        *("--unpaired", "--reference", folder / "fresh", *more),
+        *("--unpaired", "--equally-hard", "--reference", folder / "fresh", *more),
     )
 
 
@@ -315,7 +319,7 @@ def test_a_rerun_scores_nothing_and_says_the_same(finished, folder, capsys):
     ("file", "old", "new"),
     [
         ("report.json", '"verdict": "inflated"', '"verdict": "no inflation found"'),
-        ("report.json", '"equally_hard": false', '"equally_hard": true'),
+        ("report.json", '"equally_hard": true', '"equally_hard": false'),
         ("texts.jsonl", '"heart": 1.0', '"heart": 0.0'),
     ],
 )

@@ -111,7 +111,8 @@ def judged_inflation(
         warnings += warning
     verdict, reason = inflation_verdict(
         first,
-        is_checked=n_references > 0 or asked.equally_hard,
+        n_references=n_references,
+        equally_hard=asked.equally_hard,
         min_points=asked.min_points,
     )
     accuracies = tuple(
@@ -143,23 +144,23 @@ def judged_inflation(
 
 
 def inflation_verdict(
-    found: GapEstimate, *, is_checked: bool, min_points: float
+    found: GapEstimate, *, n_references: int, equally_hard: bool, min_points: float
 ) -> tuple[InflationVerdict, InflationReason]:
     """The word for an estimate, and why it cannot be told.
 
     Args:
         found: The estimate that decides.
-        is_checked: References were asked, or the user vouches for the other items.
+        n_references: Models that show how hard the other items are.
+        equally_hard: The user vouches for these.
         min_points: Inflation that matters.
     """
-    if not is_checked:
-        return "cannot tell", "no reference"
+    if n_references < 2 and not equally_hard:
+        return "cannot tell", "one reference" if n_references else "no reference"
     if found.low > 0:
         return "inflated", ""
     if 100 * found.mde <= min_points:
         return "no inflation found", ""
-    by_models = found.rests_on == "models"
-    return "cannot tell", "references disagree" if by_models else "too few items"
+    return "cannot tell", "references" if found.rests_on == "models" else "items"
 
 
 def score_tables(
@@ -256,11 +257,6 @@ def _of_references(
             f"the other items are {word}: references score "
             f"{100 * abs(mean.estimate):.1f} points {less} on them, which the "
             "difference in differences takes out"
-        )
-    if len(published_RN) == 1:
-        warnings.append(
-            "with one reference nothing shows how much the gaps of models differ by "
-            "themselves; two or more do"
         )
     return warnings
 

@@ -113,8 +113,7 @@ class Inflation(DeviceFlags, ReportFlags):
             raise InputError(
                 "no items to compare", hint="BENCHMARK --against OTHER, or --scores"
             )
-        for model in (self.model, *self.reference):
-            check_device_flags(self, model)
+        check_device_flags(self, self.model)
 
     def run(self) -> dict[str, Any] | None:
         """Ask, judge, write and print; the report, or None for a dry run."""

@@ -33,9 +33,10 @@ _CHECK = (
 _WHY = {
     "no reference": "Nothing shows that the other items are as hard as the published "
     "ones: --reference names models that saw neither, --equally-hard vouches for them",
-    "too few items": "More items, or items in pairs, would tell",
-    "references disagree": "The references differ among themselves by more than the "
-    "draw of items explains: more of them, or more like the model, would tell",
+    "one reference": "One reference does not show how much models differ by "
+    "themselves: name two, or better five",
+    "items": "More items, or items in pairs, would tell",
+    "references": "More references, or such as are more alike, would tell",
 }
 _ESTIMATORS = {
     "gap": "the model alone",
@@ -129,8 +130,7 @@ def inflation_sentences(result: InflationResult) -> list[str]:
     if found.spread is not None and found.rests_on == "models":
         sentences.append(
             f"The differences of the references vary by {found.spread:.1f} points "
-            "(standard deviation), more than the draw of items explains; the interval "
-            "is as wide."
+            "(standard deviation), and the interval is as wide as that asks for."
         )
     return [*sentences, *(f"Note: {warning}." for warning in result.warnings)]
 

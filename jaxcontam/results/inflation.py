@@ -6,12 +6,12 @@ from typing import Literal
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 """What a report says of a score; never that a model has or has not read the items."""
 
-InflationReason = Literal["", "no reference", "too few items", "references disagree"]
+InflationReason = Literal["", "no reference", "one reference", "items", "references"]
 """Why it cannot be told.
 
-Nothing shows that the other items are as hard as the published ones; or an inflation of
-`min_points` could have been missed, for want of items or since the references differ
-among themselves by more than the draw of items explains.
+Nothing shows that the other items are as hard as the published ones; or one model alone
+does, which does not show how models differ; or an inflation of `min_points` could have
+been missed, for want of items or of references that are more or more alike.
 """
 
 
@@ -53,8 +53,7 @@ class InflationEstimate:
             None for `constat`.
         spread: Standard deviation of the references' gaps, in points; None with fewer
             than two, and for `constat`.
-        rests_on: `models` where that is more than the draw of items explains, and the
-            interval is as wide.
+        rests_on: `models` where that leaves the interval wider than the draw of items.
     """
 
     estimator: Literal["gap", "difference in differences", "constat"]
