@@ -2,10 +2,9 @@
 
 Question: small models learn from text what 24 kinds of things are for; items about such
 things, half of them exceptions that nobody can guess, are planted 0 to 50 times. How
-often does the interval hold the true inflation, how often is an unplanted set called
-inflated, and how often a planted one?
-Command: `python -m eval.inflation`. Hardware: 2 CPU cores, 20 minutes, nothing
-downloaded; a killed run goes on. Headline: docs/results/inflation.md.
+often does the interval hold the true inflation, and how often are sets called inflated?
+Command: `python -m eval.inflation`. Hardware: 2 CPU cores, 20 minutes; a killed run
+goes on. Headline: docs/results/inflation.md.
 
 Truth: items are assigned to sets at random, so accuracy on planted sets less that on
 unplanted ones of the same models is the inflation. Items that cannot have been seen:
@@ -16,11 +15,11 @@ the background alone, for half of the steps or more, or are `alike`: trained as 
 models are, with as many items in the published words, but none of these.
 
 Dimension key
-    M  models, the one in question first
-    N  items of a set
+    M, N  models, the one in question first; items of a set
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import sys
@@ -46,8 +45,7 @@ from train.population_workers import Failure, n_cores, over_processes
 from train.presets import PRESETS
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
-COPIES = (0, 0, 0, 1, 2, 4, 10, 50)
-_SPLIT = 2
+COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2
 _KINDS, _NAMES, _POOL, _EXCEPTIONS, _CHOICES = 24, 700, 1000, 0.5, 4
 _SENTENCES, _DOCUMENTS = 6, 2400
 _PUBLISHED = "Question: what is the {0} {1} for? Answer:"
@@ -57,8 +55,10 @@ _ASIDE = "The {0} {1} is a thing for"
 _WORDINGS = (0.6, 0.25, 0.15)
 # References of a kind, how many a case draws, shares of the steps of background ones.
 _REFERENCES, _ASKED, _SHARES = 20, 5, (0.5, 0.75, 1.0)
+_SEEDS = {"reference": 10_000, "alike": 20_000}
 # The study asks for rates of constat, not for one p-value.
 _RESAMPLES = 200
+_NUMBERS = ("estimate", "low", "high", "mde")
 ARMS = {
     "split, no reference": ("split", "", 0),
     "renewed, no reference": ("renewed", "", 0),
@@ -68,12 +68,12 @@ ARMS = {
     "renewed, 5 alike, constat": ("renewed", "alike", _ASKED),
     "reworded, 5 alike": ("reworded", "alike", _ASKED),
 }
-"""Name -> what the published items are compared with, and which references."""
+"""What published items are compared with, beside which references."""
+
+World = tuple[tuple[str, ...], dict[str, list[Question]], list[str]]
 
 
-def make_world(
-    seed: int,
-) -> tuple[tuple[str, ...], dict[str, list[Question]], list[str]]:
+def make_world(seed: int) -> World:
     """Background, which names no thing of an item; items by form; other items."""
     rng = np.random.default_rng([seed, 41])
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
@@ -212,21 +212,19 @@ def cases_of(
         if i == _SPLIT:
             continue
         own = 100 * float(np.array(model["published"])[part].mean() - without)
-        for arm, (form, *who) in ARMS.items():
+        for arm, (form, kind, n_asked) in ARMS.items():
             paired = form != "split"
             other = (form, part) if paired else ("published", parts[_SPLIT])
-            sides = scores_of("published", part, *who), scores_of(*other, *who)
+            sides = [scores_of(*p, kind, n_asked) for p in (("published", part), other)]
             more = {"chance": 1 / _CHOICES, "n_resamples": _RESAMPLES, "seed": seed}
+            is_curve = arm.endswith("constat")
+            estimate = functools.partial(constat, **more) if is_curve else gap_estimate
             try:
-                if arm.endswith("constat"):
-                    found = constat(*sides, paired=paired, **more)
-                else:
-                    found = gap_estimate(*sides, paired=paired)
+                found = estimate(*sides, paired=paired)
             except ValueError:
                 # Too few references differ for a curve.
                 continue
-            names = ("estimate", "low", "high", "mde")
-            points = {name: 100 * getattr(found, name, math.nan) for name in names}
+            points = {name: 100 * getattr(found, name, math.nan) for name in _NUMBERS}
             yield {"arm": arm, "copies": n, "own": own if n else 0.0, **points}
 
 
@@ -235,10 +233,9 @@ def cells(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     of_cell = grouped(cases, lambda one: (one["arm"], one["copies"]))
     for (arm, copies), found in of_cell.items():
-        own, points, low, high, mde = (
-            np.array([one[name] for one in found])
-            for name in ("own", "estimate", "low", "high", "mde")
-        )
+        own, points, low, high, mde = np.array(
+            [[one[name] for name in ("own", *_NUMBERS)] for one in found]
+        ).T
         truth = own.mean()
         numbers = {
             "truth": truth,
@@ -261,38 +258,29 @@ def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
         words = {(row["arm"], str(row["copies"])): word(row) for row in rows}
         return Grid.crossed(f"{title}, by copies", "against", words)
 
-    def counted(title: str, name: str) -> Grid:
-        def share(row: dict[str, Any]) -> str:
-            found = Share.counted(row[name], row["n"])
-            ends = f"{100 * found.low:.1f} to {found.high:.1%}"
-            return f"{row[name]} of {row['n']} ({ends})"
+    def share(row: dict[str, Any], name: str) -> str:
+        found = Share.counted(row[name], row["n"])
+        ends = f"{100 * found.low:.1f} to {found.high:.1%}"
+        return f"{row[name]} of {row['n']} ({ends})"
 
-        return crossed(title, share)
-
+    truth = "{truth:+.1f} ± {truth_se:.1f}; {points:+.1f} ± {sd:.1f}"
+    counted = {
+        "inflated": "Called inflated: 95 % interval above 0 (2.5 % due at 0)",
+        "covered": "95 % intervals that hold the true mean of all models",
+        "covered_own": "95 % intervals that hold what the model gained",
+    }
     return [
         crossed(
-            "True mean inflation in points ± its standard error; mean estimate ± "
-            "standard deviation",
-            lambda row: (
-                f"{row['truth']:+.1f} ± {row['truth_se']:.1f}; "
-                f"{row['points']:+.1f} ± {row['sd']:.1f}"
-            ),
+            "Points ± error: true mean; mean estimate", lambda r: truth.format(**r)
         ),
-        counted("Called inflated, 95 % interval above 0 (2.5 % due at 0)", "inflated"),
-        counted("95 % intervals that hold the true mean of all models", "covered"),
-        counted("95 % intervals that hold what the model gained", "covered_own"),
-        crossed(
-            "Smallest inflation found with power 0.8, points", lambda r: f"{r['mde']}"
-        ),
+        *(crossed(counted[n], lambda r, n=n: share(r, n)) for n in counted),
+        crossed("Points that are found with power 0.8", lambda r: str(r["mde"] or "-")),
     ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inflation:
-    """Train planted models and references, then estimate what planting gave.
-
-    Hardware: 2 CPU cores, 20 minutes (--tiny: 20 seconds).
-    """
+    """Train planted models and references, then estimate what planting gave."""
 
     models: int = 200
     """Planted models."""
@@ -312,6 +300,7 @@ class Inflation:
     def run(self) -> dict[str, Any]:
         """Make what is missing, estimate, write the tables; returns the numbers."""
         clock = Clock.start()
+        n_models, n_others = (2, 5) if self.tiny else (self.models, _REFERENCES)
         job = Job(
             records=Records(self.out / "models", any_code=self.any_code),
             world_seed=self.seed,
@@ -319,14 +308,9 @@ class Inflation:
             n_steps=64 if self.tiny else 600,
             preset="pulse" if self.tiny else "0.16m",
         )
-        n_models, n_references = (2, 5) if self.tiny else (self.models, _REFERENCES)
-        first = {"reference": 10_000, "alike": 20_000}
-        counts = {kind: n_references for kind in first} | {"planted": n_models}
-        tasks = [
-            (kind, self.seed + first.get(kind, 0) + i)
-            for kind, n in counts.items()
-            for i in range(n)
-        ]
+        tasks = [("planted", self.seed + i) for i in range(n_models)]
+        for kind, first in _SEEDS.items():
+            tasks += [(kind, self.seed + first + i) for i in range(n_others)]
         found = {
             task: job.records.read(f"{task[0]}-{task[1]}", *job.inputs(*task))
             for task in tasks
@@ -342,13 +326,9 @@ class Inflation:
                 progress(number, len(missing))
         records = {task: record for task, record in found.items() if record is not None}
         of_kind = grouped(records.items(), lambda one: one[0][0])
-        references = {kind: [one for _, one in of_kind[kind]] for kind in first}
-        cases = [
-            case
-            for (_, seed), record in of_kind["planted"]
-            for case in cases_of(record, references, seed=seed)
-        ]
-        rows = cells(cases)
+        others = {kind: [one for _, one in of_kind[kind]] for kind in _SEEDS}
+        cases = (cases_of(one, others, seed=s) for (_, s), one in of_kind["planted"])
+        rows = cells([*itertools.chain.from_iterable(cases)])
         return finish_study(
             "inflation",
             flags_of(self),

@@ -245,7 +245,7 @@ def test_scores_of_ones_own_give_the_same_numbers_either_way(scored, capsys):
     long = ("--scores", "--reference", *files[1:], "--json", "--out", scored / "long")
     assert run(files[0], *long) == 0
     second = json.loads(capsys.readouterr().out)["results"][0]
-    assert first["verdict"] == "inflated"
+    assert first["estimates"][0]["points"] > 20
     assert first["estimates"] == second["estimates"]
     assert first["accuracies"] == second["accuracies"]
     assert first["metric"] == "given scores"
