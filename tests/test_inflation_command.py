@@ -14,6 +14,7 @@ from jaxcontam.analyses.inflation_answers import writing
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
+from jaxcontam.commands.inflation import Inflation
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import parse_api
@@ -101,6 +102,14 @@ def test_without_references_only_a_word_of_the_user_gives_a_verdict(pair):
     vouched = jc.inflation(knows(*known), test, against=new, equally_hard=True)
     assert vouched.verdict == "inflated"
     assert vouched.points == alone.points
+    beside = jc.inflation(
+        knows(*known), test, against=new, reference=[knows()], equally_hard=True
+    )
+    assert [one.estimator for one in beside.result.estimates] == [
+        "gap",
+        "difference in differences",
+    ]
+    assert (beside.verdict, beside.points) == ("inflated", alone.points)
 
 
 def test_harder_rewrites_are_taken_out_by_references_and_said(pair):
@@ -358,6 +367,13 @@ def test_answers_are_written_by_a_model_directory(folder, tmp_path):
     )
     assert found.result.metric == "exact match"
     assert found.result.accuracies[0].published > found.result.accuracies[0].other
+
+
+def test_shares_are_scored_by_model_directories_alone():
+    asked = {"model": "m", "benchmark": "a", "against": "b", "shard": "0/2"}
+    assert Inflation(**asked, reference=("r", "s")).reference == ("r", "s")
+    with pytest.raises(InputError, match="--reference must be a model directory"):
+        Inflation(**asked, reference=("r", "api:http://host/v1#s"))
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,11 @@ def judged_inflation(
     first, estimates = gaps[0], [_points("gap", gaps[0])]
     warnings = [*notes, *left_out]
     if n_references:
-        first = gap_estimate(published_MN, other_MP, paired=paired)
-        estimates.insert(0, _points("difference in differences", first))
+        beside = gap_estimate(published_MN, other_MP, paired=paired)
+        estimates.append(_points("difference in differences", beside))
+        if not asked.equally_hard:
+            # Nobody vouches that the model's own gap is inflation.
+            first, estimates = beside, estimates[::-1]
         warnings += _of_references(published_MN[1:], other_MP[1:], paired=paired)
     if n_references >= FEWEST:
         found, warning = _curve(published_MN, other_MP, asked)
