@@ -35,10 +35,11 @@ def test_pairs_have_the_interval_of_two_more_pairs_that_differ(cells):
     se = math.sqrt((share_1 + share_2 - middle**2) / (n + 2))
     half = stats.t.ppf(0.975, n - 1) * se
     assert found.estimate == pytest.approx((first - second) / n, abs=1e-12)
-    assert (found.low, found.high) == pytest.approx((middle - half, middle + half))
+    ends = np.clip([middle - half, middle + half], -1, 1)
+    assert (found.low, found.high) == pytest.approx(tuple(ends))
 
 
-@pytest.mark.parametrize("counts", [(9, 20, 3, 15), (20, 20, 0, 12), (7, 7, 30, 30)])
+@pytest.mark.parametrize("counts", [(9, 20, 3, 15), (5, 5, 0, 4), (7, 7, 30, 30)])
 def test_two_sets_have_the_interval_of_agresti_and_caffo(counts):
     right, n, right_other, n_other = counts
     sides = [
@@ -54,7 +55,8 @@ def test_two_sets_have_the_interval_of_agresti_and_caffo(counts):
     half = stats.t.ppf(0.975, df) * math.sqrt(sum(parts))
     middle = shares[0] - shares[1]
     assert found.estimate == pytest.approx(right / n - right_other / n_other)
-    assert (found.low, found.high) == pytest.approx((middle - half, middle + half))
+    ends = np.clip([middle - half, middle + half], -1, 1)
+    assert (found.low, found.high) == pytest.approx(tuple(ends))
 
 
 @pytest.mark.parametrize(

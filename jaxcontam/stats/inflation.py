@@ -121,8 +121,9 @@ def gap_estimate(
             df, rests_on = n_references - 1, "models"
     return GapEstimate(
         estimate=float(weights_M @ gaps_M),
-        low=centre - quantile * se,
-        high=centre + quantile * se,
+        # No score gains or loses more than all.
+        low=max(-1.0, centre - quantile * se),
+        high=min(1.0, centre + quantile * se),
         p_value=float(stats.t.sf(centre / se, df)),
         se=se,
         spread=spread,
