@@ -11,8 +11,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 COMMANDS = (
-    *("Audit", "Membership", "Replicate", "Prove", "Plan", "Calibrate", "Score"),
-    *("Overlap", "Canary", "Variants", "Books", "Unlearning", "Release", "Verify"),
+    *("Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate"),
+    *(
+        "Score",
+        "Overlap",
+        "Canary",
+        "Variants",
+        "Books",
+        "Unlearning",
+        "Release",
+        "Verify",
+    ),
     *("Report", "Compare", "Methods", "Doctor"),
 )
 """Commands in the order of the help, each in a module of its name."""
@@ -24,6 +33,7 @@ _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "prove": "jaxcontam.analyses.prove",
     "load": "jaxcontam.analyses.model",
     "METHODS": "jaxcontam.methods",
+    "inflation": "jaxcontam.analyses.inflation",
     "membership": "jaxcontam.analyses.membership",
     "replicate": "jaxcontam.analyses.replicate",
     "InputError": "jaxcontam.errors",

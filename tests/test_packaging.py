@@ -177,7 +177,7 @@ def test_package_imports_nothing_heavy_and_an_audit_few_modules():
     assert {"jax", "transformers", "torch"}.isdisjoint(audit)
     # What must be read to follow an audit; functions import what they alone need.
     own = [name for name in audit if name.partition(".")[0] == "jaxcontam"]
-    assert len(own) <= 140
+    assert len(own) <= 141
 
 
 def test_library_never_imports_training_or_studies():

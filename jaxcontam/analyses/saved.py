@@ -105,6 +105,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
     from jaxcontam.report import (
         books,
         calibration,
+        inflation,
         membership,
         order_page,
         replication,
@@ -116,6 +117,8 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
     if kind == calibration.COMMAND:
         drawn = read_p_values(directory / P_VALUES_NAME, n)
         return calibration.calibration_page(report, drawn, words)
+    if kind == inflation.COMMAND:
+        return inflation.inflation_page(report, words)
     if kind == books.COMMAND:
         return books.books_page(report, words)
     if kind == membership.COMMAND:

@@ -119,10 +119,7 @@ def dry_run(
             # Imports JAX, which a model of one's own has done before.
             from jaxcontam.scoring.compilation_cache import compiled_in
 
-            seconds = sum(
-                _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
-                for rank in {len(shape) for shape in positions}
-            )
+            seconds = scoring_seconds(scorer, positions)
             price = None if price_per_hour is None else price_per_hour * seconds / 3600
             found = Estimate(
                 tests=tests,
@@ -188,6 +185,14 @@ def _free_estimate(test: Planned) -> TestEstimate:
         may_stop=test.method.may_stop,
         mde_low=mde_low,
         mde_high=mde_high,
+    )
+
+
+def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
+    """Time of batches at the speed of the commonest shape of each kind."""
+    return sum(
+        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
+        for rank in {len(shape) for shape in positions}
     )
 
 

@@ -273,8 +273,9 @@ def _check_share(command: DeviceFlags) -> None:
                 f"--{name}: what a process scores is kept in a store",
                 hint="leave out --no-store",
             )
-        reference = getattr(command, "reference", None)
-        if reference is not None and not runs_here(reference):
+        reference = getattr(command, "reference", None) or ()
+        named = (reference,) if isinstance(reference, str) else reference
+        if not all(map(runs_here, named)):
             raise InputError(f"--{name}: --reference must be a model directory")
     if command.shard and command.distributed:
         raise InputError("--shard and --distributed contradict each other")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.books import Shelf, judged_books
+from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import (
     judged_again,
     rows_of,
@@ -25,7 +26,7 @@ from jaxcontam.analyses.replicate_judging import (
 )
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
-from jaxcontam.report import books, membership, replication, unlearning
+from jaxcontam.report import books, inflation, membership, replication, unlearning
 from jaxcontam.report.archive import ASKED, SCORED, TEXTS_NAME, read_text_rows
 from jaxcontam.report.report_files import (
     DAMAGE,
@@ -257,6 +258,19 @@ def unlearning_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     return {"results": results, TEXTS_NAME: texts}
 
 
+def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
+    """Accuracies, estimates and the verdict of a report of inflation."""
+    (stated,) = document["results"]
+    names = ("benchmark", "against", "metric", "chance")
+    asked = Comparison.said(
+        document["command"],
+        seed=document["seed"],
+        **{name: stated[name] for name in names},
+    )
+    models = [row["model"] for row in stated["accuracies"]]
+    return {"results": [judged_inflation(rows, models, asked)]}
+
+
 def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Overlaps, judges and tests of a replication report.
 
@@ -287,6 +301,14 @@ KINDS: Mapping[str, Kind] = {
         "verdicts and digests agree; the scores themselves need the model and were not "
         "computed again",
         count=lambda again: sum(row.primary for row in again["books"]),
+    ),
+    inflation.COMMAND: Kind(
+        inflation_again,
+        "result",
+        f"judged again from {TEXTS_NAME}: accuracies, estimates, intervals, the "
+        "verdict and digests agree; the scores themselves need the models and were not "
+        "computed again",
+        skip=("warnings",),
     ),
     unlearning.COMMAND: Kind(
         unlearning_again,

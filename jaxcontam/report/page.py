@@ -161,6 +161,10 @@ def provenance_rows(report: Report) -> list[tuple[str, str]]:
             rows.append((f"digest of the {name}", model.fingerprint))
             if model.precision != "unknown":
                 rows.append((f"precision of the {name}", model.precision))
+    rows += [
+        (f"reference {one.name}", f"{model_words(one)}, {one.fingerprint}")
+        for one in report.references
+    ]
     if (device := report.device) is not None:
         words = f"{device.n} x {device.kind} ({device.platform})"
         if device.n_model > 1:

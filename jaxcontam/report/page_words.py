@@ -122,6 +122,23 @@ UNLEARNING = PageWords(
         _THIS_ONE,
     ),
 )
+INFLATION = PageWords(
+    assumed=(
+        "That a model which saw neither side would differ between them as the "
+        "references do, or, where the user vouches for the other items, not at all.",
+        "That the references saw neither side, and that items are independent draws.",
+        "That nobody trained on the other items, nor on texts made from them.",
+    ),
+    limits=(
+        "What having read an item does for its rewrite as well is not counted: where a "
+        "model learned the answer and not the wording, the true inflation is larger.",
+        "No inflation found does not say that the items were not read. They may have "
+        "been, to no effect on this score.",
+        "Inflated does not say how: training on the items, on pages that quote them, "
+        "or many choices made by this very score all have this effect.",
+        _THIS_ONE,
+    ),
+)
 CALIBRATION = PageWords(
     assumed=(
         "That the orders which were drawn are as good as random; they come from the "

@@ -7,6 +7,7 @@ import dataclasses
 
 from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.calibration import CalibrationResult
+from jaxcontam.results.inflation import InflationResult
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScoreResult,
@@ -146,6 +147,7 @@ Result = (
     | ComparisonResult
     | ScreenResult
     | SimilarityResult
+    | InflationResult
 )
 """One row of `results`."""
 
@@ -176,6 +178,7 @@ class Report:
         earlier: Names of folders beside this one with finished reports of the same
             model on a file of this report, by other tests or flags.
         original: The model before unlearning, of `unlearning`.
+        references: Models that saw neither side, of `inflation`.
         book_thresholds: Cuts of each score, of `books`.
         books: Rates of each book by each score.
         book_warnings: What the reader should know of the books, one sentence each.
@@ -203,6 +206,7 @@ class Report:
     reference: ModelInfo | None = None
     earlier: tuple[str, ...] = ()
     original: ModelInfo | None = None
+    references: tuple[ModelInfo, ...] = ()
     book_thresholds: tuple[BookThreshold, ...] = ()
     books: tuple[BookRate, ...] = ()
     book_warnings: tuple[str, ...] = ()

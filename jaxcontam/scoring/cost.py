@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
 from jaxcontam.scoring.pair_scorer import PairScorer, pair_keys
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
@@ -94,7 +94,17 @@ def pair_cost(
     store = pairs.store
     if store is None or (is_alone and store.is_empty and not plan.has_repeats):
         return _cost_of_sizes(pairs, plan)
-    groups = plan.groups
+    return groups_cost(scorer, plan.groups, planned)
+
+
+def groups_cost(
+    scorer: Costed, groups: Sequence[PairGroup], planned: set[bytes]
+) -> ScoringCost:
+    """What `PairScorer.logprobs` of groups would cost; arguments as above."""
+    if not isinstance(scorer, Scorer):
+        return scorer.pairs.pair_cost(groups, planned)
+    pairs = scorer.pairs
+    assert pairs is not None
     asked = [
         _Asked(
             shape=batch.shape,
@@ -104,7 +114,8 @@ def pair_cost(
         )
         for batch in pairs.plan(groups)
     ]
-    return _cost(pairs.store, asked, plan.n_targets, planned)
+    total = sum(group.n_targets for group in groups)
+    return _cost(pairs.store, asked, total, planned)
 
 
 def _cost_of_sizes(pairs: PairScorer, plan: PairPlan) -> ScoringCost:

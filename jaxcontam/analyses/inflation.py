@@ -1,0 +1,355 @@
+"""How many points of a score come from having seen the items.
+
+Read both sides and ask the models (`inflation_answers`), judge (`inflation_judging`).
+"""
+
+import contextlib
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.analyses.finite import finite_scores
+from jaxcontam.analyses.inflation_answers import (
+    NEW_TOKENS,
+    Answerer,
+    OpenAnswerer,
+    Sides,
+    choosing,
+    read_sides,
+    writing,
+)
+from jaxcontam.analyses.inflation_judging import (
+    MIN_POINTS,
+    Comparison,
+    judged_inflation,
+)
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.data.score_columns import (
+    OTHER,
+    PUBLISHED,
+    read_columns,
+    read_model,
+)
+from jaxcontam.errors import InputError
+from jaxcontam.progress import Bar, Progress, default_bar
+from jaxcontam.results import Report
+from jaxcontam.results.inflation import InflationResult
+
+COMMAND = "inflation"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class InflationAnalysis:
+    """What scores say of inflation.
+
+    Attributes:
+        report: Everything that `report.json` holds.
+        rows: One per item, as in `texts.jsonl`: its scores under each model.
+    """
+
+    report: Report
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def result(self) -> InflationResult:
+        """Accuracies, estimates and the verdict."""
+        (row,) = self.report.results
+        assert isinstance(row, InflationResult)
+        return row
+
+    @property
+    def verdict(self) -> str:
+        """`inflated`, `no inflation found` or `cannot tell`."""
+        return self.result.verdict
+
+    @property
+    def points(self) -> float:
+        """Estimate that decides, in points of 100."""
+        return self.result.decides.points
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 95 % interval."""
+        return self.result.decides.low, self.result.decides.high
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        words = f"{self.points:+.1f} points ({low:+.1f} to {high:+.1f}), {self.verdict}"
+        return textwrap.fill(f"<InflationAnalysis: {words}>", 80)
+
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, texts.jsonl, results.csv and report.html into a folder.
+
+        Returns:
+            The path of report.html.
+
+        Raises:
+            InputError: If the folder cannot be written.
+        """
+        return self.written(Path(out))[1]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        from jaxcontam.analyses.saved import write_texts
+
+        return write_texts(self.report, self.rows, out)
+
+
+def inflation(
+    model: Any,
+    benchmark: str | Path | None = None,
+    *,
+    against: str | Path | None = None,
+    reference: Sequence[Any] = (),
+    paired: bool = True,
+    equally_hard: bool = False,
+    scores: bool = False,
+    template: str | None = None,
+    options_field: str | None = None,
+    answer_field: str | None = None,
+    id_field: str | None = None,
+    per_byte: bool = False,
+    new_tokens: int = NEW_TOKENS,
+    min_points: float = MIN_POINTS,
+    limit: int | None = None,
+    tokenizer: Any = None,
+    seed: int = 0,
+    dtype: str = "float32",
+    batch_tokens: int | None = None,
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+) -> InflationAnalysis:
+    """Estimate the points that a model's score gains by having seen the items.
+
+    Score on published items less score on items that cannot have been seen; with
+    references that saw neither, less the same difference of theirs. It holds if the
+    model, had it seen neither, would differ between the two sides as references do.
+    Points that an item gives to its rewrite as well are not counted.
+
+    Args:
+        model: See `jaxcontam.analyses.model.load`; with `scores` see `given_scores`.
+        benchmark: Published items: a file, an hf: name or a task; see `load_benchmark`.
+        against: Rewrites of them, or another split of the same kind.
+        reference: Models that saw neither.
+        paired: `against` holds rewrites, with the ids of their originals or in their
+            order; else another split.
+        equally_hard: Vouch that `against` is as hard, such as a split drawn at random:
+            needed for a verdict without references.
+        scores: The files hold scores of items in place of items.
+        template: See `read_questions`, as the next three.
+        options_field: Likewise.
+        answer_field: Likewise.
+        id_field: Likewise.
+        per_byte: Divide the log-probability of a choice by its length.
+        new_tokens: Most tokens of a written answer.
+        min_points: Inflation that matters: `no inflation found` means that so much
+            would have been found with a chance of 0.8.
+        limit: Most items of each file.
+        tokenizer: The fast tokenizer of models in memory.
+        seed: Seeds the bootstrap of `constat`.
+        dtype: Matmul precision of model directories.
+        batch_tokens: Tokens of a batch on one device; None chooses.
+        store: Folder in which scores are kept; None keeps none.
+        progress: Called with what is done and in all; None draws a bar where someone
+            looks.
+
+    Raises:
+        InputError: If items, answers or scores cannot be had.
+
+    Source:
+        The question is that of Dekoninck et al., "ConStat", arXiv:2405.16281, whose
+        estimator stands beside with five references or more.
+    """
+    watch = Stopwatch()
+    asked = Comparison(
+        benchmark=str(benchmark),
+        against=str(against),
+        paired=paired,
+        equally_hard=equally_hard,
+        min_points=min_points,
+        seed=seed,
+    )
+    if scores:
+        return given_scores(
+            [model, *reference],
+            benchmark,
+            against,
+            asked,
+            watch=watch,
+            command=(COMMAND, *asked.words),
+        )
+    if benchmark is None or against is None:
+        raise InputError("no items to compare", hint="give benchmark and against")
+    sides = read_sides(
+        benchmark,
+        against,
+        template=template,
+        options_field=options_field,
+        answer_field=answer_field,
+        id_field=id_field,
+        limit=limit,
+    )
+
+    def open_one(word: Any) -> AbstractContextManager[Answerer]:
+        from jaxcontam.analyses.model import load
+        from jaxcontam.analyses.prompted_model import open_prompted
+
+        if not sides.is_choice:
+            return writing(
+                open_prompted(word, tokenizer=tokenizer, dtype=dtype, is_plain=True),
+                new_tokens=new_tokens,
+            )
+        one = choosing(
+            load(word, tokenizer=tokenizer, dtype=dtype),
+            store=None if store is None else Path(store),
+            batch_tokens=batch_tokens,
+            per_byte=per_byte,
+        )
+        return contextlib.nullcontext(one)
+
+    return score_and_judge(
+        sides,
+        [lambda word=word: open_one(word) for word in (model, *reference)],
+        dataclasses.replace(asked, metric=sides.metric(per_byte=per_byte)),
+        command=(COMMAND, sides.benchmark, "--against", sides.against, *asked.words),
+        watch=watch,
+        bar=lambda title: default_bar(progress, title),
+    )
+
+
+def score_and_judge(
+    sides: Sides,
+    answerers: Sequence[OpenAnswerer],
+    asked: Comparison,
+    *,
+    command: Sequence[str],
+    watch: Stopwatch,
+    bar: Bar,
+) -> InflationAnalysis:
+    """Ask one model after the other, then judge.
+
+    Args:
+        sides: Items.
+        answerers: The model in question, then references.
+        asked: What is compared; names and chance come from the items.
+        command: As typed.
+        watch: Runs since the start.
+        bar: Shows progress.
+
+    Raises:
+        InputError: If a score is not finite (names the item), or too few items have
+            one.
+    """
+    from jaxcontam.scoring.shares import each_scored
+
+    def place(name: str, i: int) -> str:
+        return f"item {sides.questions[i].item!r}: a score of {name}"
+
+    def answers(open_one: OpenAnswerer) -> tuple[Answerer, np.ndarray, tuple[str, ...]]:
+        with open_one() as one, bar(f"asking {one.info.name}") as progress:
+            name = one.info.name
+            with finite_scores(lambda i: place(name, i)):
+                scores = one.score(sides.questions, progress)
+            # What is said of it stays, its weights do not.
+            kept = dataclasses.replace(one, score=lambda *_: scores, notes=tuple)
+            return kept, scores, one.notes()
+
+    found = list(each_scored([lambda one=one: answers(one) for one in answerers]))
+    names = distinct([one.info.name for one, _, _ in found])
+    rows = sides.rows(
+        [(name, own) for name, (_, own, _) in zip(names, found, strict=True)]
+    )
+    notes = [
+        f"{name}: {note}"
+        for name, (_, _, own) in zip(names, found, strict=True)
+        for note in own
+    ]
+    result = judged_inflation(
+        rows,
+        names,
+        dataclasses.replace(
+            asked,
+            benchmark=sides.benchmark,
+            against=sides.against,
+            chance=sides.chance,
+        ),
+        notes=(*sides.notes, *notes),
+    )
+    first = found[0][0]
+    report = watch.report(
+        command,
+        asked.seed,
+        [result],
+        model=first.info,
+        device=first.device,
+        references=tuple(one.info for one, _, _ in found[1:]),
+    )
+    return InflationAnalysis(report=report, rows=tuple(rows))
+
+
+def given_scores(
+    models: Sequence[str],
+    benchmark: str | Path | None,
+    against: str | Path | None,
+    asked: Comparison,
+    *,
+    watch: Stopwatch,
+    command: Sequence[str],
+) -> InflationAnalysis:
+    """Judge scores that somebody else computed.
+
+    Args:
+        models: The model in question, then references: columns of `benchmark` and
+            `against`; without these each a .csv with columns `item`, `published` and
+            `other`.
+        benchmark: A .csv with a column `item` and one a model: published items.
+        against: Likewise, of the other items.
+        asked: What is compared.
+        watch: Runs since the start.
+        command: As typed.
+
+    Raises:
+        InputError: If a file or a column is missing, or a score is none.
+    """
+    if benchmark is not None and against is not None:
+        names = distinct(models)
+        files = (Path(benchmark), Path(against))
+        tables = [read_columns(file, models) for file in files]
+        titles = [file.stem for file in files]
+    else:
+        names = distinct([Path(model).stem for model in models])
+        pairs = [read_model(Path(model)) for model in models]
+        tables = [[pair[side] for pair in pairs] for side in (0, 1)]
+        titles = [PUBLISHED, OTHER]
+    rows = [
+        {
+            "side": side,
+            "item": item,
+            "text": "",
+            "scores": {n: own.get(item) for n, own in zip(names, table, strict=True)},
+        }
+        for side, table in zip((PUBLISHED, OTHER), tables, strict=True)
+        for item in dict.fromkeys(item for column in table for item in column)
+    ]
+    result = judged_inflation(
+        rows,
+        names,
+        dataclasses.replace(
+            asked, benchmark=titles[0], against=titles[1], metric="given scores"
+        ),
+    )
+    report = watch.report(command, asked.seed, [result], model=None, device=None)
+    return InflationAnalysis(report=report, rows=tuple(rows))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names, with a number behind one that was there before."""
+    return [
+        f"{name} ({n + 1})" if (n := list(names[:i]).count(name)) else name
+        for i, name in enumerate(names)
+    ]

@@ -1,0 +1,191 @@
+"""Items of two sides, and models that answer them."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.questions import Question, read_questions
+from jaxcontam.data.score_columns import OTHER, PUBLISHED
+from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress
+from jaxcontam.results import DeviceInfo, ModelInfo
+
+if TYPE_CHECKING:
+    from jaxcontam.analyses.prompted_model import PromptedModel
+    from jaxcontam.scoring.opened import OpenModel
+
+NEW_TOKENS = 32
+"""Most tokens of a written answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sides:
+    """Items that a model may have seen, and items that it cannot have.
+
+    Attributes:
+        benchmark: Name of the published ones.
+        against: Name of the others.
+        published: In the order of the file.
+        other: Likewise.
+        notes: What was left out, in sentences.
+    """
+
+    benchmark: str
+    against: str
+    published: tuple[Question, ...]
+    other: tuple[Question, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All of them, published ones first."""
+        return self.published + self.other
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the answer is one of several choices."""
+        return bool(self.published[0].choices)
+
+    @property
+    def chance(self) -> float:
+        """Mean score of guessing."""
+        if not self.is_choice:
+            return 0.0
+        return float(np.mean([1 / len(one.choices) for one in self.questions]))
+
+    def metric(self, *, per_byte: bool = False) -> str:
+        """How the items are scored."""
+        if not self.is_choice:
+            return "exact match"
+        return "likeliest choice" + " per byte" * per_byte
+
+    def rows(self, scores: Sequence[tuple[str, np.ndarray]]) -> list[dict[str, Any]]:
+        """Rows of `texts.jsonl`; NaN is no score."""
+        names = [PUBLISHED] * len(self.published) + [OTHER] * len(self.other)
+        return [
+            {
+                "side": side,
+                "item": one.item,
+                "text": one.prompt,
+                "scores": {
+                    name: None if np.isnan(own[i]) else float(own[i])
+                    for name, own in scores
+                },
+            }
+            for i, (side, one) in enumerate(zip(names, self.questions, strict=True))
+        ]
+
+
+def read_sides(
+    benchmark: str | Path,
+    against: str | Path,
+    *,
+    template: str | None = None,
+    options_field: str | None = None,
+    answer_field: str | None = None,
+    id_field: str | None = None,
+    limit: int | None = None,
+) -> Sides:
+    """Read both files; see `read_questions`.
+
+    Raises:
+        InputError: If a file cannot be read, or one has choices and the other has none.
+    """
+    sides, names, notes = [], [], []
+    for path in (benchmark, against):
+        file = load_benchmark(path, limit=limit, check_fields=True)
+        questions = read_questions(
+            file,
+            template=template,
+            options_field=options_field,
+            answer_field=answer_field,
+            id_field=id_field,
+        )
+        if n_out := len(file) - len(questions):
+            notes.append(f"records of {file.name} without options, left out: {n_out}")
+        sides.append(tuple(questions))
+        names.append(file.name)
+    if bool(sides[0][0].choices) != bool(sides[1][0].choices):
+        raise InputError(f"{names[0]} and {names[1]}: only one of them has options")
+    return Sides(
+        benchmark=names[0],
+        against=names[1] if names[1] != names[0] else f"{names[1]} (other)",
+        published=sides[0],
+        other=sides[1],
+        notes=tuple(notes),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Answerer:
+    """A model that answers questions.
+
+    Attributes:
+        info: What reports say of it.
+        device: Device of a local model.
+        score: Questions -> (n_questions,) float64, NaN where there is no answer.
+        notes: What a reader should know of the answers, once given.
+    """
+
+    info: ModelInfo
+    device: DeviceInfo | None
+    score: Callable[[Sequence[Question], Progress], np.ndarray]
+    notes: Callable[[], tuple[str, ...]]
+
+
+OpenAnswerer = Callable[[], AbstractContextManager[Answerer]]
+"""Opens a model for as long as it is asked."""
+
+
+def choosing(
+    opened: "OpenModel",
+    *,
+    store: Path | None,
+    batch_tokens: int | None,
+    per_byte: bool,
+) -> Answerer:
+    """A model that chooses by log-probability."""
+    from jaxcontam.scoring.choices import choice_scores
+
+    def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
+        scorer = opened.make_scorer(store=store, batch_tokens=batch_tokens)
+        return choice_scores(
+            questions, opened, scorer, per_byte=per_byte, progress=progress
+        )
+
+    return Answerer(
+        info=opened.info, device=opened.device, score=score, notes=opened.notes
+    )
+
+
+@contextlib.contextmanager
+def writing(
+    opened: AbstractContextManager["PromptedModel"], *, new_tokens: int
+) -> Iterator[Answerer]:
+    """A model that writes its answers, for the block."""
+    from jaxcontam.methods.replication.questions import is_answer, readings
+
+    def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
+        found = prompted.completer.complete(
+            [one.prompt for one in questions], max_tokens=new_tokens, progress=progress
+        )
+        scores = np.full(len(questions), np.nan)
+        for i, (one, (answer,)) in enumerate(zip(questions, found, strict=True)):
+            if not answer.refused:
+                given = readings(answer.text)
+                scores[i] = any(is_answer(text, given) for text in one.written)
+        return scores
+
+    with opened as prompted:
+        yield Answerer(
+            info=prompted.info,
+            device=prompted.device,
+            score=score,
+            notes=prompted.notes,
+        )

@@ -1,0 +1,266 @@
+"""`jaxcontam inflation`: how many points of a score come from having seen the items."""
+
+import contextlib
+import dataclasses
+import math
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tyro.conf import Positional
+
+from jaxcontam.analyses.inflation import (
+    COMMAND,
+    InflationAnalysis,
+    given_scores,
+    score_and_judge,
+)
+from jaxcontam.analyses.inflation_answers import (
+    NEW_TOKENS,
+    Answerer,
+    Sides,
+    choosing,
+    read_sides,
+    writing,
+)
+from jaxcontam.analyses.inflation_judging import MIN_POINTS, Comparison
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.commands.flags import (
+    DeviceFlags,
+    ReportFlags,
+    check_device_flags,
+    check_positive,
+    flags_of,
+    open_for,
+)
+from jaxcontam.commands.publish import shown
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.progress import progress_bar, waiting_for
+from jaxcontam.report.inflation import inflation_sentences, inflation_tables
+from jaxcontam.report.outcome import print_table
+from jaxcontam.report.report_files import make_folder
+from jaxcontam.terminal import Terminal
+
+if TYPE_CHECKING:
+    from jaxcontam.analyses.prompted_model import ServerSettings
+
+_ANSWERS = "answers.jsonl"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inflation(DeviceFlags, ReportFlags):
+    """Estimate the points that a model's score gains by having seen the items.
+
+    Examples:
+        # rewrites, with the ids of their originals or in their order
+        jaxcontam inflation MODEL test.jsonl --against new.jsonl --reference A B
+        # another split, drawn at random
+        jaxcontam inflation MODEL a.jsonl --against b.jsonl --unpaired --equally-hard
+        # scores of your own, a column a model
+        jaxcontam inflation NAME test.csv --against new.csv --scores --reference B
+        # or a file a model, with columns item, published, other
+        jaxcontam inflation model.csv --scores --reference a.csv b.csv
+    """
+
+    model: Positional[str]
+    """Model directory, hub name, or api:URL#NAME; with --scores a column or a file."""
+    benchmark: Positional[str | None] = None
+    """Published items, or hf:ORG/NAME:SPLIT: multiple choice, or with an answer."""
+    against: str | None = None
+    """Items that cannot have been seen: rewrites, or another split."""
+    reference: tuple[str, ...] = ()
+    """Models that saw neither; two or more show how much models differ."""
+    unpaired: bool = False
+    """--against is another split, not rewrites in pairs."""
+    equally_hard: bool = False
+    """Vouch that --against is as hard, such as a split drawn at random: needed for a
+    verdict without --reference."""
+    scores: bool = False
+    """The files are .csv with a column item and a score in [0, 1] a model."""
+    template: str | None = None
+    r"""What is read before an answer, such as "Q: {question}\nA:"; {options} lists them
+    and asks for the letter."""
+    options_field: str | None = None
+    """Field of the options, or several with commas (default: common names)."""
+    answer_field: str | None = None
+    """Field of the right option or answer (default: common names)."""
+    id_field: str | None = None
+    """Field that a rewrite shares with its original (default: common names)."""
+    per_byte: bool = False
+    """Divide the log-probability of a choice by its length."""
+    new_tokens: int = NEW_TOKENS
+    """Most tokens of a written answer."""
+    min_points: float = MIN_POINTS
+    """Inflation that matters: what is smaller need not be found."""
+    limit: int | None = None
+    """Take the first N items of each file."""
+    dry_run: bool = False
+    """Say what would be asked of MODEL; ask nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "limit", "new_tokens")
+        if not (math.isfinite(self.min_points) and self.min_points > 0):
+            raise InputError(f"--min-points must be positive, got {self.min_points}")
+        if (self.benchmark is None) != (self.against is None):
+            raise InputError("BENCHMARK and --against go together")
+        if self.scores:
+            if self.dry_run:
+                raise InputError("--scores asks no model: leave out --dry-run")
+            return
+        if self.benchmark is None:
+            raise InputError(
+                "no items to compare", hint="BENCHMARK --against OTHER, or --scores"
+            )
+        check_device_flags(self, self.model)
+
+    def run(self) -> dict[str, Any] | None:
+        """Ask, judge, write and print; the report, or None for a dry run."""
+        watch = Stopwatch()
+        words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
+        command = (COMMAND, *words, *flags_of(self))
+        asked = Comparison(
+            benchmark="",
+            against="",
+            paired=not self.unpaired,
+            equally_hard=self.equally_hard,
+            min_points=self.min_points,
+            seed=self.seed,
+        )
+        if self.scores:
+            found = given_scores(
+                [self.model, *self.reference],
+                self.benchmark,
+                self.against,
+                asked,
+                watch=watch,
+                command=command,
+            )
+            result = found.result
+            return _shown(
+                found,
+                self._folder(Path(self.model).stem, result.fingerprint),
+                as_json=self.json,
+            )
+        assert self.benchmark is not None and self.against is not None
+        sides = read_sides(
+            self.benchmark,
+            self.against,
+            template=self.template,
+            options_field=self.options_field,
+            answer_field=self.answer_field,
+            id_field=self.id_field,
+            limit=self.limit,
+        )
+        name = self.model.rstrip("/").rpartition("/")[2]
+        digest = fingerprint([one.prompt for one in sides.questions])
+        out = self._folder(name, digest)
+        if self.dry_run:
+            Terminal().say(self._planned(sides, out))
+            return None
+        found = score_and_judge(
+            sides,
+            [
+                lambda word=word: self._open(word, sides, out)
+                for word in (self.model, *self.reference)
+            ],
+            dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
+            command=command,
+            watch=watch,
+            bar=progress_bar,
+        )
+        return _shown(found, out, as_json=self.json)
+
+    def _folder(self, name: str, digest: str) -> Path:
+        return self.out or Path("runs") / COMMAND / f"{name}-{digest[7:15]}"
+
+    def _open(
+        self, word: str, sides: Sides, out: Path
+    ) -> AbstractContextManager[Answerer]:
+        """A model, ready to answer."""
+        make_folder(out)
+        if not sides.is_choice:
+            from jaxcontam.analyses.prompted_model import open_prompted
+
+            # A journal is of one process, and a model has one of its own.
+            prompted = open_prompted(
+                word,
+                dtype=self.dtype,
+                is_plain=True,
+                journal=lambda name: Journal(out / f"{name}-{_ANSWERS}"),
+                settings=self._settings(),
+            )
+            return writing(prompted, new_tokens=self.new_tokens)
+        opened = open_for(self, word)
+        store = self.store_in(out / opened.store_name)
+        one = choosing(
+            opened,
+            store=store,
+            batch_tokens=self.batch_tokens,
+            per_byte=self.per_byte,
+        )
+        return contextlib.nullcontext(one)
+
+    def _settings(self) -> "ServerSettings":
+        from jaxcontam.analyses.prompted_model import ServerSettings
+        from jaxcontam.scoring.api.budget import Spending
+
+        return ServerSettings(
+            spending=Spending(self.api_options.limits), concurrency=self.concurrency
+        )
+
+    def _planned(self, sides: Sides, out: Path) -> str:
+        """What a run would ask of MODEL."""
+        n = len(sides.questions)
+        words = f"{len(sides.published):,} published and {len(sides.other):,} others"
+        more = f" Each of {len(self.reference)} references is asked as much."
+        more = more * bool(self.reference)
+        if not sides.is_choice:
+            return (
+                f"{words}: {n:,} answers of at most {self.new_tokens} tokens each."
+                f"{more} Nothing was asked."
+            )
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.commands.dry_run import scoring_seconds
+        from jaxcontam.scoring.api.prompts import (
+            CountedPrompts,
+            planned_requests,
+            sending_words,
+        )
+        from jaxcontam.scoring.choices import choice_groups
+        from jaxcontam.scoring.cost import groups_cost
+        from jaxcontam.scoring.remote import RemoteScorer
+        from jaxcontam.scoring.scorer import Scorer
+
+        opened = open_for(self, self.model, plan_only=True)
+        scorer = self.scorer(opened, out)
+        if not isinstance(scorer, Scorer | RemoteScorer):
+            raise InputError("--dry-run: the cost of this kind of model is not known")
+        groups = choice_groups(sides.questions, opened)
+        cost = groups_cost(scorer, groups, set())
+        words = f"{words}: {cost.n_targets:,} tokens of choices."
+        if isinstance(scorer, RemoteScorer):
+            assert isinstance(scorer.prompts, CountedPrompts)
+            found = planned_requests(
+                cost.positions, scorer.prompts, self.api_options.limits
+            )
+            return f"{words} {sending_words(found)}{more}"
+        with waiting_for("compiling and timing a batch"):
+            minutes = scoring_seconds(scorer, cost.positions) / 60
+        return (
+            f"{words} {cost.n_cached:,} of them in the store, the others about "
+            f"{minutes:.1f} minutes at the speed of one batch now.{more} Nothing was "
+            "scored."
+        )
+
+
+def _shown(found: InflationAnalysis, out: Path, *, as_json: bool) -> dict[str, Any]:
+    def show(console: Terminal) -> None:
+        for table in inflation_tables(found.result):
+            print_table(table, console)
+            console.print()
+        console.say(*inflation_sentences(found.result))
+
+    return shown(lambda: found.written(out), show, as_json=as_json)

@@ -1,0 +1,169 @@
+"""Questions with answers: what a model reads, and what counts as right."""
+
+import dataclasses
+import string
+from collections.abc import Collection, Mapping, Sequence
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.option_fields import field_path, option_paths
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.spans import value_at
+from jaxcontam.data.templates import template_pieces, text_of_field
+from jaxcontam.errors import InputError
+
+# The first of a record is what is asked, or what is to be continued.
+_ASKED = ("question", "query", "problem", "goal", "stem", "instruction", "input")
+_CONTINUED = ("ctx", "sentence", "prompt", "context", "text")
+_ANSWERS = ("answer", "answers", "target", "gold", "label", "output", "completion")
+_IDS = ("id", "item", "item_id", "question_id", "qid", "uid", "idx", "index", "key")
+# A worked solution ends with its result, as in GSM8K.
+_RESULT = "####"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """An item that can be scored.
+
+    Attributes:
+        item: What it has in common with its rewrites.
+        prompt: What is read before the answer.
+        choices: Texts that may follow; empty where the answer is to be written.
+        answer: Place of the right one, 0-based; of a written answer 0.
+        written: Texts that count as right where there are no choices.
+    """
+
+    item: str
+    prompt: str
+    choices: tuple[str, ...]
+    answer: int
+    written: tuple[str, ...] = ()
+
+
+def read_questions(
+    benchmark: Benchmark,
+    *,
+    template: str | None = None,
+    options_field: str | None = None,
+    answer_field: str | None = None,
+    id_field: str | None = None,
+) -> list[Question]:
+    r"""Questions of a file: multiple choice if its records have options.
+
+    Args:
+        benchmark: Loaded without a template.
+        template: What is read before an answer, with fields in braces; with `{options}`
+            lines `A. ...`, of which the letter is the answer. By default the field that
+            asks: `Question: {question}\nAnswer:`, or the text that is to be continued.
+        options_field: See `read_items`.
+        answer_field: Field that tells the right option or the answer; by default
+            common names.
+        id_field: Field that a rewrite shares with its original; by default common
+            names, and else its number in the file.
+
+    Raises:
+        InputError: If a field is missing, or the template names the answer.
+    """
+    ids = _ids(benchmark, id_field)
+    has_options = any(option_paths(row, options_field) for row in benchmark.rows)
+    if has_options or options_field is not None:
+        items = read_items(
+            benchmark, options_field=options_field, answer_field=answer_field
+        )
+        return [
+            _choice(benchmark, item, ids[item.number - 1], template, answer_field)
+            for item in items
+        ]
+    questions = []
+    for number, row in enumerate(benchmark.rows, 1):
+        where = f"{benchmark.name}: example {number}"
+        names = _ANSWERS if answer_field is None else (answer_field,)
+        name, value = _first(row, names, where, "answer", "--answer-field")
+        prompt = _prompt(template, row, where, {name}, None)
+        written = _written(value)
+        if not any(written):
+            raise InputError(f"{where}: {name!r} holds no answer")
+        questions.append(Question(ids[number - 1], prompt, (), 0, written))
+    return questions
+
+
+def _choice(
+    benchmark: Benchmark,
+    item: Item,
+    name: str,
+    template: str | None,
+    answer_field: str | None,
+) -> Question:
+    where = f"{benchmark.name}: example {item.number}"
+    if item.answer is None:
+        raise InputError(
+            f"{where}: no field tells the right option",
+            hint="--answer-field names it",
+        )
+    row = benchmark.rows[item.number - 1]
+    letters = string.ascii_uppercase[: len(item.options)]
+    listed = "\n".join(f"{a}. {b}" for a, b in zip(letters, item.options, strict=False))
+    hidden = {*_ANSWERS} if answer_field is None else {answer_field}
+    prompt = _prompt(template, row, where, hidden, listed)
+    is_lettered = template is not None and "{options}" in template
+    follow = letters if is_lettered else item.options
+    return Question(name, prompt, tuple(f" {one}" for one in follow), item.answer)
+
+
+def _prompt(
+    template: str | None,
+    row: Mapping[str, object] | None,
+    where: str,
+    hidden: Collection[str],
+    options: str | None,
+) -> str:
+    """What is read before the answer."""
+    if template is None:
+        known = (*_ASKED, *_CONTINUED)
+        name, value = _first(row, known, where, "question", "--template")
+        return str(value) if name in _CONTINUED else f"Question: {value}\nAnswer:"
+    parts = []
+    for literal, field in template_pieces(template):
+        parts.append(literal)
+        if field in hidden:
+            raise InputError(
+                f"--template {template!r}: {field!r} is the answer",
+                hint="leave it out: it is what is asked for",
+            )
+        if field == "options" and options is not None:
+            parts.append(options)
+        elif field is not None:
+            parts.append(text_of_field(field, row, where))
+    return "".join(parts)
+
+
+def _first(
+    row: Mapping[str, object] | None,
+    names: Sequence[str],
+    where: str,
+    what: str,
+    flag: str,
+) -> tuple[str, object]:
+    """The first field of these names that a record has."""
+    for name in () if row is None else names:
+        value = value_at(row, field_path(name, row or {}))
+        if value not in (None, ""):
+            return name, value
+    has = "plain text" if row is None else f"it has: {', '.join(row)}"
+    raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} names it")
+
+
+def _written(value: object) -> tuple[str, ...]:
+    """Texts that count as the answer."""
+    values = value if isinstance(value, list) else [value]
+    return tuple(str(one).rpartition(_RESULT)[2].strip() for one in values)
+
+
+def _ids(benchmark: Benchmark, field: str | None) -> list[str]:
+    """What each record is called; its number where no field tells."""
+    names = _IDS if field is None else (field,)
+    for name in names:
+        if all(row is not None and name in row for row in benchmark.rows):
+            return [str(row[name]) for row in benchmark.rows if row is not None]
+    if field is not None:
+        benchmark.groups(field, flag="--id-field")
+    return [str(number) for number in range(1, len(benchmark) + 1)]

@@ -1,0 +1,244 @@
+"""`stats.inflation` and `stats.constat` against closed forms, enumeration and scipy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.interpolate import make_smoothing_spline
+
+from jaxcontam.stats.constat import constat, smoothing_spline, spline_at
+from jaxcontam.stats.inflation import gap_estimate
+
+pytestmark = pytest.mark.unoptimised
+
+
+def scored(rng, shares, n):
+    """(M, n) of models that are right with these chances."""
+    return (rng.random((len(shares), n)) < np.array(shares)[:, None]).astype(float)
+
+
+def pair_table(both, first, second, neither):
+    """Scores of one model with so many pairs right on both sides, on one, on none."""
+    published = [1.0] * (both + first) + [0.0] * (second + neither)
+    other = [1.0] * both + [0.0] * first + [1.0] * second + [0.0] * neither
+    return np.array([published]), np.array([other])
+
+
+@pytest.mark.parametrize("cells", [(5, 9, 3, 13), (0, 6, 0, 4), (12, 0, 0, 8)])
+def test_pairs_have_the_interval_of_two_more_pairs_that_differ(cells):
+    found = gap_estimate(*pair_table(*cells), paired=True)
+    _, first, second, _ = cells
+    n = sum(cells)
+    share_1, share_2 = (first + 1) / (n + 2), (second + 1) / (n + 2)
+    middle = share_1 - share_2
+    se = math.sqrt((share_1 + share_2 - middle**2) / (n + 2))
+    half = stats.t.ppf(0.975, n - 1) * se
+    assert found.estimate == pytest.approx((first - second) / n, abs=1e-12)
+    ends = np.clip([middle - half, middle + half], -1, 1)
+    assert (found.low, found.high) == pytest.approx(tuple(ends))
+
+
+@pytest.mark.parametrize("counts", [(9, 20, 3, 15), (5, 5, 0, 4), (7, 7, 30, 30)])
+def test_two_sets_have_the_interval_of_agresti_and_caffo(counts):
+    right, n, right_other, n_other = counts
+    sides = [
+        np.array([[1.0] * one + [0.0] * (size - one)])
+        for one, size in ((right, n), (right_other, n_other))
+    ]
+    found = gap_estimate(*sides, paired=False)
+    shares = [(right + 1) / (n + 2), (right_other + 1) / (n_other + 2)]
+    parts = [
+        p * (1 - p) / (size + 2) for p, size in zip(shares, (n, n_other), strict=True)
+    ]
+    df = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (n_other - 1))
+    half = stats.t.ppf(0.975, df) * math.sqrt(sum(parts))
+    middle = shares[0] - shares[1]
+    assert found.estimate == pytest.approx(right / n - right_other / n_other)
+    ends = np.clip([middle - half, middle + half], -1, 1)
+    assert (found.low, found.high) == pytest.approx(tuple(ends))
+
+
+@pytest.mark.parametrize(
+    "chances", [(0.02, 0.02), (0.55, 0.45), (0.2, 0.0), (0.3, 0.1)]
+)
+def test_ten_pairs_are_covered_by_enumeration(chances):
+    """Every table of ten pairs, weighted by its multinomial chance."""
+    n, truth, covered = 10, chances[0] - chances[1], 0.0
+    cells = [*chances, 1 - sum(chances)]
+    for first in range(n + 1):
+        for second in range(n + 1 - first):
+            table = pair_table(0, first, second, n - first - second)
+            found = gap_estimate(*table, paired=True)
+            if found.low <= truth <= found.high:
+                counts = [first, second, n - first - second]
+                covered += stats.multinomial.pmf(counts, n, cells)
+    assert covered >= 0.949
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.1), (0.5, 0.5), (0.9, 0.5), (1.0, 0.97)])
+def test_two_small_sets_are_covered_by_enumeration(shares):
+    n, covered = 12, 0.0
+    for right in range(n + 1):
+        for other in range(n + 1):
+            sides = (np.array([np.arange(n) < k]) for k in (right, other))
+            found = gap_estimate(*(side.astype(float) for side in sides), paired=False)
+            if found.low <= shares[0] - shares[1] <= found.high:
+                covered += stats.binom.pmf(right, n, shares[0]) * stats.binom.pmf(
+                    other, n, shares[1]
+                )
+    assert covered >= 0.94
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("n_references", [0, 1, 4])
+def test_the_p_value_is_below_half_the_level_where_the_interval_is_above_zero(
+    paired, n_references
+):
+    rng = np.random.default_rng(3)
+    above = 0
+    for gain in np.linspace(0, 0.5, 40):
+        published = scored(rng, [0.4 + gain] + [0.4] * n_references, 30)
+        other = scored(rng, [0.4] * (1 + n_references), 30)
+        found = gap_estimate(published, other, paired=paired)
+        assert (found.p_value < 0.025) == (found.low > 0)
+        above += found.low > 0
+    assert 0 < above < 40
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_model_like_its_references_has_no_inflation(paired):
+    rng = np.random.default_rng(0)
+    published, other = scored(rng, [0.7], 25), scored(rng, [0.3], 25)
+    same = [np.repeat(side, 4, axis=0) for side in (published, other)]
+    found = gap_estimate(*same, paired=paired)
+    assert found.estimate == pytest.approx(0, abs=1e-12)
+    assert found.low == pytest.approx(-found.high)
+    assert found.spread == 0
+
+
+def test_references_that_differ_by_themselves_widen_the_interval():
+    """To the t interval of one more draw of a gap, where items have no noise."""
+    gaps = np.array([0.1, 0.2, 0.4])
+    other = np.full((4, 50), 0.3)
+    published = other + np.array([0.3, *gaps])[:, None]
+    found = gap_estimate(published, other, paired=True)
+    assert found.rests_on == "models"
+    assert found.spread == pytest.approx(gaps.std(ddof=1))
+    half = stats.t.ppf(0.975, 2) * found.spread * math.sqrt(4 / 3)
+    assert found.high - found.low == pytest.approx(2 * half)
+    alike = other + np.array([0.3, *[gaps.mean()] * 3])[:, None]
+    assert gap_estimate(alike, other, paired=True).rests_on == "items"
+
+
+@pytest.mark.parametrize(
+    ("paired", "n_references"), [(True, 5), (False, 5), (True, 3), (True, 2)]
+)
+def test_clean_models_with_gaps_of_their_own_keep_the_level(paired, n_references):
+    """Gaps vary by 8 points among models that saw nothing; 3 standard errors of 1,000.
+
+    With one reference, which cannot show it, four times as many are called inflated.
+    """
+    rng = np.random.default_rng(11)
+    n_cases, n, high, alone = 1000, 200, 0, 0
+    for _ in range(n_cases):
+        gaps = 0.1 + 0.08 * rng.standard_normal(1 + n_references)
+        hard = rng.normal(0, 0.15, size=n)
+        sides = [
+            (rng.random((1 + n_references, n)) < 0.5 + hard + shift[:, None]) * 1.0
+            for shift in (gaps / 2, -gaps / 2)
+        ]
+        high += gap_estimate(*sides, paired=paired).low > 0
+        one = [side[:2] for side in sides]
+        alone += gap_estimate(*one, paired=paired).low > 0
+    assert high / n_cases <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / n_cases)
+    assert alone / n_cases > 0.07
+
+
+def test_the_smallest_detectable_gap_is_found_four_times_in_five():
+    """4 standard errors of 400 models, and what the mde itself varies."""
+    rng = np.random.default_rng(5)
+    other = 0.3
+    mde = gap_estimate(scored(rng, [0.5], 150), scored(rng, [other], 150), paired=False)
+    found = [
+        gap_estimate(
+            scored(rng, [other + mde.mde], 150), scored(rng, [other], 150), paired=False
+        ).low
+        for _ in range(400)
+    ]
+    assert np.mean(np.array(found) > 0) == pytest.approx(0.8, abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("published", "other", "paired", "words"),
+    [
+        (np.zeros(3), np.zeros((1, 3)), True, "tables of models and items"),
+        (np.zeros((2, 3)), np.zeros((1, 3)), False, "same models"),
+        (np.zeros((1, 3)), np.zeros((1, 4)), True, "and pairs"),
+        (np.zeros((1, 1)), np.zeros((1, 4)), False, "at least 2 items"),
+        (np.full((1, 3), 1.5), np.zeros((1, 3)), True, r"in \[0, 1\]"),
+        (np.full((1, 3), np.nan), np.zeros((1, 3)), True, r"in \[0, 1\]"),
+    ],
+)
+def test_what_is_no_table_of_scores_is_refused(published, other, paired, words):
+    with pytest.raises(ValueError, match=words):
+        gap_estimate(published, other, paired=paired)
+
+
+def test_the_spline_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.random(9))
+    y = x**2 + 0.05 * rng.standard_normal(9)
+    for penalty in (1e-6, 1e-3, 1.0):
+        scipys = make_smoothing_spline(x, y, lam=penalty)
+        own = smoothing_spline(x, y, penalty)
+        inside = np.linspace(x[0], x[-1], 40)
+        found = [spline_at(at, x, *own) for at in inside]
+        assert found == pytest.approx(scipys(inside), abs=1e-8)
+        slope = scipys.derivative()(x[-1])
+        beyond = scipys(x[-1]) + 0.2 * slope
+        assert spline_at(x[-1] + 0.2, x, *own) == pytest.approx(beyond, abs=1e-7)
+
+
+def test_what_stands_above_the_line_of_the_references_is_the_estimate():
+    """References at y = 0.1 + 0.8 x exactly; the curve is that line."""
+    x = np.array([0.5, 0.2, 0.3, 0.4, 0.6, 0.7])
+    y = 0.1 + 0.8 * x
+    y[0] += 0.15
+    published, other = (np.repeat(v[:, None], 20, axis=1) for v in (y, x))
+    found = constat(published, other, paired=True, chance=None, n_resamples=50)
+    assert found.estimate == pytest.approx(0.15, abs=1e-9)
+    assert (found.low, found.high) == pytest.approx((0.15, 0.15), abs=1e-9)
+    assert found.p_value == 1 / 51
+    assert not found.outside
+    stronger = constat(
+        published[:, :10],
+        np.vstack([other[:1, :10] + 0.4, other[1:, :10]]),
+        paired=True,
+        chance=None,
+        n_resamples=10,
+    )
+    assert stronger.outside
+    assert stronger.estimate == pytest.approx(0.15 - 0.8 * 0.4, abs=1e-9)
+
+
+def test_the_curve_needs_five_references_that_differ():
+    rng = np.random.default_rng(0)
+    sides = [scored(rng, [0.5] * 5, 30) for _ in range(2)]
+    with pytest.raises(ValueError, match="references must be at least 5, got 4"):
+        constat(*sides, paired=False, chance=0.25)
+    flat = np.full((6, 30), 0.5)
+    with pytest.raises(ValueError, match="different scores"):
+        constat(flat, flat, paired=True, chance=None)
+
+
+def test_the_bootstrap_follows_its_seed_and_resamples_pairs_together():
+    rng = np.random.default_rng(2)
+    published = scored(rng, [0.8, 0.4, 0.5, 0.6, 0.7, 0.45, 0.65], 40)
+    found = [
+        constat(published, published, paired=True, chance=0.25, n_resamples=40, seed=s)
+        for s in (1, 1, 2)
+    ]
+    assert found[0] == found[1] != found[2]
+    apart = constat(published, published, paired=False, chance=0.25, n_resamples=40)
+    assert apart.high - apart.low > found[0].high - found[0].low
