@@ -180,8 +180,7 @@ def results(out: Path) -> dict[str, str]:
     """Digest of every file under a folder, without what differs from run to run."""
     found = {}
     for path in sorted(out.rglob("*")):
-        # A part of a file is swept after ten minutes: another run may write it.
-        if not path.is_file() or path.suffix in (".lock", ".partial"):
+        if not path.is_file() or path.suffix == ".lock":
             continue
         if path.name in _DERIVED:
             continue

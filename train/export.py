@@ -18,6 +18,7 @@ from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.report.report_files import replace_folder
 from train.checkpoints import restore_params
 
 EXPORTS_DIR = "exports"
@@ -102,8 +103,7 @@ def write_model(
     save_checkpoint(
         decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
     )
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    replace_folder(partial, folder)
 
 
 def read_init_config(run_dir: Path) -> dict[str, Any] | None:
