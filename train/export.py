@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import tyro
 
 from jaxcontam.cli import parse, run_command
+from jaxcontam.data.files import writing
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
 from jaxcontam.models.decoder import Decoder
@@ -100,10 +101,11 @@ def write_model(
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    save_checkpoint(
-        decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
-    )
-    replace_folder(partial, folder)
+    with writing(folder):
+        save_checkpoint(
+            decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
+        )
+        replace_folder(partial, folder)
 
 
 def read_init_config(run_dir: Path) -> dict[str, Any] | None:

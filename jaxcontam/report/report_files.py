@@ -241,6 +241,9 @@ def replace_folder(partial: Path, folder: Path) -> None:
     """Give a folder that was written beside its place its name, with all it holds.
 
     A folder that stands there is removed first.
+
+    Raises:
+        OSError: If it cannot be done.
     """
     for path in (*partial.rglob("*"), partial):
         _sync(path)

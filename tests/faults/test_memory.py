@@ -101,6 +101,10 @@ def test_a_pipe_or_a_device_is_one_line_at_once(tmp_path, capsys, make):
     make(tmp_path / "docs/b.txt")
     (tmp_path / "docs/a.txt").write_text("one two\n")
     assert "a pipe or a device" in said(["audit", "m", tmp_path / "docs/b.txt"], capsys)
+    words = ["overlap", tmp_path / "docs/b.txt", tmp_path / "docs/a.txt"]
+    assert "a pipe or a device" in said(words, capsys)
+    assert main(["doctor", str(tmp_path / "docs/b.txt")]) == 2
+    assert "docs/b.txt: a pipe or a device" in capsys.readouterr().out
     (tmp_path / "few.txt").write_text("one two three\n")
     words = ["overlap", tmp_path / "docs", tmp_path / "few.txt"]
     done = []
