@@ -243,6 +243,23 @@ def test_the_hubs_own_copy_serves_where_no_file_names_the_split(tmp_path):
     assert hub.downloaded == [("default/test/0000.parquet", "refs/convert/parquet")]
 
 
+def test_a_revision_pins_a_dataset(tmp_path):
+    class Pinned(Hub):
+        def list_files(self, dataset, revision):
+            return {"v1": ["test.jsonl"], None: ["train.jsonl"]}[revision]
+
+    hub = Pinned(tmp_path, [], ["default/train/0000.parquet"])
+    assert hub.load("hf:org/name@v1:test").name == "name-test"
+    assert hub.downloaded == [("test.jsonl", "v1")]
+    # Neither the newest files nor the hub's copy of them stand for others.
+    with pytest.raises(InputError, match="hf:org/name@v1:train: no file of that"):
+        hub.load("hf:org/name@v1:train")
+    with pytest.raises(InputError, match="hf:org/name@v2:test: not readable"):
+        hub.load("hf:org/name@v2:test")
+    with pytest.raises(InputError, match="not a split on the hub"):
+        hub.load("hf:org/name@:test")
+
+
 def test_a_config_chooses_among_files():
     paths = ["en/train.jsonl", "de/train.jsonl", "en/test.jsonl"]
     assert files_of_split(paths, parse_hub_split("hf:o/n:de:train")) == [paths[1]]

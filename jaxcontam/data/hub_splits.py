@@ -25,17 +25,19 @@ _Answer = TypeVar("_Answer")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HubSplit:
-    """A split of a dataset on the hub: `hf:ORG/NAME[:CONFIG]:SPLIT`.
+    """A split of a dataset on the hub: `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
 
     Attributes:
         dataset: ORG/NAME.
         config: Subset, or None.
         split: Such as `train`.
+        revision: A commit, a tag or a branch; None is the newest.
     """
 
     dataset: str
     config: str | None
     split: str
+    revision: str | None = None
 
     @property
     def name(self) -> str:
@@ -50,21 +52,21 @@ def is_hub_split(source: str | Path) -> bool:
 
 
 def parse_hub_split(source: str) -> HubSplit:
-    """Read `hf:ORG/NAME[:CONFIG]:SPLIT`.
+    """Read `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
 
     Raises:
         InputError: If it is not of that form.
     """
-    dataset, *rest = source.removeprefix("hf:").split(":")
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", dataset) or not (
-        len(rest) in (1, 2) and all(rest)
-    ):
+    pinned, *rest = source.removeprefix("hf:").split(":")
+    found = re.fullmatch(r"([\w.-]+(?:/[\w.-]+)?)(?:@([\w./-]+))?", pinned)
+    if found is None or not (len(rest) in (1, 2) and all(rest)):
         raise InputError(
             f"{source}: not a split on the hub",
             hint="write hf:ORG/NAME:SPLIT or hf:ORG/NAME:CONFIG:SPLIT, such as "
-            "hf:swj0419/WikiMIA:WikiMIA_length64",
+            "hf:swj0419/WikiMIA:WikiMIA_length64; ORG/NAME@REVISION pins it",
         )
-    return HubSplit(dataset, rest[0] if len(rest) == 2 else None, rest[-1])
+    dataset, revision = found.groups()
+    return HubSplit(dataset, rest[0] if len(rest) == 2 else None, rest[-1], revision)
 
 
 def download_split(wanted: HubSplit) -> tuple[Path, ...]:
@@ -73,10 +75,13 @@ def download_split(wanted: HubSplit) -> tuple[Path, ...]:
     Raises:
         InputError: If the hub cannot be reached, has no such dataset or no such split.
     """
-    source = ":".join(p for p in (wanted.dataset, wanted.config, wanted.split) if p)
-    paths = _asked(source, lambda: _list_files(wanted.dataset, None))
-    found, revision = files_of_split(paths, wanted), None
-    if not found:
+    revision = wanted.revision
+    pinned = wanted.dataset + (f"@{revision}" if revision else "")
+    source = ":".join(p for p in (pinned, wanted.config, wanted.split) if p)
+    paths = _asked(source, lambda: _list_files(wanted.dataset, wanted.revision))
+    found = files_of_split(paths, wanted)
+    # The copy is that of the newest revision.
+    if not found and revision is None:
         revision = _CONVERTED
         try:
             converted = list(_list_files(wanted.dataset, revision))
