@@ -4,12 +4,13 @@ Question: commands that are killed (SIGKILL) at random moments, some several tim
 and run again: do they end, with the files of a run that nobody touched, and with a
 store that holds each score once?
 Command: `python -m eval.quickstart && python -m eval.kills`. Hardware: a CPU core,
-minutes. Headline: LOG.md, docs/threat_model.md.
+minutes. Headline: docs/results/kills.md, which is the table of this study.
 
 Runs are forked from one process that has imported JAX and never used it. Training is
 killed by `pytest -m slow tests/faults`.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,7 +20,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from eval.study import Clock, Grid, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import REPORT_NAME
+from jaxcontam.report.report_files import REPORT_NAME, make_folder
+from jaxcontam.scoring.remote_model import JOURNAL_NAME
 
 # What differs between two runs that agree: times, what was found in a store, and the
 # digests of these.
@@ -92,18 +94,13 @@ class Kills:
         import jax  # noqa: F401
 
         rng = random.Random(self.seed)
-        commands = self._commands()
-        outcomes = [
-            killed(
-                name,
-                words,
-                # Shares that add up.
-                len(range(i, self.n_kills, len(commands))),
-                rng,
-                self.out / "work" / name,
-            )
-            for i, (name, words) in enumerate(commands.items())
-        ]
+        with _serving(self.model) as url:
+            commands, work = self._commands(url), self.out / "work"
+            n, k = self.n_kills, len(commands)
+            outcomes = [  # shares that add up
+                killed(name, words, -((i - n) // k), rng, work / name)
+                for i, (name, words) in enumerate(commands.items())
+            ]
         columns = {
             "command": "{r.name}",
             "seconds": "{r.seconds:.1f}",
@@ -122,10 +119,23 @@ class Kills:
             grids=[Grid.of("Killed and run again", outcomes, columns)],
         )
 
-    def _commands(self) -> dict[str, list[str]]:
+    def _commands(self, url: str) -> dict[str, list[str]]:
         model, known = str(self.model), str(self.sets / "pydocs-10.txt")
-        new = str(self.sets / "pydocs-0a.txt")
+        names = ("0a", "0b", "2", "50")
+        new, other, asked, seen = (str(self.sets / f"pydocs-{n}.txt") for n in names)
         of_sets = ["--members", known, "--nonmembers", new]
+        matrix, wordings = self.out / "matrix.csv", self.out / "wordings.jsonl"
+        make_folder(self.out)
+        lines = Path(known).read_text(encoding="utf-8").splitlines()
+        rows = [{"text": t, "variants": [" ".join(t.split()[::-1])]} for t in lines]
+        wordings.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        unlearned = self.out / "unlearned"
+        shutil.copytree(self.model, unlearned, dirs_exist_ok=True)
+        with (unlearned / "config.json").open("a") as file:
+            file.write("\n")  # another fingerprint
+        matrix.write_text("".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(999)))
+        books = [asked, "--known-members", known, seen, "--known-nonmembers", new]
+        short = ["--words", "32", "--snippets", "8"]
         return {
             "audit": ["audit", model, known, new],
             "thorough": ["audit", model, known, "--effort", "thorough", "--shuffled"],
@@ -133,7 +143,33 @@ class Kills:
             "membership": ["membership", model, *of_sets],
             "replicate": ["replicate", model, known, "--task", "plain"],
             "overlap": ["overlap", str(self.sets), known],
+            "server": ["audit", f"api:{url}#model", known, "--tokenizer", model],
+            "prove": ["prove", str(matrix)],
+            "score": ["score", model, known, "--out", "{}/rows", "--store", "{}/store"],
+            "calibrate": ["calibrate", model, known, "--tests", "reversal"],
+            "canary": ["canary", model, "--secret", known, "--held-out", new],
+            "books": ["books", model, *books, other, *short],
+            "variants": ["variants", model, str(wordings), "--randomised"],
+            "unlearning": ["unlearning", model, str(unlearned), known],
         }
+
+
+@contextlib.contextmanager
+def _serving(model: Path) -> Iterator[str]:
+    """URL of a server of a model, in a fork; the tests' own."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from tests.model_server import running_server
+
+        with running_server(load_checkpoint(str(model)), name="model") as url:
+            os.write(writer, url.encode())
+            signal.pause()
+    try:
+        yield os.read(reader, 99).decode()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def killed(
@@ -141,27 +177,23 @@ def killed(
 ) -> Outcome:
     """Run a command untouched, and then as often as `n_kills` kills take.
 
-    Args:
-        name: Of the outcome.
-        words: The command, without `--out`.
-        n_kills: Kills in all.
-        rng: Gives the moments, and how many kills one run meets.
-        folder: Takes the folders of all runs.
+    Words may hold `{}` for the folder of a run, of which `folder` takes many; `rng`
+    gives the moments, and how many kills one run meets.
     """
     shutil.rmtree(folder, ignore_errors=True)
     # The first run may compile programs that later ones find.
     seconds, code = 0.0, 0
     for run in ("first", "untouched"):
-        seconds, code = _run([*words, "--out", str(folder / run)], None)
+        seconds, code = _run(_at(words, folder / run), None)
     expected, size = results(folder / "untouched"), _store_bytes(folder / "untouched")
     done, n_runs, n_failed, n_other, excess = 0, 0, 0, 0, 0.0
     while done < n_kills:
         out = folder / str(n_runs)
         for _ in range(min(n_kills - done, rng.randint(1, _MOST_IN_A_ROW))):
-            _, status = _run([*words, "--out", str(out)], seconds * rng.random())
+            _, status = _run(_at(words, out), seconds * rng.random())
             done += status == -signal.SIGKILL
         n_runs += 1
-        n_failed += _run([*words, "--out", str(out)], None)[1] != code
+        n_failed += _run(_at(words, out), None)[1] != code
         n_other += results(out) != expected
         excess = max(excess, _store_bytes(out) / size - 1 if size else 0.0)
         shutil.rmtree(out)
@@ -176,14 +208,20 @@ def killed(
     )
 
 
+def _at(words: Sequence[str], out: Path) -> list[str]:
+    """A command that writes to a folder, where `{}` stands for it if it is named."""
+    at = [word.replace("{}", str(out)) for word in words]
+    return at if "--out" in at else [*at, "--out", str(out)]
+
+
 def results(out: Path) -> dict[str, str]:
     """Digest of every file under a folder, without what differs from run to run."""
     found = {}
     for path in sorted(out.rglob("*")):
-        # A part of a file is swept after ten minutes: another run may write it.
-        if not path.is_file() or path.suffix in (".lock", ".partial"):
+        if not path.is_file() or path.suffix == ".lock":
             continue
-        if path.name in _DERIVED:
+        # A server's answers stand in the order in which they came.
+        if path.name in (*_DERIVED, JOURNAL_NAME):
             continue
         if path.is_relative_to(out / STORE_DIR):
             continue
@@ -204,7 +242,8 @@ def _settled(value: Any, out: str) -> Any:
 
 
 def _store_bytes(out: Path) -> int:
-    return sum(path.stat().st_size for path in (out / STORE_DIR).rglob("*"))
+    kept = (*(out / STORE_DIR).rglob("*"), *out.glob(JOURNAL_NAME))
+    return sum(path.stat().st_size for path in kept)
 
 
 def _run(words: list[str], limit: float | None) -> tuple[float, int]:

@@ -1,6 +1,7 @@
 """Export: a checkpoint's weights, bit for bit, in a directory that others open."""
 
 import json
+import os
 import sys
 
 import grain
@@ -67,6 +68,17 @@ def test_a_model_stands_under_its_step_and_is_replaced(run_dir, monkeypatch, cap
         assert capsys.readouterr().out == f"model: {out}\n"
     assert [path.name for path in out.parent.iterdir()] == ["step-10"]
     assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_files_of_a_model_follow_the_umask(run_dir, tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        assert _export(monkeypatch, run_dir, "--out", tmp_path / "model") == 0
+    finally:
+        os.umask(before)
+    files = {path.name: path for path in (tmp_path / "model").iterdir()}
+    assert "model.safetensors" in files
+    assert {path.stat().st_mode & 0o777 for path in files.values()} == {0o640}
 
 
 def test_a_step_without_a_checkpoint_names_those_that_there_are(

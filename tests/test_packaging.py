@@ -312,3 +312,23 @@ def test_constraints_pin_all_that_the_tests_install():
         need = Requirement(line)
         if need.marker is None or need.marker.evaluate({"extra": "test"}):
             assert versions[canonicalize_name(need.name)] in need.specifier, line
+
+
+def test_lock_has_hashes_and_the_versions_of_the_constraints():
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.findall(
+        r"^([^\s#].*?)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.M
+    )
+    lines = [line for line in text.splitlines() if line[0] not in " #"]
+    # Nothing but pins with hashes: no place to load them from.
+    assert [line.removesuffix(" \\") for line in lines] == [pin for pin, _ in entries]
+    pins = {canonicalize_name(pin.name): pin for pin in map(Requirement, dict(entries))}
+    here = {
+        name for name, pin in pins.items() if not pin.marker or pin.marker.evaluate()
+    }
+    assert installed_needs("jaxcontam", []) <= here
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            pin = Requirement(line)
+            name = canonicalize_name(pin.name)
+            assert name not in pins or pins[name].specifier == pin.specifier, line

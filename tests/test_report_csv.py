@@ -5,6 +5,9 @@ import hashlib
 import io
 import json
 import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -157,10 +160,22 @@ def test_an_edited_page_or_table_is_found(tmp_path):
 
 
 def test_parts_that_a_killed_run_left_are_swept(tmp_path):
-    left, young = (tmp_path / f"report.json.{n}.partial" for n in (1, 2))
+    """Of a process that has ended at once, where nobody knows after ten minutes."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = socket.gethostname()
+    left, running, old, young = (
+        tmp_path / f"report.json.{place}.partial"
+        for place in (f"{host}.{ended.pid}", f"{host}.1", "there.7", "there.8")
+    )
     other = tmp_path / "mine.partial"
-    for path in (left, young, other):
+    for path in (left, running, old, young, other):
         path.write_text("half")
-    os.utime(left, (0, 0))
+    os.utime(old, (0, 0))
     replace_bytes(tmp_path / "report.json", b"{}")
-    assert sorted(tmp_path.iterdir()) == [other, tmp_path / "report.json", young]
+    assert set(tmp_path.iterdir()) == {
+        other,
+        tmp_path / "report.json",
+        running,
+        young,
+    }

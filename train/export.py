@@ -15,9 +15,11 @@ from typing import Annotated, Any
 import tyro
 
 from jaxcontam.cli import parse, run_command
+from jaxcontam.data.files import writing
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.report.report_files import replace_folder
 from train.checkpoints import restore_params
 
 EXPORTS_DIR = "exports"
@@ -91,11 +93,11 @@ def write_model(
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    save_checkpoint(
-        decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
-    )
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with writing(folder):
+        save_checkpoint(
+            decoder, tokenizer, partial, model_type=model_type, raw_config=raw_config
+        )
+        replace_folder(partial, folder)
 
 
 def read_init_config(run_dir: Path) -> dict[str, Any] | None:

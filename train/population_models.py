@@ -10,7 +10,6 @@ Dimension key
     N  steps
 """
 
-import contextlib
 import dataclasses
 import json
 import shutil
@@ -26,6 +25,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from jaxcontam.report.report_files import replace_folder
 from train.allocator import keep_freed_memory
 from train.planting_records import planted_sets, write_set
 from train.population_job import (
@@ -242,9 +242,7 @@ def write_model(
     write_manifest(_manifest(job, model), partial / MANIFEST_NAME)
     fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
     (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
-    partial.rename(folder)
+    replace_folder(partial, folder)
 
 
 def _manifest(job: Job, model: PlannedModel) -> Manifest:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxcontam.errors import InputError
+from jaxcontam.report.report_files import part_path, sweep_parts
 
 
 def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
@@ -39,7 +40,8 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
     linked: list[Path] = []
     try:
         for path, data, mode in files:
-            part = path.with_name(f"{path.name}.{os.getpid()}.partial")
+            sweep_parts(path)
+            part = part_path(path)
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             parts.append((part, path))
             with os.fdopen(handle, "wb") as file:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jaxcontam.data.files import check_file
 from jaxcontam.data.records import (
     BLOCK,
     Place,
@@ -113,6 +114,8 @@ def list_corpus(
                 )
             return [_listed(corpus, _printable(corpus.name))], []
         if not corpus.is_dir():
+            if corpus.exists():
+                check_file(corpus, SUFFIXES)
             raise InputError(f"{corpus}: no such file or folder", hint=missing_hint)
         files, others = [], []
         for folder, folders, names in os.walk(corpus, onerror=_refuse):

@@ -72,6 +72,25 @@ def bounded_memory(path: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Refuse a place that cannot be written, also where a library in Rust says so.
+
+    Raises:
+        InputError: If the block fails to write.
+    """
+    try:
+        yield
+    except OSError as e:
+        raise InputError(f"{place}: cannot be written ({e.strerror})") from e
+    except Exception as e:
+        # tokenizers and safetensors raise no OSError, but name one.
+        if (reason := re.search(r"[^:]+ \(os error \d+\)", str(e))) is None:
+            raise
+        words = reason[0].strip()
+        raise InputError(f"{place}: cannot be written ({words})") from e
+
+
 def read_json_object(path: Path) -> dict[str, Any]:
     """Fields of a JSON file that holds one object.
 

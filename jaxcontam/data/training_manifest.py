@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,10 @@ class Manifest:
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write as JSON, atomically."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(manifest_json(manifest))
+    with partial.open("w") as file:
+        file.write(manifest_json(manifest))
+        file.flush()
+        os.fsync(file.fileno())
     partial.replace(path)
 
 

@@ -203,7 +203,11 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
                 tensors[name.format(**index)] = _on_disk(part, tensor, config)
+    # safetensors makes its own file, for the owner alone: keep what the umask gives.
+    path.touch()
+    mode = path.stat().st_mode
     save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(mode)
 
 
 @contextlib.contextmanager

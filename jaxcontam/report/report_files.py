@@ -12,6 +12,8 @@ import glob
 import hashlib
 import json
 import os
+import shutil
+import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -188,20 +190,18 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
 
     They take their names in this order; InputError if one cannot be written.
     """
-    # Of this process alone: two runs in one folder do not mix their bytes.
-    partials = {
-        path: path.with_name(f"{path.name}.{os.getpid()}.partial") for path in files
-    }
+    partials = {path: part_path(path) for path in files}
     path = None
     try:
         for path, data in files.items():
-            _sweep(path)
+            sweep_parts(path)
             partials[path].write_bytes(data)
             # A power failure after the rename would leave an empty file.
-            with partials[path].open("rb+") as file:
-                os.fsync(file.fileno())
+            _sync(partials[path])
         for path, partial in partials.items():
             partial.replace(path)
+        for folder in {path.parent for path in files}:
+            _sync(folder)
     except OSError as e:
         raise InputError(
             f"{path}: cannot be written ({e.strerror})",
@@ -214,12 +214,73 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
                 partial.unlink(missing_ok=True)
 
 
-def _sweep(path: Path) -> None:
-    """Remove parts of a file that a killed process left."""
+def replace_folder(partial: Path, folder: Path) -> None:
+    """Give a folder that was written beside its place its name, with all it holds.
+
+    A folder that stands there is removed first.
+
+    Raises:
+        OSError: If it cannot be done.
+    """
+    for path in (*partial.rglob("*"), partial):
+        _sync(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    _sync(folder.parent)
+
+
+def part_path(path: Path) -> Path:
+    """Where a file is written before it takes its name.
+
+    It belongs to this process: two runs in one folder do not mix their bytes.
+    """
+    return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
+
+
+def sweep_parts(path: Path) -> None:
+    """Remove parts of a file whose processes have ended.
+
+    Whether a process of another host still writes is not known; no file of a report
+    takes ten minutes.
+    """
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+            if _is_left(left) or time.time() - left.stat().st_mtime > _LEFT_SECONDS:
                 left.unlink()
+
+
+def _is_left(part: Path) -> bool:
+    """Whether a part is that of a process of this host that has ended."""
+    place, _, pid = part.name.removesuffix(".partial").rpartition(".")
+    # Elsewhere than on POSIX, `kill` ends what it asks for.
+    if not (
+        pid.isdecimal()
+        and place.endswith(f".{socket.gethostname()}")
+        and os.name == "posix"
+    ):
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # another user's, which is running
+    return False
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir():
+        # Not every system opens folders, nor every file system syncs them.
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def data_digest(data: bytes) -> str:

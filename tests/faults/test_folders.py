@@ -1,7 +1,6 @@
 """Folders that a run writes to: full, closed, shared, linked, or killed half-way."""
 
 import contextlib
-import errno
 import json
 import os
 import resource
@@ -17,7 +16,6 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.models.fingerprint import fingerprint_files
-from jaxcontam.report.report_files import replace_bytes
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, table
 
@@ -79,23 +77,6 @@ def test_a_full_disk_is_one_line_and_what_stood_there_stays(
     assert contents(out) == before
     assert main([str(word) for word in typed(files, out)[command]]) == 0
     assert contents(out) != before
-
-
-def test_a_disk_that_fills_half_way_leaves_the_old_file_and_no_part(
-    tmp_path, monkeypatch, capsys
-):
-    path = tmp_path / "report.json"
-    path.write_text("old")
-
-    def fill(self, data):
-        with self.open("wb") as file:
-            file.write(data[:2])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_bytes", fill)
-    with pytest.raises(Exception, match=r"cannot be written \(No space left on device"):
-        replace_bytes(path, b"new bytes")
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"report.json": "old"}
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Malformed inputs by the thousand: one clear line or a result, and nothing changed.
 
-Hypothesis draws them without chance, so that every run has the same ones. A few of each
-kind are tried by default; with `pytest -m slow` 20,000, by processes that may take 1
-GiB more than they start with, and 20 s an input.
+Hypothesis draws them without chance, so that every run has the same ones, or by the
+number in FUZZ_SEED, which a failure names: the nightly run has another one each day. A
+few of each kind are tried by default; with `pytest -m slow` 20,000, by processes that
+may take 1 GiB more than they start with, and 20 s an input.
 """
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -15,11 +17,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 
 from jaxcontam.cli import main
 from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, table, targets
+from tests.faults.fuzzed import RECORDED, Target, table, targets
 from tests.faults.fuzzed_reports import (
     archive_target,
     comparison_targets,
@@ -34,6 +37,8 @@ FEW, MANY = 3, 185
 """Inputs for each hundredth of a target's share."""
 MOST_BYTES, MOST_SECONDS = 1 << 30, 20
 TARGETS = targets()
+SEED = "FUZZ_SEED"
+"""Environment variable: a whole number."""
 
 
 def fuzz(target, a_hundredth, *, seconds=0):
@@ -57,6 +62,8 @@ def fuzz(target, a_hundredth, *, seconds=0):
         with tempfile.TemporaryDirectory() as folder:
             target.run(Path(folder), case)
 
+    if SEED in os.environ:
+        law = seed(int(os.environ[SEED]))(law)
     law()
     if seconds:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -82,8 +89,9 @@ def confined(kind, name, a_hundredth, folders):
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True
     )
+    name = f"{name}, {SEED}={os.environ.get(SEED)}"
     assert done.returncode != -signal.SIGALRM, f"{name}: over {MOST_SECONDS} s"
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.returncode == 0, f"{name}: {done.stderr[-5000:]}"
     n_inputs, n_bytes = map(int, done.stdout.splitlines()[-1].split())
     assert n_bytes < MOST_BYTES, f"{name}: {n_bytes >> 20} MiB"
     return n_inputs
@@ -160,6 +168,19 @@ def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
     folders = {**reports, "audit": pulse}
     for name in all_reports(folders):
         assert confined("reports", name, MANY, folders) >= MANY
+
+
+def test_inputs_are_those_of_the_seed(monkeypatch):
+    def drawn():
+        inputs = []
+        fuzz(Target(st.integers(), lambda _, case: inputs.append(case), 1), 20)
+        return inputs
+
+    monkeypatch.delenv(SEED, raising=False)
+    fixed = drawn()
+    assert fixed == drawn()
+    monkeypatch.setenv(SEED, "20260101")
+    assert fixed != drawn() == drawn()
 
 
 def test_the_slow_suite_has_20_000_inputs():

@@ -16,6 +16,9 @@ from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import read_decoder_config
 from jaxcontam.report.plots import Interval, intervals_plot
+from jaxcontam.scoring.api.budget import most_bytes, most_values
+from jaxcontam.scoring.api.logprobs import Way
+from tests.api_server import serving
 from tests.faults.folders import said
 from tests.faults.fuzzed import CONFIG
 from tests.faults.test_large_files import PEAK, ROOT
@@ -101,6 +104,10 @@ def test_a_pipe_or_a_device_is_one_line_at_once(tmp_path, capsys, make):
     make(tmp_path / "docs/b.txt")
     (tmp_path / "docs/a.txt").write_text("one two\n")
     assert "a pipe or a device" in said(["audit", "m", tmp_path / "docs/b.txt"], capsys)
+    words = ["overlap", tmp_path / "docs/b.txt", tmp_path / "docs/a.txt"]
+    assert "a pipe or a device" in said(words, capsys)
+    assert main(["doctor", str(tmp_path / "docs/b.txt")]) == 2
+    assert "docs/b.txt: a pipe or a device" in capsys.readouterr().out
     (tmp_path / "few.txt").write_text("one two three\n")
     words = ["overlap", tmp_path / "docs", tmp_path / "few.txt"]
     done = []
@@ -228,3 +235,55 @@ def test_names_in_a_picture_are_no_formulas():
     rows = [Interval(name=name, value=1, low=0, high=2) for name in names]
     picture = intervals_plot(rows, "AUC", nothing=0)
     assert all(f">{name}</text>" in picture for name in names)
+
+
+READS = """
+import sys
+from pathlib import Path
+from jaxcontam.data.journal import Journal
+from jaxcontam.scoring.api.logprobs import Way
+from jaxcontam.scoring.api.prompts import ServedPrompts
+from tests.api_clients import opened
+
+def taken(name):
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition(f"{name}:")[2].split()[0]) << 10
+
+url, folder, n_ids, n_prompts = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+client = opened(url, journal=Journal(Path(folder) / "j.jsonl")).__enter__()
+prompts = ServedPrompts(client, Way(echo=True, ids=True, max_tokens=0))
+prompts.scores([(0,) * n_ids], None)
+before = taken("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+found = prompts.scores([(i, *range(1, n_ids)) for i in range(n_prompts)], None)
+print(len(found), len(found[0].logprobs), taken("VmHWM") - before)
+"""
+
+
+def test_largest_answers_that_are_read_take_the_memory_that_is_stated(tmp_path):
+    """As docs/threat_model.md says: few of them are held, however many are asked."""
+    n_ids, n_prompts = 256, 128
+    body = Way(echo=True, ids=True, max_tokens=0).body((0,) * n_ids)
+    most, values = most_bytes(body), most_values(body)
+    assert most == 2**18 + 2 * 256 * n_ids
+    logprobs = [None, *(-i / 7 for i in range(1, n_ids))]
+    fields = {f"k{i}": i / 8 for i in range(values - n_ids - 64)}
+    choice = {"index": 0, "text": "", "logprobs": {"token_logprobs": logprobs}}
+    answer = {"choices": [choice], "x": fields, "y": ""}
+    n_left = most - len(json.dumps(answer).encode())
+    answer["y"] = "\U0001f600" * (n_left // 4)
+    data = json.dumps(answer, ensure_ascii=False).encode()
+    assert most - 4 < len(data) <= most
+    with serving(lambda *_: (200, data)) as (url, _):
+        words = [sys.executable, "-c", READS, url, str(tmp_path)]
+        done = subprocess.run(
+            [*words, str(n_ids), str(n_prompts)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    n_found, n_scored, n_bytes = map(int, done.stdout.split())
+    assert (n_found, n_scored) == (n_prompts, n_ids - 1)
+    ceiling = (32 + 2 * 8) * most + 400 * values
+    assert n_bytes < ceiling < n_prompts * most

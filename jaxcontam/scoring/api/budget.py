@@ -209,8 +209,9 @@ def _tokens_in(n_bytes: int) -> int:
 
 def _shown_tokens(body: Body) -> tuple[int, int]:
     """Most tokens of an answer, and the likelier ones that stand with each."""
-    most = most_usage(body, is_bounded=False)
-    n_tokens = most.prompt_tokens + (most.completion_tokens or _UNBOUNDED_TOKENS)
+    n_written = _most_tokens(body)
+    n_tokens = most_usage(body, is_bounded=False).prompt_tokens
+    n_tokens += _UNBOUNDED_TOKENS if n_written is None else n_written
     asked = ("logprobs", "top_logprobs", "prompt_logprobs")
     return n_tokens, max(int(body.get(name) or 0) for name in asked)
 

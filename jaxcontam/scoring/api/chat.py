@@ -202,8 +202,8 @@ class ChatCompleter:
             if (known := names.get(name, name)) is not None
         }
 
-    def _check(self, body: Body, answer: Answer) -> None:
-        """Raises RefusedError if an answer is none."""
+    def _check(self, body: Body, answer: Answer) -> Answer:
+        """The text of an answer in its place; raises RefusedError if it has none."""
         del body
         choice = answer["choices"][0]
         refusal = choice["message"].get("refusal")
@@ -216,6 +216,7 @@ class ChatCompleter:
             words = _EMPTY
         if words:
             raise RefusedError(f"{self.client.model.url}: {words}")
+        return {"choices": [{"message": {"content": _text(answer)}}]}
 
 
 def answer_seed(seed: int, sample: int) -> int:

@@ -160,7 +160,7 @@ class ApiClient:
         is_kept: bool = True,
         keeps_refusals: bool = False,
         tries: int | None = None,
-    ) -> list[Answer | RefusedError]:
+    ) -> list[Any]:
         """Answers to many requests, in their order; a refusal stands for an answer.
 
         Equal requests are sent once, and none that the journal answers. A busy server,
@@ -178,7 +178,8 @@ class ApiClient:
             check: Looks at a request and its answer before that is kept. A ValueError
                 says that it is not usable: it is asked for again. A RefusedError says
                 that it is none, such as one that a filter cut off: it is kept as a
-                refusal.
+                refusal. What it gives, unless None, stands for the answer, which may be
+                too large to be held by the thousand.
             is_kept: False neither looks into the journal nor writes to it.
             keeps_refusals: Whether what a server refuses that has answered other
                 requests is kept in the journal.
@@ -219,9 +220,9 @@ class ApiClient:
 
     async def _answer_all(
         self, call: "_Call", bodies: Mapping[str, Body], tell: Callable[[str], None]
-    ) -> dict[str, Answer | RefusedError]:
+    ) -> dict[str, Any]:
         """Answers by key; `tell` is told of each key."""
-        found: dict[str, Answer | RefusedError] = {}
+        found: dict[str, Any] = {}
         todo = iter(bodies.items())
 
         async def work() -> None:
@@ -249,7 +250,7 @@ class ApiClient:
             raise min(failed, key=lambda end: isinstance(end, StoppedError))
         return found
 
-    async def _answer(self, call: "_Call", body: Body, key: str | None) -> Answer:
+    async def _answer(self, call: "_Call", body: Body, key: str | None) -> Any:
         """The answer to a request; without a key the journal is left alone."""
         kept = None if key is None else self._found(key)
         if isinstance(kept, RefusedError):
@@ -257,12 +258,12 @@ class ApiClient:
         if kept is not None:
             # An answer that another check accepted may not pass this one.
             with contextlib.suppress(ValueError):
-                self._note(call, body, kept)
-                return kept
+                return self._note(call, body, kept)
+        held: list[Any] = []
 
         def keep(answer: Answer) -> None:
             try:
-                self._note(call, body, answer)
+                held.append(self._note(call, body, answer))
             except RefusedError as e:
                 self._keep(key, e)
                 raise
@@ -271,9 +272,10 @@ class ApiClient:
         if key is not None:
             self._kept.claim()
         try:
-            return await self._sender.ask(
+            await self._sender.ask(
                 call.path, body, keep=keep, stop=call.stop, tries=call.tries
             )
+            return held[-1]
         except RefusedError as e:
             # A server that has answered nothing may reject the key or the settings.
             is_credible = call.keeps_refusals and self._sender.policy.has_answered
@@ -306,13 +308,13 @@ class ApiClient:
             self._kept.add(key, {"answer": outcome})
         self._kept_now.add(key)
 
-    def _note(self, call: "_Call", body: Body, answer: Answer) -> None:
-        """Look at an answer; errors as of `check` of `post_all`."""
-        if call.check is not None:
-            call.check(body, answer)
+    def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
+        """What is held of an answer; errors as of `check` of `post_all`."""
+        held = None if call.check is None else call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)
         self.fingerprints.add((model, fingerprint))
+        return answer if held is None else held
 
 
 class _Memory(dict[str, Any]):

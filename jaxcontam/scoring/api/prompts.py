@@ -24,7 +24,7 @@ from jaxcontam.scoring.api.logprobs import (
 from jaxcontam.scoring.api.request import Body, RefusedError, request_key
 from jaxcontam.scoring.api.spot import SpotChecks
 
-# Answers with log-probabilities are large: this many are held at once.
+# Requests in a block, of which one row is tested.
 _AT_ONCE = 128
 # So many tokens of no text have the same number in a model.
 _FEWEST_ALIKE = 8
@@ -95,17 +95,15 @@ class ServedPrompts:
                 )
             return found
 
-        found: list[PromptScores] = []
         bodies = [self._way.body(prompt) for prompt, _ in asked]
         repeats = [repeat for _, repeat in asked]
         answers = self.client.post_all(
             PATH, bodies, progress, repeats=repeats, check=check
         )
-        for (prompt, _), body, answer in zip(asked, bodies, answers, strict=True):
+        for (prompt, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, RefusedError):
                 raise InputError(f"{answer}, {_shown(prompt)}", hint=_TOO_LONG)
-            found.append(check(body, answer))
-        return found
+        return answers
 
 
 class CountedPrompts:
