@@ -184,6 +184,7 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
             # The template of options may hold {options}, which no field is called.
             template=None if design.tests_options_alone else design.template,
             text_field=design.text_field,
+            no_header=design.no_header,
             limit=None if design.block_field else design.limit,
         )
     if design.block_field is not None:
@@ -196,7 +197,7 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
     file = (
         source
         if isinstance(source, Benchmark)
-        else load_benchmark(source, limit=design.limit)
+        else load_benchmark(source, limit=design.limit, no_header=design.no_header)
     )
     return read_items(
         file,
