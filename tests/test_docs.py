@@ -13,6 +13,7 @@ from examples import any_engine
 from jaxcontam.cli import COMMANDS, parse
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN
+from jaxcontam.methods.formulas import FORMULAS
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 
@@ -106,6 +107,8 @@ def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
     assert pages == METHODS
     for name in METHODS:
         assert (DOCS / "methods" / f"{name}.md").read_text().strip(), name
+    assert set(FORMULAS) == METHODS
+    assert all(line.isascii() for line in FORMULAS.values())
 
 
 def test_method_of_the_how_to_page_is_a_score():
