@@ -19,7 +19,7 @@ from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, is_table, read_table
-from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.data.templates import check_template, fill_template, text_of_field
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.results.terms import Provenance
 
@@ -114,6 +114,8 @@ def load_benchmark(
     path = Path(path)
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
+    if template is not None:
+        check_template(template)
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
     if no_header and _suffix(path) not in _DELIMITERS:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
-from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.data.templates import check_template, fill_template, text_of_field
 from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
@@ -109,6 +109,8 @@ def load_labelled(
     """
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
+    if template is not None:
+        check_template(template)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
     file = load_benchmark(source, limit=limit, no_header=no_header)
