@@ -1,12 +1,14 @@
 """What the site of the documentation takes from the code: commands and methods.
 
-MkDocs calls these while it builds (`mkdocs build --strict`). A page under `methods/`
-holds the formula of a method; title, table and place in the menu come from the rows of
-METHODS and REPLICATION_METHODS.
+MkDocs calls these while it builds (`mkdocs build --strict`). A page under `commands/`
+is what `--help` says. A page under `methods/` holds the formula of a method; title,
+table and place in the menu come from the rows of METHODS and REPLICATION_METHODS.
 """
 
 import contextlib
 import io
+import re
+import textwrap
 from typing import Any
 
 from jaxcontam.cli import COMMANDS, main
@@ -56,7 +58,7 @@ def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def on_config(config: Any) -> Any:
-    """Put a page for each method into the menu."""
+    """Put a page for each method and each command into the menu."""
     methods = [
         "methods/index.md",
         *(
@@ -64,17 +66,31 @@ def on_config(config: Any) -> Any:
             for group, rows in grouped_methods().items()
         ),
     ]
+    pages = [{name: f"commands/{name}.md"} for name in COMMANDS]
     for entry in config["nav"]:
         if "Methods" in entry:
             entry["Methods"] = methods
+        if "Commands" in entry:
+            entry["Commands"] = ["commands.md", *pages]
     return config
+
+
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """Add a page for each command, which stands in no folder."""
+    # Part of MkDocs, which tests of these functions do without.
+    from mkdocs.structure.files import File
+
+    for name in COMMANDS:
+        page = File.generated(config, f"commands/{name}.md", content=command_page(name))
+        files.append(page)
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Head a method's page with its facts; fill the table of all methods."""
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if name == "commands":
-        return markdown.replace("<!-- commands -->", commands())
+        return markdown.replace("<!-- commands -->", command_table())
     if folder != "methods":
         return markdown
     groups = grouped_methods()
@@ -87,16 +103,37 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
 
 
-def commands() -> str:
-    """What `--help` says of each command: its flags with their types and defaults."""
-    parts = []
-    for name in COMMANDS:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            main([name, "--help"])
-        lines = [line.rstrip() for line in said.getvalue().strip().splitlines()]
-        parts += [f"## {name}", "", "```text", *lines, "```", ""]
-    return "\n".join(parts)
+def command_table() -> str:
+    """A row a command: what it does, with a link to its page."""
+    rows = []
+    for name, kind in COMMANDS.items():
+        (does, *_) = (kind.__doc__ or "").splitlines()
+        rows.append(f"| [{name}](commands/{name}.md) | {_cell(does)} |")
+    return "\n".join(["| command | does |", "|---|---|", *rows])
+
+
+def command_page(name: str) -> str:
+    """What `--help` says of a command: examples, then flags with type and default."""
+    # Frames are drawn in hyphens on a stream whose encoding is not known.
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(said):
+        main([name, "--help"])
+    said.seek(0)
+    usage, *lines = said.read().strip().splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("╭"))
+    about, _, examples = "\n".join(lines[:begin]).partition("Examples:\n")
+    parts = [f"# {name}", about.strip(), "```text", usage, "```", "## Examples"]
+    parts += ["```bash", textwrap.dedent(examples).strip(), "```"]
+    for line in lines[begin:]:
+        if line.startswith("╭"):
+            parts += [f"## {line.strip('╭─╮ ').capitalize()}", "```text"]
+        elif line.startswith("╰"):
+            parts.append("```")
+        else:
+            parts.append(line.strip("│").rstrip()[1:])
+    # A blank line before each title and block.
+    text = "\n".join(parts) + "\n"
+    return re.sub(r"\n(## |```(?:text|bash)\n)", r"\n\n\1", text)
 
 
 def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:

@@ -88,6 +88,7 @@ def test_quoted_row_over_several_lines_is_one_example(write, name, comma):
     path = write(name, f"q{comma}a\n" + "\n".join(rows) + "\n")
     found = load_benchmark(path)
     assert list(found.texts) == rows
+    assert found.left_out == ()
     assert found.rows == (
         {"q": "one\ntwo\n\nthree", "a": "1"},
         {"q": f'say "{comma}"', "a": "2"},
@@ -139,9 +140,9 @@ def test_blank_lines_are_no_examples_and_the_last_line_end_is_optional(write, na
     gaps = write(name, content.replace("\n", "\n\n").rstrip("\n"))
     found = load_benchmark(gaps)
     assert len(found) == 2
-    # Between quotes blank lines of a table are text, so they are not told apart.
-    told = () if name == "set.csv" else ("1 blank line left out",)
-    assert found.left_out == told
+    # A table has one below its header, too.
+    n = "2 blank lines" if name == "set.csv" else "1 blank line"
+    assert found.left_out == (f"{n} left out",)
 
 
 @pytest.mark.parametrize("name", list(in_each_format([])))
@@ -328,6 +329,12 @@ def test_row_with_other_columns_than_the_header_is_named(write, row, n):
     assert message == f"{path}:4: {n} columns (the header has 2)"
 
 
+def test_a_file_that_is_no_table_has_no_header_to_miss(write):
+    path = write("set.jsonl", '{"q": 1}\n')
+    message = f"{path}: --no-header is for .csv and .tsv"
+    assert refusal(path, no_header=True) == (message, "leave it out")
+
+
 @pytest.mark.parametrize(
     ("row", "fault"),
     [('"x,2', "unexpected end of data"), ('"x"y,2', "',' expected after '\"'")],
@@ -367,7 +374,10 @@ def test_a_first_row_of_data_is_not_taken_for_names(write):
     path = write("set.csv", row + "2+2?,3,4\n")
     with pytest.raises(InputError, match="1: the first row has no names") as e:
         load_benchmark(path)
-    assert e.value.hint == "put a line with 3 names above it, such as question,a,b"
+    assert e.value.hint.startswith("put a line with 3 names above it, such as questio")
+    whole = load_benchmark(path, no_header=True, template="{column_1} {column_3}")
+    assert whole.texts[1] == "2+2? 4" and len(whole) == 2
+    assert whole.left_out == ("columns are named by position, column_1 to column_3",)
     path = write("set.csv", "question,a,b\n" + row + "2+2?,3,4\n")
     assert len(load_benchmark(path)) == 2
     # Short rows: no name of a column stands twice in it, the letter of an answer does.

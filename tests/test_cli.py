@@ -81,7 +81,7 @@ def test_help_of_a_command_has_examples_that_parse_and_every_flag(
     assert said.err == ""
     assert said.out.startswith(f"usage: jaxcontam {name}")
     lines = said.out.splitlines()
-    assert all(len(line) <= 84 for line in lines)
+    assert all(len(line) <= 80 for line in lines)
     examples = [line for line in lines if line.startswith(f"    jaxcontam {name}")]
     assert examples
     for line in examples:
@@ -132,6 +132,7 @@ def test_methods_lists_each_and_says_all_of_one(capsys, refused, monkeypatch):
     assert all(len(line) <= 80 for line in said.splitlines())
     assert main(["methods", "adjacency", "dc_pdd"]) == 0
     said = " ".join(capsys.readouterr().out.split())
+    assert "formula: p = P(sum of T(random order) >= sum of T(published))" in said
     assert "null hypothesis: exchangeability" in said
     assert "arXiv:2310.17623" in said
     assert "example: jaxcontam audit MODEL benchmark.jsonl --tests adjacency" in said

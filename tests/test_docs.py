@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.site_hooks import commands, grouped_methods, overview
+from docs.site_hooks import command_page, command_table, grouped_methods, overview
 from examples import any_engine
-from jaxcontam.cli import COMMANDS, parse
+from jaxcontam.cli import COMMANDS, flags_of, parse
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN
+from jaxcontam.methods.formulas import FORMULAS
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
 from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 
@@ -106,6 +107,8 @@ def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
     assert pages == METHODS
     for name in METHODS:
         assert (DOCS / "methods" / f"{name}.md").read_text().strip(), name
+    assert set(FORMULAS) == METHODS
+    assert all(line.isascii() for line in FORMULAS.values())
 
 
 def test_method_of_the_how_to_page_is_a_score():
@@ -139,7 +142,11 @@ def test_rooms_of_the_picture_are_rooms_of_the_house():
     assert rooms <= set(named)
 
 
-def test_page_of_commands_has_the_flags_of_each():
-    page = commands()
-    assert re.findall(r"^## (\w+)$", page, re.M) == [*COMMANDS]
-    assert "--reference" in page and "\x1b" not in page
+def test_each_command_has_a_page_of_its_examples_and_flags():
+    assert re.findall(r"^\| \[(\w+)\]", command_table(), re.M) == [*COMMANDS]
+    for name, kind in COMMANDS.items():
+        page = command_page(name)
+        assert page.startswith(f"# {name}\n") and "\x1b" not in page
+        assert f"\njaxcontam {name}" in page.split("```bash")[1].split("```")[0]
+        options = page.split("## Options")[1]
+        assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", options)}

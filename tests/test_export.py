@@ -102,3 +102,14 @@ def test_a_folder_of_something_else_is_kept(run_dir, tmp_path, monkeypatch, caps
     assert _export(monkeypatch, run_dir, "--out", tmp_path) == 2
     assert "is not empty" in capsys.readouterr().err
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_finished_run_without_checkpoints_names_its_model(
+    run_dir, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / TOKENIZER_DIR).symlink_to(run_dir / TOKENIZER_DIR)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert _export(monkeypatch, tmp_path) == 2
+    told = f"hint: the run is finished: its model is {tmp_path}/model"
+    assert told in capsys.readouterr().err

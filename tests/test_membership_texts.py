@@ -2,10 +2,15 @@
 
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+from jaxcontam.analyses.known_texts import read_texts
 from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.errors import InputError
 from jaxcontam.report.archive import read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
@@ -29,6 +34,31 @@ def test_two_files_whose_texts_are_in_other_fields_are_refused(tmp_path, capsys)
     for words in (["--members", seen], [seen]):
         assert main(["membership", "m", *words, "--nonmembers", unseen]) == 2
         assert "'input' in seen and 'text' in unseen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.parquet"])
+def test_rows_without_a_known_field_are_read_as_an_audit_reads_them(name, tmp_path):
+    rows = [{"question": f"{i} + 1?", "answer": str(i + 1)} for i in range(12)]
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        lines = [f"{row['question']},{row['answer']}\n" for row in rows]
+        path.write_text("question,answer\n\n" + "".join(lines))
+    else:
+        write_rows(path, rows)
+    run = read_texts(path)
+    assert run.texts == load_benchmark(path).texts
+    blank, *_ = run.warnings
+    assert (blank == "set: 1 blank line left out") == (path.suffix == ".csv")
+    assert "(it has: question, answer), so each row is a text" in run.warnings[-1]
+    # Beside a field of texts in another file, rows would tell the sides apart.
+    other = write_rows(tmp_path / "other.jsonl", [{"text": t} for t in OTHERS])
+    with pytest.raises(InputError, match="the whole row in set and 'text' in other"):
+        read_texts(path, nonmembers=other)
+    # A label in its own text would, too.
+    with pytest.raises(InputError, match=r"which field is the text\?"):
+        read_texts(path, label_field="answer")
 
 
 def test_a_template_makes_the_text_of_records(model, tmp_path):

@@ -10,6 +10,9 @@ import pytest
 
 import jaxcontam
 from jaxcontam import Audit
+from jaxcontam.analyses import order_files
+from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.analyses.order_files import check_files, read_files
 from jaxcontam.cli import main
 from jaxcontam.report.outcome import print_checks
 from jaxcontam.results import Pretest
@@ -183,3 +186,23 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
     assert folders_after("quick") == (both, [*(both - first)])
     third, earlier = folders_after("quick", seed=1)
     assert len(third) == 3 and earlier == []
+
+
+def test_a_first_look_reads_the_head_of_a_large_file_and_says_so(
+    tmp_path, monkeypatch, capsys
+):
+    rng, path = np.random.default_rng(3), tmp_path / "tail.txt"
+    path.write_text("\n".join([*words(rng, 60), *sorted(words(rng, 90), key=len)]))
+    design = AuditDesign()
+    files = read_files(path, design)
+    head = read_files(path, AuditDesign(limit=60))
+    looked = check_files(files, design, most=60)
+    assert looked.pretests == check_files(head, design).pretests
+    assert looked.benchmarks == files.benchmarks
+    told = "tail: checks read the first 60 of 150 examples here; audit checks all"
+    assert looked.heads == (told,)
+    assert check_files(files, design).heads == ()
+    monkeypatch.setattr(order_files, "HEAD", 60)
+    main(["doctor", str(path)])
+    printed = capsys.readouterr().out
+    assert f"note   {told}" in printed and "its order passes all" in printed

@@ -250,7 +250,13 @@ def test_terminal_says_why_and_what_to_do(tmp_path):
     assert all(len(line) <= 80 for line in text.splitlines() if line not in lines)
 
 
-def test_terminal_is_silent_where_nothing_was_found():
+def test_terminal_says_why_it_is_silent_where_nothing_was_found():
     evidence = evidence_of(planted())
     row = row_of("direction", evidence, verdict="inconclusive")
-    assert "Who decides" not in printed([row]) and "gains" not in printed([row])
+    said = " ".join(printed([row]).split())
+    assert "Who decides" not in said and "gains" not in said
+    mde = f"{row.numbers.mde:.2g}"
+    assert f"boolq: inconclusive: only an effect of {mde} nats" in said
+    numbers = dataclasses.replace(row.numbers, mde=None, p_floor=0.01)
+    said = " ".join(printed([dataclasses.replace(row, numbers=numbers)]).split())
+    assert "inconclusive: this design cannot reach p = 0.001; " in said

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import re
+import warnings
 
 import pytest
 
@@ -341,3 +342,22 @@ def test_figure_tells_verdicts_apart_by_shape():
     )
     assert "boolq, m0: 1.00; boolq, m1: 2.00" in svg
     assert svg == intervals_plot(rows, "effect", nothing=0.0)
+
+
+def test_two_models_of_one_name_are_told_apart_and_drawn_without_a_warning(
+    tmp_path, capsys
+):
+    folders = []
+    for i in "12":
+        document = audit_document(order_result(), model="checkpoint-500")
+        document["model"]["fingerprint"] = f"sha256:{i}"
+        name = f"checkpoint-500-a_benchmark_of_a_rather_long_name-and-11-{i}234abcd"
+        folders.append(str(save_document(document, tmp_path / "audit" / name)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["compare", *folders, "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    for i in "12":
+        assert f">checkpoint-500 (…and-11-{i}234abcd)<" in page
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(str(tmp_path) in line for line in lines[:-1])

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+from jaxcontam.cli import COMMANDS
 from tests.test_docs import METHODS, ROOT
 
 
@@ -18,6 +19,9 @@ def test_site_builds_with_every_link_in_place(tmp_path):
     for name in METHODS:
         page = (tmp_path / "methods" / name / "index.html").read_text()
         assert "Finds" in page and "Formula" in page
+    for name in COMMANDS:
+        page = (tmp_path / "commands" / name / "index.html").read_text()
+        assert "Examples" in page and "--help" in page
     # Nothing is fetched from elsewhere.
     start = (tmp_path / "index.html").read_text()
     assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)', start)

@@ -2,6 +2,8 @@ r"""`fill_template` and `text_of_field`: plain names, `\n`, and what is refused.
 
 import pytest
 
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.templates import fill_template, text_of_field
 from jaxcontam.errors import InputError
 
@@ -45,14 +47,32 @@ def test_values_are_never_expanded():
     assert fill_template("{q}", row, "set:1") == r"{a} \n {{"
 
 
-@pytest.mark.parametrize("field", ["q.upper", "choices[2]", "0", "", "__class__"])
+@pytest.mark.parametrize("field", ["q.upper", "0", "", "__class__"])
 def test_attributes_and_positions_are_only_names(field):
     assert fill_template("{a.b}", ROW, "set:1") == "dotted"
-    slip = "did you mean 'choices'? " if field == "choices[2]" else ""
     assert refusal(fill_template, f"{{{field}}}", ROW, "set.jsonl:7") == (
         f"set.jsonl:7: no field {field!r} (it has: q, a, choices, a.b, none)",
-        f"{slip}name a field that every record has",
+        "name a field that every record has",
     )
+
+
+def test_a_place_beyond_a_list_names_its_range():
+    assert refusal(fill_template, "{choices[2]}", ROW, "set.jsonl:7") == (
+        "set.jsonl:7: no choices[2] (choices has 2 values, choices[0] to [1])",
+        "name a place that every record has",
+    )
+    (message, _) = refusal(fill_template, "{c[0]}", {"c": []}, "set.jsonl:7")
+    assert message == "set.jsonl:7: no c[0] (c has no value)"
+
+
+@pytest.mark.parametrize("load", [load_benchmark, load_labelled])
+def test_a_template_without_a_field_is_refused(load, tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_text('{"data": {"question": "1?"}}\n{"data": {"question": "2?"}}\n')
+    with pytest.raises(InputError, match="names no field, so all examples") as e:
+        load(path, template="{{data.question}}")
+    assert e.value.hint.startswith("{{ and }} are literal braces")
+    assert load(path, template="{data.question}").texts == ("1?", "2?")
 
 
 def test_a_slip_inside_a_field_is_told_what_stands_there():

@@ -20,7 +20,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.report.report_files import replace_folder
-from train.checkpoints import restore_params
+from train.checkpoints import restore_params, saved_steps
+from train.earlier import MODEL_DIR
 
 EXPORTS_DIR = "exports"
 TOKENIZER_DIR = "tokenizer"
@@ -66,6 +67,12 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     ):
         raise InputError(f"{out}: is not empty", hint="--out names a new folder")
     tokenizer = read_run_tokenizer(run_dir)
+    model = run_dir / MODEL_DIR
+    if (model / "config.json").is_file() and not saved_steps(run_dir):
+        raise InputError(
+            f"{run_dir}: no checkpoints",
+            hint=f"the run is finished: its model is {model}",
+        )
     preset, step, decoder = restore_params(run_dir, step)
     if out is None:
         out = run_dir / EXPORTS_DIR / f"step-{step}"

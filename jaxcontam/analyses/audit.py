@@ -181,6 +181,7 @@ def audit(
     block_field: str | None = None,
     template: str | None = None,
     text_field: str | None = None,
+    no_header: bool = False,
     separator: str = "\n",
     max_example_tokens: int | None = None,
     limit: int | None = None,
@@ -219,6 +220,7 @@ def audit(
         block_field: Permute whole runs of equal values of this field.
         template: Text of an example, with fields in braces.
         text_field: Or the one field that is the text.
+        no_header: The first row of a .csv or .tsv file is an example, too.
         separator: Text after each example, as in the training data.
         max_example_tokens: Cut longer examples, separator included.
         limit: Take the first N examples.
@@ -258,6 +260,7 @@ def audit(
             block_field=block_field,
             template=template,
             text_field=text_field,
+            no_header=no_header,
             separator=separator,
             max_example_tokens=max_example_tokens,
             limit=limit,

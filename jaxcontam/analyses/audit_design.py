@@ -71,6 +71,9 @@ class AuditDesign:
     r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
     """Field that is the text (default: the raw line)."""
+    no_header: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    column_1, column_2, ..."""
     separator: str = "\n"
     """Text after each example, as in the training data."""
     max_example_tokens: int | None = None

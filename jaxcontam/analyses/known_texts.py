@@ -86,6 +86,7 @@ def read_texts(
     nonmembers: Source | None = None,
     template: str | None = None,
     text_field: str | None = None,
+    no_header: bool = False,
     label_field: str | None = None,
     document_field: str | None = None,
     limit: int | None = None,
@@ -98,7 +99,9 @@ def read_texts(
         members: Known to have been seen; `nonmembers` are then the other side.
         nonmembers: Cannot have been seen; of the same kind.
         template: Text of a record, with fields in braces.
-        text_field: Field of a record that is its text.
+        text_field: Field of a record that is its text; None takes a field that is known
+            to be, or else the record as it stands, as an audit does.
+        no_header: The first row of a .csv or .tsv file is a text, too.
         label_field: Field of 1 for members and 0 for others.
         document_field: Field that names the document of a text.
         limit: Keep the first N texts of each source.
@@ -129,6 +132,8 @@ def read_texts(
             limit=limit,
             length=length,
             with_labels=with_labels,
+            allow_whole_rows=True,
+            no_header=no_header,
         )
 
     if nonmembers is None:
@@ -183,7 +188,7 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
             "non-members with --nonmembers",
         )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
-    warnings = _short_texts(texts, length)
+    warnings = (*_how_read(texts), *_short_texts(texts, length))
     if n_unknown := texts.labels.count(None):
         warnings += (
             f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
@@ -201,14 +206,22 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
 
 def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
     """Texts of several files, each of one role; named after the first."""
-    fields = {p.text_field: p.name for p, _ in parts if p.text_field is not None}
+    fields = {
+        "the whole row" if p.whole_rows else repr(p.text_field): p.name
+        for p, _ in parts
+        if p.whole_rows or p.text_field is not None
+    }
     if len(fields) > 1:
-        said = " and ".join(f"{field!r} in {name}" for field, name in fields.items())
+        said = " and ".join(f"{field} in {name}" for field, name in fields.items())
         raise InputError(
             f"the text is {said}: two fields may hold two kinds of text",
             hint="name one that both files have with --text-field, or rename one",
         )
-    warnings = [words for part, _ in parts for words in _short_texts(part, length)]
+    warnings = [
+        words
+        for part, _ in parts
+        for words in (*_how_read(part), *_short_texts(part, length))
+    ]
     if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
         warnings.append(
             f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
@@ -230,6 +243,19 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
         sources=tuple(part.name for part, _ in parts for _ in part.texts),
         warnings=tuple(warnings),
     )
+
+
+def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
+    """What the reader cannot see from the flags."""
+    found = [f"{texts.name}: {words}" for words in texts.left_out]
+    if texts.whole_rows:
+        has = ", ".join(next(row for row in texts.rows if row is not None))
+        found.append(
+            f"{texts.name}: no field is known to be the text (it has: {has}), so each "
+            "row is a text as it stands, as in audit; --text-field or --template "
+            "chooses"
+        )
+    return tuple(found)
 
 
 def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:

@@ -25,6 +25,9 @@ from jaxcontam.results.terms import Null
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.verdict import INVALID_DESIGN
 
+HEAD = 5_000
+"""Examples that a first look at the order of a file reads; all may take a minute."""
+
 Texts = str | Path | Benchmark | Sequence[str] | Sequence[Path | Benchmark]
 """A file or hub name; strings in published order; or several files."""
 
@@ -46,12 +49,14 @@ class CheckedFiles:
         pretests: For each file that was read, by name.
         n_repeats: Examples of each file that repeat an earlier one and were left out.
         unscored: Files that are not worth a pass.
+        heads: What of a file was checked, where it was its first examples alone.
     """
 
     benchmarks: tuple[Benchmark, ...]
     pretests: Mapping[str, tuple[Pretest, ...]]
     n_repeats: Mapping[str, int]
     unscored: tuple[UnscoredFile, ...]
+    heads: tuple[str, ...] = ()
 
 
 def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
@@ -91,15 +96,17 @@ def check_files(
     files: AuditFiles,
     design: AuditDesign,
     *,
+    most: int | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> CheckedFiles:
     """Leave out repeats, run the pre-tests, and say what is to be scored.
 
-    Needs no model. What `options` asks does not depend on the order of the file.
+    Needs no model. What `options` asks does not depend on the order of the file. The
+    pre-tests read the first `most` examples of each file, or all.
     """
     if design.tests_options_alone:
         return CheckedFiles(files.benchmarks, {}, {}, ())
-    kept, n_repeats, pretests = [], {}, {}
+    kept, n_repeats, pretests, heads = [], {}, {}, []
     for benchmark in files.benchmarks:
         # Blocks keep what they hold, repeats too.
         is_blocks = design.block_field is not None
@@ -111,10 +118,16 @@ def check_files(
             seed=design.seed,
             group_field=design.group_field,
             block_field=design.block_field,
+            most=most,
             say=lambda words, name=file.name: say(f"checking {name}: {words}"),
         )
+        if most is not None and len(file) > most:
+            heads.append(
+                f"{file.name}: checks read the first {most:,} of {len(file):,} "
+                "examples here; audit checks all"
+            )
     if design.score_anyway or design.tests_options:
-        return CheckedFiles(tuple(kept), pretests, n_repeats, ())
+        return CheckedFiles(tuple(kept), pretests, n_repeats, (), tuple(heads))
     deciding = design.test_names[0]
     refused = {
         file.name: found
@@ -128,6 +141,7 @@ def check_files(
         pretests,
         n_repeats,
         tuple(refused.values()),
+        tuple(heads),
     )
 
 
@@ -137,11 +151,18 @@ def order_checks(
     seed: int,
     group_field: str | None = None,
     block_field: str | None = None,
+    most: int | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
-    """The battery on a file as it is tested: in groups, or with blocks for examples."""
+    """The battery on a file as it is tested: in groups, or with blocks for examples.
+
+    It reads the first `most` of them, or all.
+    """
     if block_field is not None:
         benchmark = as_blocks(benchmark, block_starts(benchmark, block_field))
+    benchmark = dataclasses.replace(
+        benchmark, texts=benchmark.texts[:most], rows=benchmark.rows[:most]
+    )
     groups = None if group_field is None else benchmark.groups(group_field)
     return pretest_battery(
         benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups, say=say
@@ -184,6 +205,7 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
             # The template of options may hold {options}, which no field is called.
             template=None if design.tests_options_alone else design.template,
             text_field=design.text_field,
+            no_header=design.no_header,
             limit=None if design.block_field else design.limit,
         )
     if design.block_field is not None:
@@ -196,7 +218,7 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
     file = (
         source
         if isinstance(source, Benchmark)
-        else load_benchmark(source, limit=design.limit)
+        else load_benchmark(source, limit=design.limit, no_header=design.no_header)
     )
     return read_items(
         file,

@@ -13,6 +13,7 @@ from jaxcontam.analyses.audit import AuditResult, ReadyAudit, run_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
+    HEAD,
     AuditFiles,
     CheckedFiles,
     check_files,
@@ -93,10 +94,13 @@ class Audit(ScoringFlags, AuditDesign):
         command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
         with waiting_for("reading the files") as say:
             files = read_files(self.benchmark, self)
-            checked = check_files(files, self, say=say)
+            most = HEAD if self.dry_run else None
+            checked = check_files(files, self, most=most, say=say)
         if is_first():
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
+            for words in checked.heads:
+                console.print(f"{words}.")
             print_unscored(checked.unscored, command, method_words(), console)
         target = reference = None
         if checked.benchmarks:
@@ -171,7 +175,7 @@ class Audit(ScoringFlags, AuditDesign):
                 found, said = list(result.results), result.report.command
                 print_outcome(found, said, method_words(), console)
             if earlier := result.report.earlier:
-                console.say(looks_sentence(earlier))
+                console.print(looks_sentence(earlier))
 
         return shown(lambda: result.written(out), show, as_json=self.json)
 

@@ -55,7 +55,7 @@ class Books(ScoringFlags, ReportFlags):
     """Rate how much of each book a model has seen, by a threshold from known books.
 
     Examples:
-        jaxcontam books MODEL_DIR books/ --known-members old/ --known-nonmembers new/
+        jaxcontam books MODEL_DIR mine/ --known-members old/ --known-nonmembers new/
         # snippets with labels
         jaxcontam books MODEL_DIR books/ --known snippets.jsonl
     """

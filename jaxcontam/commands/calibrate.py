@@ -78,6 +78,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             self.benchmark,
             template=self.template,
             text_field=self.text_field,
+            no_header=self.no_header,
             limit=self.limit,
         )
         model = open_for(self, self.model)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -270,13 +271,15 @@ def _labels(tests: Sequence[ComparedTest]) -> dict[tuple[str, str], str]:
     A folder where two models have one name, the test where a model took several.
     """
     models = {test.model_fingerprint: test for test in reversed(tests)}
+    shared = os.path.commonpath([Path(test.report).parent for test in tests])
     names = [test.model for test in models.values()]
     kinds = dict.fromkeys((test.model_fingerprint, test.method) for test in tests)
     asked = [fingerprint for fingerprint, _ in kinds]
     labels = {}
     for fingerprint, method in kinds:
         test = models[fingerprint]
-        folder = f" ({test.report})" * (names.count(test.model) > 1)
+        own = os.path.relpath(test.report, shared)
+        folder = f" ({own})" * (names.count(test.model) > 1)
         several = f", {method}" * (asked.count(fingerprint) > 1)
         labels[fingerprint, method] = f"{test.model}{folder}{several}"
     return labels

@@ -212,7 +212,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     """Whether a file is read as examples, and which tests its own order allows."""
     from jaxcontam.analyses.audit_design import AuditDesign
     from jaxcontam.analyses.method_notes import method_words
-    from jaxcontam.analyses.order_files import check_files, read_files
+    from jaxcontam.analyses.order_files import HEAD, check_files, read_files
     from jaxcontam.report.decision import plain_name
     from jaxcontam.report.remedies import Advice
 
@@ -225,7 +225,9 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     (found,) = files.benchmarks
     first = f"the first begins {found.texts[0][:60]!r}"
     yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
-    checked = check_files(files, design)
+    checked = check_files(files, design, most=HEAD)
+    for words in checked.heads:
+        yield ("note", words, "")
     (checks,) = checked.pretests.values()
     failed = [test for test in checks if not test.passed]
     if not failed:

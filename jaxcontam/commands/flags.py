@@ -112,7 +112,10 @@ class TextFlags(Flags):
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
-    """Field that is the text (default: known names; .txt has lines)."""
+    """Field that is the text (default: known names, or else the raw line)."""
+    no_header: bool = False
+    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    column_1, column_2, ..."""
     limit: int | None = None
     """Take the first N records of a file, never a sample."""
 

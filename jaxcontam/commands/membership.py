@@ -142,6 +142,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             nonmembers=self.nonmembers,
             template=self.template,
             text_field=self.text_field,
+            no_header=self.no_header,
             label_field=self.label_field,
             document_field=self.document_field,
             limit=self.limit,

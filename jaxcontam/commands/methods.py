@@ -8,6 +8,7 @@ from tyro.conf import Positional
 
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import METHODS, TESTS
+from jaxcontam.methods.formulas import FORMULAS
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.replication.catalogue import (
     REPLICATION_METHODS,
@@ -24,7 +25,7 @@ class Methods:
 
     Examples:
         jaxcontam methods  # every method, in a line or two
-        jaxcontam methods adjacency min_k  # null, needs, source, how to ask for it
+        jaxcontam methods adjacency min_k  # formula, null, source, example
     """
 
     name: Positional[tuple[str, ...]] = ()
@@ -56,7 +57,7 @@ class Methods:
                 given, finds = _lines(name)[:2]
                 table.add_row(name, given, finds.removeprefix("finds: "))
             console.print(table, "")
-        console.print("jaxcontam methods NAME has the rest: null, needs, source.")
+        console.print("jaxcontam methods NAME has the rest: formula, null, source.")
 
 
 def _lines(name: str) -> list[str]:
@@ -69,6 +70,9 @@ def _lines(name: str) -> list[str]:
     else:
         given = f"p-value, {row.validity}"
     lines = [f"{given}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
+    # A method of another package has none.
+    if formula := FORMULAS.get(name):
+        lines.insert(2, f"formula: {formula}")
     if null := getattr(row, "null", ""):
         lines.append(f"null hypothesis: {null}")
     lines.append(f"source: {row.source}")

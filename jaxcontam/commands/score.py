@@ -38,6 +38,7 @@ class Score(ScoringFlags, TextFlags):
             self.texts,
             template=self.template,
             text_field=self.text_field,
+            no_header=self.no_header,
             limit=self.limit,
         )
         if self.out.is_dir():

@@ -38,9 +38,9 @@ class Verify:
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder with report.json, and orders.npz or texts.jsonl beside it."""
 
-    benchmark: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH...")] = ()
+    benchmark: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
     """Files that were audited (default: where the report's command found them)."""
-    rescore: int = 0
+    rescore: Annotated[int, tyro.conf.arg(metavar="N")] = 0
     """Random rows of each test of an audit that --model scores again."""
     model: str | None = None
     """The model of the report, or its reference, for --rescore."""

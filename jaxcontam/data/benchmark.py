@@ -18,8 +18,8 @@ from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_sp
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
-from jaxcontam.data.tables import csv_rows, is_table, read_table
-from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.data.tables import CsvTable, is_table, read_table
+from jaxcontam.data.templates import check_template, fill_template, text_of_field
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.results.terms import Provenance
 
@@ -40,7 +40,8 @@ class Benchmark:
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `published` for a file as the user gives it, `seeded` for
             an order that was drawn, `unknown` where a task's code made the order.
-        left_out: What of the file is no example, one phrase each.
+        left_out: What of the file is no example, and what its columns are called where
+            it does not say; one phrase each.
     """
 
     name: str
@@ -89,6 +90,7 @@ def load_benchmark(
     text_field: str | None = None,
     limit: int | None = None,
     check_fields: bool = False,
+    no_header: bool = False,
 ) -> Benchmark:
     """Read a benchmark file in its published order.
 
@@ -101,6 +103,8 @@ def load_benchmark(
         limit: Most examples, from the start, never a sample.
         check_fields: Refuse an unpaired surrogate in any field, for callers that read
             fields; raw JSON lines keep it as an escape.
+        no_header: The first row of a .csv or .tsv file is an example; columns are
+            named by their position.
 
     Raises:
         InputError: If the file is missing, empty, not UTF-8 (names the byte), not
@@ -110,8 +114,15 @@ def load_benchmark(
     path = Path(path)
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
+    if template is not None:
+        check_template(template)
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
+    if no_header and _suffix(path) not in _DELIMITERS:
+        raise InputError(
+            f"{path}: --no-header is for {' and '.join(_DELIMITERS)}",
+            hint="leave it out",
+        )
     provenance: Provenance = "published"
     left_out: tuple[str, ...] = ()
     if str(path).startswith(TASK_PREFIX):
@@ -120,7 +131,7 @@ def load_benchmark(
         name, records = _hub_records(str(path), limit)
     else:
         name = path.stem
-        records, left_out = _file_records(path, limit)
+        records, left_out = _file_records(path, limit, no_header=no_header)
     records = records[:limit]
     if not records:
         raise InputError(f"{path}: no examples", hint="nothing to test in this file")
@@ -152,15 +163,21 @@ def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
 
 
 def _file_records(
-    path: Path, limit: int | None, *, lines_in_json: bool = False
+    path: Path,
+    limit: int | None,
+    *,
+    lines_in_json: bool = False,
+    no_header: bool = False,
 ) -> tuple[list["Record"], tuple[str, ...]]:
     """Examples of a file, and what of it is none."""
     with bounded_memory(path):
-        return _bounded_records(path, limit, lines_in_json=lines_in_json)
+        return _bounded_records(
+            path, limit, lines_in_json=lines_in_json, no_header=no_header
+        )
 
 
 def _bounded_records(
-    path: Path, limit: int | None, *, lines_in_json: bool
+    path: Path, limit: int | None, *, lines_in_json: bool, no_header: bool
 ) -> tuple[list["Record"], tuple[str, ...]]:
     if is_table(path):
         found: list[Record] = [
@@ -174,12 +191,21 @@ def _bounded_records(
     suffix = _suffix(path)
     if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
         suffix = ".jsonl"
-    blank = 0
-    if suffix in (".jsonl", ".txt"):
+    left_out: tuple[str, ...] = ()
+    if suffix in _DELIMITERS:
+        table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
+        records = list(itertools.islice(table.rows(), limit))
+        blank = table.n_blank
+        if no_header:
+            left_out = (f"columns are named by position, {table.span}",)
+    else:
+        records = parse_records(path, text, suffix=suffix, limit=limit)
         # What ends the file is no line that somebody misses.
-        blank = sum(not line.strip() for line in _lines(text.rstrip()))
-    left_out = (f"{blank} blank line{'s' * (blank > 1)} left out",) * (blank > 0)
-    return parse_records(path, text, suffix=suffix, limit=limit), left_out
+        lines = _lines(text.rstrip()) if suffix in (".jsonl", ".txt") else []
+        blank = sum(not line.strip() for line in lines)
+    if blank:
+        left_out += (f"{blank} blank line{'s' * (blank > 1)} left out",)
+    return records, left_out
 
 
 def _check_lengths(path: Path) -> None:
@@ -299,7 +325,7 @@ def parse_records(
     elif suffix == ".json":
         found = _json_array(path, text)
     elif suffix in _DELIMITERS:
-        found = csv_rows(path, text, _DELIMITERS[suffix])
+        found = CsvTable(path, text, _DELIMITERS[suffix]).rows()
     else:
         found = (
             (f"{path}:{number}", line, None)

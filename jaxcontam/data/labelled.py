@@ -7,8 +7,8 @@ Formats that are recognised by their fields, unless flags name others:
     others    text; a field `label` is often the class of a task there, and says who is
               a member only where --label-field names it
 
-A label of 1 says member. A row without a known label is kept, as unknown. Records are
-never texts as a whole: a file of them that has none of these fields is refused.
+A label of 1 says member. A row without a known label is kept, as unknown. Records that
+have none of these fields are refused, or texts as a whole where the caller allows it.
 """
 
 import dataclasses
@@ -18,9 +18,7 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
-from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
-from jaxcontam.data.tables import is_table, read_table
-from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.data.templates import check_template, fill_template, text_of_field
 from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
@@ -49,7 +47,9 @@ class LabelledTexts:
             text is its own.
         rows: (N,) the parsed record of each text; None for plain lines.
         text_field: Field of the texts; None for plain lines and for a template.
+        whole_rows: Whether the texts are whole records, as `load_benchmark` has them.
         n_short: Texts with fewer words than `length`, kept as they are.
+        left_out: See `Benchmark`.
     """
 
     name: str
@@ -58,7 +58,9 @@ class LabelledTexts:
     clusters: tuple[str, ...] | None
     rows: tuple[Row, ...]
     text_field: str | None = None
+    whole_rows: bool = False
     n_short: int = 0
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -79,6 +81,8 @@ def load_labelled(
     limit: int | None = None,
     length: int | None = None,
     with_labels: bool = True,
+    allow_whole_rows: bool = False,
+    no_header: bool = False,
     cluster_flag: str = "--document-field",
 ) -> LabelledTexts:
     """Read texts and their labels.
@@ -94,6 +98,9 @@ def load_labelled(
         limit: Most rows, from the start.
         length: Most words of a text, from its start.
         with_labels: False ignores a field `label`: the file says what its texts are.
+        allow_whole_rows: Take records as they stand where no field is known to be the
+            text, and none to be the label.
+        no_header: See `load_benchmark`.
         cluster_flag: Flag of the command that names `cluster_field`, for the error.
 
     Raises:
@@ -102,11 +109,21 @@ def load_labelled(
     """
     if template is not None and text_field is not None:
         raise InputError("--template and --text-field exclude each other")
+    if template is not None:
+        check_template(template)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
-    name, raw, rows = _read(source, limit)
+    file = load_benchmark(source, limit=limit, no_header=no_header)
+    name, rows = file.name, file.rows
+    whole_rows = False
     if template is None and text_field is None:
-        text_field = _text_field(rows, name)
+        text_field = _recognised(_TEXT_FIELDS, rows)
+        is_plain = all(row is None for row in rows)
+        # A label in its own text would tell the sides apart.
+        may = allow_whole_rows and label_field is None
+        whole_rows = may and text_field is None and not is_plain
+        if not (whole_rows or is_plain):
+            _check_text_field(text_field, rows, name)
     # A template does not change whose rows they are.
     known = text_field if template is None else _recognised(_TEXT_FIELDS, rows)
     if not with_labels:
@@ -124,7 +141,7 @@ def load_labelled(
         elif text_field is not None:
             text = _text(text_field, row, where)
         else:
-            text = "" if raw is None else raw[number - 1]
+            text = file.texts[number - 1]
         check_text(text, where)
         texts.append(text)
         if cluster_field is not None:
@@ -138,9 +155,11 @@ def load_labelled(
         texts=tuple(texts),
         labels=labels,
         clusters=None if cluster_field is None else tuple(clusters),
-        rows=tuple(rows),
+        rows=rows,
         text_field=text_field,
+        whole_rows=whole_rows,
         n_short=n_short,
+        left_out=file.left_out,
     )
 
 
@@ -190,57 +209,19 @@ def parse_label(value: object, where: str) -> bool | None:
     )
 
 
-def _read(
-    source: str | Path, limit: int | None
-) -> tuple[str, list[str] | None, list[Row]]:
-    """Name, raw texts (None where a record has no text of its own) and records."""
-    if limit is not None and limit < 1:
-        raise InputError(f"--limit must be at least 1, got {limit}")
-    if not is_hub_split(source):
-        return _read_file(Path(source), limit)
-    wanted = parse_hub_split(str(source))
-    raw: list[str] = []
-    rows: list[Row] = []
-    has_raw = True
-    for path in download_split(wanted):
-        _, texts, found = _read_file(path, limit)
-        has_raw = has_raw and texts is not None
-        raw += texts or []
-        rows += found
-        if limit is not None and len(rows) >= limit:
-            break
-    return wanted.name, raw[:limit] if has_raw else None, rows[:limit]
+def _check_text_field(found: str | None, rows: Sequence[Row], name: str) -> None:
+    """Refuse records of which none, or some only, have a known field of the text.
 
-
-def _read_file(
-    path: Path, limit: int | None
-) -> tuple[str, list[str] | None, list[Row]]:
-    if is_table(path):
-        rows: list[Row] = [*read_table(path, limit=limit)]
-        return path.stem, None, rows
-    benchmark = load_benchmark(path, limit=limit)
-    return benchmark.name, list(benchmark.texts), list(benchmark.rows)
-
-
-def _text_field(rows: Sequence[Row], name: str) -> str | None:
-    """The known field of the texts; None where all rows are plain text.
-
-    Raises:
-        InputError: If records have no known field, or some of them only: their raw
-            lines would be other texts than the user means.
+    Their raw lines would be other texts than the user means.
     """
-    found = _recognised(_TEXT_FIELDS, rows)
-    record = next((row for row in rows if row is not None), None)
-    if record is None:
-        return None
     if found is None:
+        record = next(row for row in rows if row is not None)
         raise InputError(
             f"{name}: which field is the text? (it has: {', '.join(record)})",
             hint="name it with --text-field",
         )
     for number, row in enumerate(rows, 1):
         _value(found, row, f"{name}: row {number}", "--text-field")
-    return found
 
 
 def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:

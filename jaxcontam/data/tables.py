@@ -117,61 +117,92 @@ CsvRow = tuple[str, str, dict[str, object] | None]
 """Place of a row in its file, its raw text, and its cells by column."""
 
 
-def csv_rows(path: Path, text: str, delimiter: str) -> Iterator[CsvRow]:
-    """Rows below the header; the raw text may span lines inside quotes.
+class CsvTable:
+    """Rows of a .csv or .tsv file below its header.
 
-    Raises:
-        InputError: If a row has other columns than the header, or the first row holds
-            data; names the line.
+    Attributes:
+        n_blank: Blank lines outside quotes above a row that was read.
+        span: Names of the first and the last column, once a row was read.
     """
-    taken: list[str] = []
-    n_equal: Counter[int] = Counter()
 
-    def lines() -> Iterator[str]:
-        for line in io.StringIO(text, newline=""):
-            taken.append(line)
-            yield line
+    def __init__(
+        self, path: Path, text: str, delimiter: str, *, no_header: bool = False
+    ):
+        """Reads nothing; without a header columns are `column_1`, `column_2`, ..."""
+        self._path, self._text, self._delimiter = path, text, delimiter
+        self._no_header = no_header
+        self.n_blank = 0
+        self.span = ""
 
-    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    try:
-        for values in reader:
-            raw = "".join(taken).rstrip("\r\n")
-            taken.clear()
-            where = f"{path}:{reader.line_num}"
-            if not values:
-                continue
-            if header is None:
-                header = values
-                if data := next(filter(_is_sentence, header), None):
-                    raise _no_header(where, header, data, delimiter)
-                if repeated := {name for name in header if header.count(name) > 1}:
-                    raise InputError(f"{where}: two columns named {min(repeated)!r}")
-                continue
-            if len(values) != len(header):
-                raise InputError(
-                    f"{where}: {len(values)} columns (the header has {len(header)})"
-                )
-            # A letter of an answer, say: no name of a column stands in it twice, but
-            # where a header is repeated as a whole.
-            if values != header:
-                n_equal.update(i for i, name in enumerate(header) if values[i] == name)
-            if again := [header[i] for i, n in n_equal.items() if n > 1]:
-                raise _no_header(f"{path}:1", header, again[0], delimiter)
-            yield where, raw, dict(zip(header, values, strict=True))
-    except csv.Error as e:
-        raise InputError(f"{path}:{reader.line_num}: not {path.suffix} ({e})") from e
+    def rows(self) -> Iterator[CsvRow]:
+        """Place, raw text, which may span lines inside quotes, and cells.
 
+        Raises:
+            InputError: If a row has other columns than the header, or the first row
+                holds data; names the line.
+        """
+        taken: list[str] = []
+        n_equal: Counter[int] = Counter()
+        path, blank = self._path, 0
 
-def _no_header(
-    where: str, header: Sequence[str], data: str, delimiter: str
-) -> InputError:
-    names = delimiter.join(["question", *"abcdefgh"][: len(header)])
-    return InputError(
-        f"{where}: the first row has no names of columns, but data ({_begin(data)!r})",
-        hint=f"put a line with {len(header)} names above it, such as {names}",
-    )
+        def lines() -> Iterator[str]:
+            for line in io.StringIO(self._text, newline=""):
+                taken.append(line)
+                yield line
+
+        csv.field_size_limit(max(csv.field_size_limit(), len(self._text) + 1))
+        reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
+        header: list[str] | None = None
+        try:
+            for values in reader:
+                raw = "".join(taken).rstrip("\r\n")
+                taken.clear()
+                where = f"{path}:{reader.line_num}"
+                if not values:
+                    blank += 1
+                    continue
+                self.n_blank, is_first = blank, header is None
+                if header is None:
+                    header = self._header(values, where)
+                    self.span = f"{header[0]} to {header[-1]}"
+                if is_first and not self._no_header:
+                    continue
+                if len(values) != len(header):
+                    says = "first row" if self._no_header else "header"
+                    raise InputError(
+                        f"{where}: {len(values)} columns (the {says} has {len(header)})"
+                    )
+                # A letter of an answer, say: no name of a column stands in it twice,
+                # but where a header is repeated as a whole.
+                if values != header:
+                    pairs = enumerate(zip(header, values, strict=True))
+                    n_equal.update(i for i, (name, value) in pairs if name == value)
+                if again := [header[i] for i, n in n_equal.items() if n > 1]:
+                    raise self._refusal(f"{path}:1", header, again[0])
+                yield where, raw, dict(zip(header, values, strict=True))
+        except csv.Error as e:
+            raise InputError(
+                f"{path}:{reader.line_num}: not {path.suffix} ({e})"
+            ) from e
+
+    def _header(self, values: list[str], where: str) -> list[str]:
+        """Names of the columns, from the first row or from their positions."""
+        if self._no_header:
+            return [f"column_{i}" for i in range(1, len(values) + 1)]
+        if data := next(filter(_is_sentence, values), None):
+            raise self._refusal(where, values, data)
+        if repeated := {name for name in values if values.count(name) > 1}:
+            raise InputError(f"{where}: two columns named {min(repeated)!r}")
+        return values
+
+    def _refusal(self, where: str, header: Sequence[str], data: str) -> InputError:
+        names = self._delimiter.join(["question", *"abcdefgh"][: len(header)])
+        return InputError(
+            f"{where}: the first row has no names of columns, but data "
+            f"({_begin(data)!r})",
+            hint=f"put a line with {len(header)} names above it, such as {names}; "
+            "audit, membership, calibrate and score take --no-header",
+        )
 
 
 def _is_sentence(name: str) -> bool:

@@ -27,6 +27,23 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
     return "".join(parts)
 
 
+def check_template(template: str) -> None:
+    """Refuse a template that makes the same text of every record.
+
+    Raises:
+        InputError: If it is malformed or names no field.
+    """
+    if any(field is not None for _, field in template_pieces(template)):
+        return
+    doubled = "{{" in template
+    raise InputError(
+        f"--template {template!r}: names no field, so all examples would be equal",
+        hint="{{ and }} are literal braces: write one of each, as in {question}"
+        if doubled
+        else _PLACES,
+    )
+
+
 def template_pieces(template: str) -> list[tuple[str, str | None]]:
     """Literal texts of a template, each with the field after it; None for none.
 
@@ -79,6 +96,13 @@ def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
         elif isinstance(value, list) and index and int(index) < len(value):
             value = value[int(index)]
             passed += f"[{index}]"
+        elif isinstance(value, list) and index:
+            n = len(value)
+            has_range = f"{n} values, {passed}[0] to [{n - 1}]" if n else "no value"
+            raise InputError(
+                f"{where}: no {passed}[{index}] ({passed} has {has_range})",
+                hint="name a place that every record has",
+            )
         else:
             inside = isinstance(value, Mapping) and value is not row
             has = [f"{passed}.{name}" for name in value] if inside else list(row)

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 
 # Blue and orange keep apart for colour-blind readers and in grey print.
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#8a8f98"
+# Characters of a name beside the axes.
+_NAME = 32
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "jaxcontam",
@@ -25,6 +27,15 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
 }
 """For `matplotlib.rc_context`."""
+
+
+def shortened(name: str) -> str:
+    """A name without its middle, where it would leave no room to the axes.
+
+    What tells models apart stands at either end.
+    """
+    half = _NAME // 2
+    return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
 
 
 def figure_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:

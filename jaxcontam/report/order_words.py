@@ -97,7 +97,7 @@ def verdict_sentence(
             f"{test.numbers.mde:.2g} {test.effect_unit} would have been found with "
             "probability 0.8."
         )
-    return f"{name}: inconclusive, {p} by {by}; {_why_inconclusive(test, own)}."
+    return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
 
 def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
@@ -317,7 +317,8 @@ def _check_words(test: Pretest) -> str:
     return f"p = {test.p_value:.2g}{'' if test.passed else ', failed'}"
 
 
-def _why_inconclusive(test: OrderResult, own: ProofWords) -> str:
+def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
+    """Why a test that found nothing could not have found much, or asked of nothing."""
     if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
     if test.numbers.mde is None:

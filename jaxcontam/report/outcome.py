@@ -20,6 +20,7 @@ from jaxcontam.report.order_words import (
     proof_words,
     reference_sentence,
     referred_test,
+    why_inconclusive,
 )
 from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
@@ -115,8 +116,11 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
     pairs = None if is_silent else pair_test(file)
     referred = referred_test(file)
     is_random = all(check.passed for check in test.pretests)
+    # Its warnings already say that all orders score alike.
+    is_open = test.verdict == "inconclusive" and not test.numbers.all_alike
     found = (
         None if is_silent else why(file),
+        f"inconclusive: {why_inconclusive(test, own)}." if is_open else None,
         pairs and attraction_sentence(pairs, test.verdict),
         referred and reference_sentence(referred),
         None if is_random else own_order_sentence(test.pretests),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, svg_text
+from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, shortened, svg_text
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.membership import ScorePicture
 
@@ -193,7 +193,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
             )
             labelled.add(row.label)
         axes.axvline(nothing, color="black", lw=0.6)
-        axes.set_yticks(places, [row.name for row in rows])
+        axes.set_yticks(places, [shortened(row.name) for row in rows])
         axes.set_ylim(n_lines - 0.4, -0.6)
         for group in groups if has_groups else ():
             axes.text(
