@@ -369,25 +369,6 @@ def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):
         load_benchmark(path, check_fields=True)
 
 
-def test_a_first_row_of_data_is_not_taken_for_names(write):
-    row = "Which of these did the first person on the moon say?,a step,a leap\n"
-    path = write("set.csv", row + "2+2?,3,4\n")
-    with pytest.raises(InputError, match="1: the first row has no names") as e:
-        load_benchmark(path)
-    assert e.value.hint.startswith("put a line with 3 names above it, such as questio")
-    whole = load_benchmark(path, no_header=True, template="{column_1} {column_3}")
-    assert whole.texts[1] == "2+2? 4" and len(whole) == 2
-    assert whole.left_out == ("columns are named by position, column_1 to column_3",)
-    path = write("set.csv", "question,a,b\n" + row + "2+2?,3,4\n")
-    assert len(load_benchmark(path)) == 2
-    # Short rows: no name of a column stands twice in it, the letter of an answer does.
-    path = write("set.csv", "2+2?,3,A\n3+3?,4,A\n4+4?,5,B\n5+5?,6,A\n")
-    with pytest.raises(InputError, match=r"1: the first row .* data \('A'\)"):
-        load_benchmark(path)
-    path = write("set.csv", "word,n\nword,1\nother,2\n")
-    assert len(load_benchmark(path)) == 2
-
-
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
@@ -400,5 +381,5 @@ def test_a_first_row_of_data_is_not_taken_for_names(write):
 def test_a_hint_names_another_spelling_and_never_another_file(write, typed, hint):
     path = write("boolq_validation.jsonl", '{"q": 1}\n')
     write("part-1.jsonl", '{"q": 1}\n')
-    found = refusal(path.parent / typed)[1]
-    assert found == (f"did you mean {str(path.parent / hint)!r}?" if hint else "")
+    wanted = f"did you mean {str(path.parent / hint)!r}?" if hint else ""
+    assert refusal(path.parent / typed)[1] == wanted

@@ -1,4 +1,4 @@
-"""Benchmarks in .parquet files and on the hub: the same examples as from JSON lines."""
+"""Benchmarks in tables and on the hub: the same examples as from JSON lines."""
 
 import datetime
 import decimal
@@ -207,6 +207,26 @@ def test_unreadable_table_is_one_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message) as caught:
         load_benchmark(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
+    path = tmp_path / "set.csv"
+    row = "Which of these did the first person on the moon say?,a step,a leap\n"
+    path.write_text(row + "2+2?,3,4\n")
+    with pytest.raises(InputError, match="1: the first row has no names") as e:
+        load_benchmark(path)
+    assert e.value.hint.startswith("put a line with 3 names above it, such as questio")
+    whole = load_benchmark(path, no_header=True, template="{column_1} {column_3}")
+    assert whole.texts[1] == "2+2? 4" and len(whole) == 2
+    assert whole.left_out == ("columns are named by position, column_1 to column_3",)
+    path.write_text("question,a,b\n" + row + "2+2?,3,4\n")
+    assert len(load_benchmark(path)) == 2
+    # Short rows: no name of a column stands twice in it, the letter of an answer does.
+    path.write_text("2+2?,3,A\n3+3?,4,A\n4+4?,5,B\n5+5?,6,A\n")
+    with pytest.raises(InputError, match=r"1: the first row .* data \('A'\)"):
+        load_benchmark(path)
+    path.write_text("word,n\nword,1\nother,2\n")
+    assert len(load_benchmark(path)) == 2
 
 
 @pytest.fixture

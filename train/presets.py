@@ -161,10 +161,13 @@ def preset_to_json(preset: Preset) -> dict[str, Any]:
 
 def preset_from_json(fields: Mapping[str, Any]) -> Preset:
     """A preset from what `preset_to_json` gave, read back from JSON."""
-    shape = dict(fields["decoder"])
+    # JSON has no tuples.
+    shape = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in fields["decoder"].items()
+    }
     if shape["rope_scaling"] is not None:
         shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
-    shape["windows"] = tuple(shape["windows"])
     return Preset(
         **{
             **fields,
