@@ -105,26 +105,18 @@ class Grid:
         title: str,
         corner: str,
         words: Mapping[tuple[str, str], str],
-        *,
-        lines: Iterable[str] = (),
-        columns: Iterable[str] = (),
-        empty: str = "",
     ) -> "Grid":
         """A table of two names.
 
         Args:
             title: Above it.
             corner: What the names of lines are.
-            words: (line, column) -> the cell.
-            lines: In their order (default: as they come).
-            columns: Likewise.
-            empty: Where there is no cell.
+            words: (line, column) -> the cell; both in the order in which they come.
         """
-        across = tuple(columns) or tuple(dict.fromkeys(column for _, column in words))
-        down = tuple(lines) or tuple(dict.fromkeys(line for line, _ in words))
+        across = dict.fromkeys(column for _, column in words)
         rows = (
-            (line, *(words.get((line, column), empty) for column in across))
-            for line in down
+            (line, *(words.get((line, column), "") for column in across))
+            for line in dict.fromkeys(line for line, _ in words)
         )
         return cls(title, (corner, *across), tuple(rows))
 

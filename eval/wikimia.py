@@ -2,8 +2,8 @@
 
 Question: which texts can a model trained before a date have seen, and which not?
 Command: `python -m eval.wikimia --pages FILE --cutoff 2023-01-01`, with records of
-pages that you downloaded. Hardware: one CPU core, a minute for 100,000 pages; with
-`--paraphraser` one request a text. Headline: none; it makes the files that
+pages that you downloaded. Hardware: one CPU core, a minute for 100,000 pages.
+Headline: none; it makes the files that
 `jaxcontam membership MODEL OUT/WikiMIA_length64.jsonl` reads.
 
 Old and new events differ in their years and words, so that labels can be told from the
@@ -15,7 +15,7 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
@@ -32,40 +32,13 @@ from eval.wikimia_pages import (
     read_candidates,
 )
 from jaxcontam import __version__
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
 from jaxcontam.commands.flags import check_seed
-from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
-from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
-from jaxcontam.scoring.api.chat import ChatCompleter
-from jaxcontam.scoring.api.client import ApiClient
 
 MANIFEST = "manifest.json"
-REFUSED = "n_refused"
-"""Rows that are missing from a file, because the server wrote no paraphrase."""
-_FIRST_REFUSAL = "first_refusal"
-_JOURNAL = "paraphrases.journal.jsonl"
-_FILE_NAME = re.compile(r"WikiMIA_length[0-9]+(_paraphrased)?\.jsonl")
+_FILE_NAME = re.compile(r"WikiMIA_length[0-9]+\.jsonl")
 _TINY_RECORDS = 200
-
-
-PROMPT = (
-    "Rewrite the text below in other words. Keep its meaning, every fact in it and "
-    "about its length. Answer with the rewritten text alone.\n\n{text}"
-)
-"""What the model is asked; a part of the journal's key, with model and temperature."""
-
-TEMPERATURE = 0.0
-_N_PARALLEL = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a text has no paraphrase: what the server says, or that it says nothing."""
-
-    words: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +53,6 @@ class WikiMIA:
     """Pages created before this day are members."""
     lengths: tuple[int, ...] = (32, 64, 128, 256)
     """Words of the texts, one file each."""
-    paraphraser: str | None = None
-    """api:URL#NAME of a chat model that rewrites every text; API_KEY holds the key."""
-    retry_refused: bool = False
-    """Ask again for paraphrases that the server refused in an earlier run."""
     seed: int = 0
     """Seeds the draw of pages and their order."""
     out: Path = Path("runs/wikimia")
@@ -111,13 +80,10 @@ class WikiMIA:
         )
 
     def run(self) -> dict:
-        """Read, drop, draw, write, paraphrase; returns the manifest."""
+        """Read, drop, draw, write; returns the manifest."""
         cutoff, members_before = self.dates
         lengths = sorted(set(self.lengths))
         limit = _TINY_RECORDS if self.tiny else None
-        model = None
-        if self.paraphraser is not None:
-            model = parse_api(self.paraphraser, flag="--paraphraser")
         found = read_candidates(
             self.pages,
             cutoff=cutoff,
@@ -130,43 +96,16 @@ class WikiMIA:
         )
         _check_sides(found, self.pages)
         make_folder(self.out)
-        files, drawn = {}, []
+        files = {}
         for length in lengths:
             cut, n_left = draw_cut(found.pages, length, seed=self.seed)
             if not cut.texts:
                 continue
-            drawn.append(cut)
             name = f"WikiMIA_length{length}.jsonl"
             files[name] = _write(self.out / name, cut) | {NOT_DRAWN: n_left}
         manifest = self._manifest(found, files)
         _remove_earlier(self.out, files)
         _write_manifest(self.out, manifest)
-        if model is not None:
-            journal, key = Journal(self.out / _JOURNAL), key_from_environment()
-            for cut in drawn:
-                title = f"paraphrases, {cut.length}"
-                with progress_bar(title, unit="requests/s") as progress:
-                    found_texts = paraphrase(
-                        cut.texts,
-                        model,
-                        journal,
-                        api_key=key,
-                        retry_refused=self.retry_refused,
-                        progress=progress,
-                    )
-                name = f"WikiMIA_length{cut.length}_paraphrased.jsonl"
-                kept, refused = _paraphrased(cut, found_texts)
-                files[name] = _write(self.out / name, kept) | {
-                    REFUSED: len(refused),
-                    **({_FIRST_REFUSAL: refused[0]} if refused else {}),
-                }
-            manifest["paraphraser"] = {
-                "url": model.url,
-                "name": model.name,
-                "prompt": PROMPT,
-                "temperature": TEMPERATURE,
-            }
-            _write_manifest(self.out, manifest)
         _print(manifest, self.out, Console())
         return manifest
 
@@ -211,24 +150,6 @@ def _check_sides(found: Candidates, path: Path) -> None:
             )
 
 
-def _paraphrased(cut: Cut, texts: Sequence[str | Refusal]) -> tuple[Cut, list[str]]:
-    """The rows that have a paraphrase, and why each other one has none."""
-    kept = [i for i, text in enumerate(texts) if isinstance(text, str)]
-    why = [text.words for text in texts if isinstance(text, Refusal)]
-    if not kept:
-        raise InputError(
-            f"{cut.length} words: no text has a paraphrase ({why[0]})",
-            hint="--retry-refused asks again",
-        )
-    rows = dataclasses.replace(
-        cut,
-        texts=tuple(text for text in texts if isinstance(text, str)),
-        labels=tuple(cut.labels[i] for i in kept),
-        titles=tuple(cut.titles[i] for i in kept),
-    )
-    return rows, why
-
-
 def _write(path: Path, cut: Cut) -> dict:
     """Write rows as WikiMIA has them; what the manifest says of them."""
     lines = [
@@ -253,7 +174,7 @@ def _write_manifest(out: Path, manifest: dict) -> None:
 def _remove_earlier(out: Path, files: Collection[str]) -> None:
     """Remove files of an earlier run here, which the new manifest does not name.
 
-    They may be of other pages or dates. Answers of a paraphraser stay in the journal.
+    They may be of other pages or dates.
 
     Args:
         out: The folder.
@@ -281,9 +202,6 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
     for name, row in manifest["files"].items():
         sides = f"{row['n_members']} members, {row['n_nonmembers']} others"
         lines.append(f"{out / name}: {sides}")
-        if row.get(REFUSED):
-            why = row[_FIRST_REFUSAL]
-            lines.append(f"  without a paraphrase: {row[REFUSED]} ({why})")
     lines.append(
         "Old and new events differ by themselves: read an AUC on these files beside "
         "its blind baseline."
@@ -292,58 +210,9 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _exit_code(manifest: dict) -> int:
-    """0, or 3 if some texts have no paraphrase."""
-    is_partial = any(row.get(REFUSED) for row in manifest["files"].values())
-    return EXIT_PARTIAL if is_partial else EXIT_DONE
-
-
-def paraphrase(
-    texts: Sequence[str],
-    model: ApiModel,
-    journal: Journal,
-    *,
-    api_key: str | None,
-    retry_refused: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str | Refusal]:
-    """One paraphrase a text, in the order of the texts, or why it has none.
-
-    What the journal holds is not asked for again, refusals too; what comes in is kept
-    at once. A paraphrase may be longer or shorter than its text, and is not cut.
-
-    Args:
-        texts: Texts; equal ones are asked for once.
-        model: The server and the model's name.
-        journal: Finished requests.
-        api_key: Sent to the server; in no file.
-        retry_refused: Ask again for what was refused or empty in an earlier run.
-        progress: Called with requests done and in all.
-
-    Raises:
-        InputError: If the server fails for good, or refuses everything. What came in
-            before is kept.
-    """
-    prompts = [PROMPT.replace("{text}", text) for text in texts]
-    with ApiClient(
-        model,
-        api_key=api_key,
-        journal=journal,
-        concurrency=_N_PARALLEL,
-        retry_refused=retry_refused,
-    ) as client:
-        answers = ChatCompleter(client, empty_is_refused=True).complete(
-            prompts, max_tokens=None, temperature=TEMPERATURE, progress=progress
-        )
-    return [
-        Refusal(answer.refused) if answer.refused else answer.text.strip()
-        for (answer,) in answers
-    ]
-
-
 def main() -> int:
     """Command line of `python -m eval.wikimia`."""
-    return run_study("wikimia", WikiMIA, exit_code=_exit_code)
+    return run_study("wikimia", WikiMIA)
 
 
 if __name__ == "__main__":

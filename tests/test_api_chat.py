@@ -301,18 +301,6 @@ def test_a_refused_prompt_is_counted_kept_and_asked_again_if_wanted(
     assert n_seen <= 4
 
 
-def test_an_empty_answer_is_a_refusal_where_it_is_asked_for():
-    with serving(lambda *_: chat(" \n")) as (url, _):
-        for empty_is_refused, text, refused in (
-            (True, "", f"{url}: an empty answer"),
-            (False, " \n", ""),
-        ):
-            with opened(url) as client:
-                completer = ChatCompleter(client, empty_is_refused=empty_is_refused)
-                ((found,),) = completer.complete(["x"], max_tokens=None)
-            assert (found.text, found.refused) == (text, refused)
-
-
 @pytest.mark.parametrize(
     "value", [b"<html>", {"choices": [1]}, {"choices": [{"index": 0, "text": "a"}]}]
 )

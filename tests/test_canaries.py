@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -155,7 +154,7 @@ def test_audit_cuts_examples_as_training_did(finished):
     assert all(row["n_cut"] == LIMIT for row in order_rows(document))
 
 
-def test_run_leaves_tables_figures_and_raw_numbers(finished):
+def test_run_leaves_tables_and_raw_numbers(finished):
     document, out = finished
     numbers = json.loads((out / "canaries.json").read_text())
     (run,) = numbers["runs"]
@@ -163,8 +162,6 @@ def test_run_leaves_tables_figures_and_raw_numbers(finished):
         row["p_value"] for row in order_rows(document)
     ]
     assert run["ranked"] == document["study"]["ranked"]
-    for name in ("canaries-p", "canaries-auc"):
-        ElementTree.fromstring((out / f"{name}.svg").read_text())
     tables = (out / "canaries.md").read_text()
     (mnli,) = (
         line

@@ -9,11 +9,10 @@ import pytest
 from eval.canaries.__main__ import Canaries
 from eval.canaries.ranking import rank
 from eval.canaries.runs import CANARIES, copies_of, read_runs
-from eval.canaries.tables import figures_of, grids_of
+from eval.canaries.tables import grids_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.report.numbers import p_text
 from train.plan import PlannedSet
 
 N = 8
@@ -140,22 +139,6 @@ def test_shares_count_sets_and_name_no_level_below_the_floor(tmp_path):
     )
 
 
-def test_approximate_pvalues_are_not_drawn_below_what_they_are_quoted_at(tmp_path):
-    rows = plan_rows("published", "sharded_t", 1e-30, validity="asymptotic")
-    (run,) = read_runs([report(tmp_path / "a", rows)])
-    exact = dataclasses.replace(
-        run, tests={key: row | {"validity": "exact"} for key, row in run.tests.items()}
-    )
-    quoted = {
-        key: row | {"p_value": 1e-15, "log10_p": -15.0}
-        for key, row in run.tests.items()
-        if row["copies"]
-    }
-    capped = dataclasses.replace(run, tests=run.tests | quoted)
-    assert figures_of([run]) == figures_of([capped]) != figures_of([exact])
-    assert p_text(-30.0, "asymptotic") == "< 1e-15"
-
-
 def test_runs_stand_beside_each_other_by_set(tmp_path):
     ranked = {"benchmark": "piqa", "auc_unseen": 0.75, "blind_auc": None}
     runs = read_runs(
@@ -215,14 +198,6 @@ def test_controls_of_which_much_was_read_are_in_no_count(tmp_path, n_seen, n_con
     (cells,) = found.rows
     assert cells[1].startswith("10 of 10") and cells[3].startswith(f"0 of {n_controls}")
     assert ("mnli-held" in found.title) == (n_controls < 10)
-
-
-def test_figure_leaves_out_controls_of_which_much_was_read(tmp_path):
-    (run,) = read_runs([with_seen(tmp_path / "a", 11)])
-    low = {("mnli-held", "adjacency"): made_row("mnli-held", 0, "adjacency", 1e-9)}
-    accused = dataclasses.replace(run, tests={**run.tests, **low})
-    kept = dataclasses.replace(accused, seen={"mnli-held": (10, 200)})
-    assert figures_of([accused]) == figures_of([run]) != figures_of([kept])
 
 
 def test_what_was_seen_is_known_of_joined_reports(tmp_path):
@@ -301,9 +276,6 @@ def test_tables_of_finished_studies_need_no_model(tmp_path):
     document = Canaries(tables=(first, second), out=out).run()
     assert [run["label"] for run in document["runs"]] == ["published", "lower"]
     assert json.loads((out / "canaries.json").read_text()) == document
-    assert (out / "canaries-p.svg").is_file()
-    # No line was ranked, so there is nothing to draw.
-    assert not (out / "canaries-auc.svg").exists()
 
 
 def test_tables_and_a_given_run_exclude_each_other(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from eval.books import BooksStudy
-from eval.curves import Curve, curves_svg
+from eval.curves import Curve, copies_svg
+from eval.intervals import Share
 from eval.sizes.__main__ import Sizes
 from eval.study import Clock, Grid, Records, finish_study, markdown, print_grid
 from jaxcontam.errors import InputError
@@ -21,17 +22,8 @@ def test_markdown_has_one_line_a_row_and_as_many_cells():
 
 
 def test_study_leaves_numbers_tables_and_figures_with_command_and_cost(tmp_path):
-    svg = curves_svg(
-        [
-            Curve(label="x < y", x=(0, 1, 2), y=(0.1, 0.5, 1.0)),
-            Curve(label="z", x=(0, 1), y=(0, 1), low=(0, 0.5), high=(0.1, 1)),
-        ],
-        x_label="copies",
-        y_label="power",
-        log_x=True,
-        x_ticks=(0, 1, 2),
-        level=0.05,
-    )
+    shares = {copies: Share(value=0.5, low=0.4, high=0.6) for copies in (0, 1, 2)}
+    svg = copies_svg([Curve(label="x < y", shares=shares)], y_label="power", level=0.05)
     document = finish_study(
         "power",
         ("--seed", "3"),
@@ -67,10 +59,9 @@ def test_number_that_is_not_finite_is_refused(tmp_path):
 
 
 def test_same_curves_give_the_same_bytes():
-    curves = [Curve(label="a", x=(1, 2), y=(1e-3, 1), dashed=True)]
-    one, other = (
-        curves_svg(curves, x_label="x", y_label="y", log_y=True) for _ in range(2)
-    )
+    shares = {copies: Share(value=0.5, low=0.4, high=0.6) for copies in (1, 2)}
+    curves = [Curve(label="a", shares=shares, dashed=True)]
+    one, other = (copies_svg(curves, y_label="y", level=0.5) for _ in range(2))
     assert one == other
 
 

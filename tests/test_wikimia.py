@@ -1,13 +1,11 @@
-"""`eval.wikimia`: which pages are kept, what is dropped and why, and paraphrases."""
+"""`eval.wikimia`: which pages are kept, and what is dropped and why."""
 
-import http.server
 import json
-import threading
 
 import numpy as np
 import pytest
 
-from eval.wikimia import WikiMIA, main
+from eval.wikimia import WikiMIA
 from eval.wikimia_pages import (
     BETWEEN,
     LIST_PAGE,
@@ -218,126 +216,3 @@ def test_a_file_that_is_no_page_file_is_refused(tmp_path, lines, message):
 def test_flags_that_leave_nothing_are_refused(tmp_path, flags, message):
     with pytest.raises(InputError, match=message):
         run(tmp_path, **flags)
-
-
-@pytest.fixture
-def server():
-    """A chat server that writes texts backwards; some requests are at fault."""
-    codes = {"unauthorised": 401, "filtered": 400}
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = body["messages"][0]["content"].split("\n\n", 1)[-1]
-            with lock:
-                asked.append(text)
-                fault = faults.get(len(asked))
-            words = "" if fault == "empty" else " ".join(reversed(text.split()))
-            answer = {"choices": [{"message": {"content": words}}]}
-            data = json.dumps(answer).encode()
-            self.send_response(codes.get(fault, 200))
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_):
-            pass
-
-    asked, faults, lock = [], {}, threading.Lock()
-    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"api:http://127.0.0.1:{running.server_port}/v1#mirror", asked, faults
-    running.shutdown()
-    running.server_close()
-    thread.join()
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_each_text_is_paraphrased_once(tmp_path, server, monkeypatch):
-    api, asked, _ = server
-    monkeypatch.setenv("API_KEY", "sk-very-secret")
-    manifest = run(tmp_path, paraphraser=api)
-    out = tmp_path / "out"
-    n_texts = 0
-    for length in (10, 30):
-        texts = rows_of(out / f"WikiMIA_length{length}.jsonl")
-        found = rows_of(out / f"WikiMIA_length{length}_paraphrased.jsonl")
-        assert [row["label"] for row in found] == [row["label"] for row in texts]
-        assert [row["input"].split()[::-1] for row in found] == [
-            row["input"].split() for row in texts
-        ]
-        n_texts += len(texts)
-    assert len(asked) == n_texts
-    assert manifest["paraphraser"]["name"] == "mirror"
-    before = (out / "manifest.json").read_bytes()
-    assert run(tmp_path, paraphraser=api) == manifest
-    assert len(asked) == n_texts
-    assert (out / "manifest.json").read_bytes() == before
-    for path in out.iterdir():
-        assert b"sk-very-secret" not in path.read_bytes()
-
-
-def test_a_run_that_failed_goes_on_where_it_stopped(tmp_path, server):
-    api, asked, faults = server
-    faults[4] = "unauthorised"
-    with pytest.raises(InputError, match="HTTP 401"):
-        run(tmp_path, paraphraser=api)
-    assert not list((tmp_path / "out").glob("*_paraphrased.jsonl"))
-    assert (tmp_path / "out" / "WikiMIA_length10.jsonl").is_file()
-    manifest = run(tmp_path, paraphraser=api)
-    n_texts = sum(
-        row["n_members"] + row["n_nonmembers"]
-        for name, row in manifest["files"].items()
-        if "paraphrased" not in name
-    )
-    # Nothing was asked for twice but the one that failed.
-    assert len(asked) == n_texts + 1
-    assert len(set(asked)) == n_texts
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"), [("filtered", "HTTP 400"), ("empty", "an empty answer")]
-)
-def test_a_text_that_is_refused_is_counted_and_asked_for_again_if_wanted(
-    tmp_path, server, monkeypatch, fault, reason
-):
-    api, asked, faults = server
-    faults[4] = fault
-    pages = write_pages(tmp_path / "pages.jsonl", PAGES)
-    words = ["--pages", str(pages), "--out", str(tmp_path / "out")]
-    words += ["--lengths", "10", "30", "--paraphraser", api]
-    monkeypatch.setattr("sys.argv", ["eval.wikimia", *words])
-    assert main() == 3
-    out = tmp_path / "out"
-    manifest = json.loads((out / "manifest.json").read_text())
-    name = "WikiMIA_length10_paraphrased.jsonl"
-    row, whole = manifest["files"][name], manifest["files"]["WikiMIA_length10.jsonl"]
-    assert row["n_refused"] == 1
-    assert reason in row["first_refusal"]
-    assert len(row["titles"]) == len(rows_of(out / name)) == len(whole["titles"]) - 1
-    by_title = dict(
-        zip(whole["titles"], rows_of(out / "WikiMIA_length10.jsonl"), strict=True)
-    )
-    for title, found in zip(row["titles"], rows_of(out / name), strict=True):
-        assert found["label"] == by_title[title]["label"]
-        assert found["input"].split()[::-1] == by_title[title]["input"].split()
-    n_asked = len(asked)
-    assert main() == 3
-    assert len(asked) == n_asked
-    monkeypatch.setattr("sys.argv", ["eval.wikimia", *words, "--retry-refused"])
-    assert main() == 0
-    assert len(asked) == n_asked + 1
-    assert len(rows_of(out / name)) == len(whole["titles"])
-
-
-def test_a_server_that_refuses_everything_is_found_out_at_once(tmp_path, server):
-    api, asked, faults = server
-    faults.update(dict.fromkeys(range(100), "filtered"))
-    with pytest.raises(InputError, match="whatever it is asked"):
-        run(tmp_path, paraphraser=api)
-    # At most the texts of the first file, and the harmless one.
-    assert len(asked) <= 11

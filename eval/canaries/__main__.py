@@ -49,7 +49,7 @@ from eval.canaries.runs import (
     run_of,
     sets_to_plant,
 )
-from eval.canaries.tables import figures_of, grids_of, numbers_of
+from eval.canaries.tables import grids_of, numbers_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
@@ -101,7 +101,7 @@ class Canaries:
     """Train nothing: test the model and the sets of this folder of a finished run. With
     --canaries, its sets must be those that the flags ask for."""
     tables: tuple[Path, ...] = ()
-    """Score nothing: tables and figures of these folders with a report.json. Reports of
+    """Score nothing: tables of these folders with a report.json. Reports of
     one model are joined; the first one that has a test counts."""
     dup_counts: Plan = "published"
     """Copies as in the paper's first model (1 to 100), or in its second (1 to 10)."""
@@ -334,7 +334,7 @@ class Canaries:
         return [row for row, _ in found], [arrays for _, arrays in found]
 
     def _finish(self, clock: Clock, runs: list[Run]) -> dict:
-        """Tables, figures and raw numbers."""
+        """Tables and raw numbers."""
         return finish_study(
             "canaries",
             flags_of(self),
@@ -342,7 +342,6 @@ class Canaries:
             out=self.folder,
             numbers=numbers_of(runs),
             grids=grids_of(runs),
-            figures=figures_of(runs),
         )
 
 

@@ -1,22 +1,16 @@
-"""Tables and figures of the canary study: ours beside the published figures."""
+"""Tables of the canary study: ours beside the published figures."""
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eval.canaries.runs import CANARIES, MOST_SEEN, Row, Run
-from eval.curves import Curve, curves_svg
 from eval.intervals import Share
-from eval.study import Column, Grid, grouped
+from eval.study import Column, Grid
 from jaxcontam.report.numbers import p_text
 
 LEVELS = (0.05, 0.001)
-# Tests in the figure; the other tests stand in the tables.
-_DRAWN = ("direction", "adjacency", "stratified", "sharded_t")
 # Beside each other, of several runs.
 _BESIDE = ("direction", "adjacency", "stratified")
-# Below it an approximate p-value says no more than that it is small.
-_ASYMPTOTIC_FLOOR = 1e-15
 _NONE = ""
 
 
@@ -29,57 +23,6 @@ def grids_of(runs: Sequence[Run]) -> list[Grid]:
         if grid.rows
     ]
     return grids + ([_beside(runs)] if len(runs) > 1 else [])
-
-
-def figures_of(runs: Sequence[Run]) -> dict[str, str]:
-    """Name -> SVG: p-values against copies, and AUCs if there are any."""
-    ticks = sorted({copies for run in runs for copies in run.copies.values()})
-    figures = {
-        "canaries-p": curves_svg(
-            [
-                _range(
-                    f"{method}, {run.label}",
-                    ((row["copies"], _drawn_p(row)) for row in _fair(run, method)),
-                    dashed=number > 0,
-                    # Six bands on top of each other show nothing.
-                    band=method == run.methods[0],
-                )
-                for number, run in enumerate(runs)
-                for method in _DRAWN
-                if method in run.methods
-            ],
-            x_label=f"copies (0: later lines, at most {MOST_SEEN:.0%} of them seen)",
-            y_label="p-value: median (range) of sets",
-            log_x=True,
-            log_y=True,
-            x_ticks=ticks,
-            level=LEVELS[1],
-        )
-    }
-    curves = [
-        _range(
-            f"{label}, {run.label}",
-            ((row["copies"], row[field]) for row in run.ranked.values()),
-            dashed=dashed,
-            band=not dashed,
-        )
-        for run in runs
-        for label, field, dashed in (
-            ("Min-K%", "auc_unseen", False),
-            ("texts alone", "blind_auc", True),
-        )
-        if any(row[field] is not None for row in run.ranked.values())
-    ]
-    if curves:
-        figures["canaries-auc"] = curves_svg(
-            curves,
-            x_label="copies",
-            y_label="AUC: median (range) of sets",
-            log_x=True,
-            x_ticks=[tick for tick in ticks if tick],
-            level=0.5,
-        )
-    return figures
 
 
 def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
@@ -301,32 +244,3 @@ def _interval(row: Row, field: str) -> str:
 
 def _two_digits(value: float | None) -> str:
     return _NONE if value is None else f"{value:.2f}"
-
-
-def _drawn_p(row: Row) -> float:
-    least = _ASYMPTOTIC_FLOOR if row["validity"] == "asymptotic" else 0.0
-    return max(row["p_value"], least)
-
-
-def _range(
-    label: str,
-    points: Iterable[tuple[int, float | None]],
-    *,
-    dashed: bool,
-    band: bool,
-) -> Curve:
-    """Median and, as a band, range over the sets of each number of copies."""
-    found = [(copies, value) for copies, value in points if value is not None]
-    by_copies = {
-        copies: [value for _, value in own]
-        for copies, own in grouped(found, lambda point: point[0]).items()
-    }
-    x = sorted(by_copies)
-    return Curve(
-        label=label,
-        x=x,
-        y=[statistics.median(by_copies[copies]) for copies in x],
-        low=[min(by_copies[copies]) for copies in x] if band else (),
-        high=[max(by_copies[copies]) for copies in x] if band else (),
-        dashed=dashed,
-    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.curves import Curve, curves_svg
+from eval.curves import Curve, copies_svg
 from eval.intervals import Share, short
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
@@ -268,19 +268,16 @@ def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
     }
     drawn = [*leaders.values()]
     drawn += [one for one in found if one not in drawn][: _MOST_CURVES - len(drawn)]
-    return curves_svg(
+    return copies_svg(
         [
-            Curve.of_shares(
-                f"{one.entry} ({entries[one.entry].family})",
-                one.auc_by_copies,
+            Curve(
+                label=f"{one.entry} ({entries[one.entry].family})",
+                shares=one.auc_by_copies,
                 dashed=entries[one.entry].family == "blind",
             )
             for one in drawn
         ],
-        x_label="copies in the training data",
         y_label="AUC, planted against clean sets",
-        log_x=True,
-        x_ticks=list(found[0].auc_by_copies),
         level=0.5,
     )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.membership.copies import FULL, TINY, Bench, copies_study
-from eval.membership.table import copies_figure, grids
+from eval.membership.table import grids
 from eval.membership.texts import Pool, read_pool
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
@@ -38,7 +38,7 @@ class Membership:
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/membership-study")
-    """Folder of models, scores, and of the tables and the figure."""
+    """Folder of models, scores and tables."""
     tiny: bool = False
     """A pulse run of minutes, too small to detect anything."""
 
@@ -73,7 +73,6 @@ class Membership:
                 **dataclasses.asdict(found),
             },
             grids=grids(found),
-            figures={"copies": copies_figure(found)},
         )
 
 

@@ -35,7 +35,6 @@ class Cell:
 
     Attributes:
         setting: `4 copies`.
-        x: The same as a number, for plots.
         method: The score.
         n_members: Over all strata.
         n_nonmembers: Likewise.
@@ -52,7 +51,6 @@ class Cell:
     """
 
     setting: str
-    x: float
     method: str
     n_members: int
     n_nonmembers: int
@@ -109,7 +107,6 @@ def cell(strata: Sequence[Stratum], *, copies: int, method: str) -> Cell:
         tpr_low, tpr_high = wilson_interval(round(tpr * n_members), n_members)
     return Cell(
         setting=f"{copies} copies",
-        x=float(copies),
         method=method,
         n_members=n_members,
         n_nonmembers=n_nonmembers,

@@ -1,22 +1,19 @@
-"""The study as tables of words and a figure."""
+"""The study as tables of words."""
 
 import statistics
 
-from eval.curves import Curve, curves_svg
 from eval.membership.cells import Cell
 from eval.membership.copies import Found
 from eval.study import Grid, grouped
 
 _TITLE = "Known members, by copies"
-# Shi et al. have curves or tables of these scores.
-_FIRST = ("min_k", "loss")
 _BLIND = "blind: "
 
 
 def grids(found: Found) -> list[Grid]:
     """The tables: AUC, and the share found where there are non-members enough."""
-    cells = (*found.cells, *found.blind)
-    by_score = _by_score(found)
+    by_score = grouped(found.cells, lambda one: one.method)
+    by_score |= grouped(found.blind, lambda one: _BLIND + one.method)
     # The best on average first, those without a model last.
     ranked = sorted(
         by_score,
@@ -26,7 +23,7 @@ def grids(found: Found) -> list[Grid]:
         ),
     )
     numbers = {"AUC": _auc_words}
-    if any(one.tpr is not None for one in cells):
+    if any(one.tpr is not None for one in found.cells):
         numbers["share found at 5 % false alarms"] = _tpr_words
     return [
         Grid.crossed(
@@ -37,15 +34,9 @@ def grids(found: Found) -> list[Grid]:
                 for score in ranked
                 for one in by_score[score]
             },
-            columns=dict.fromkeys(one.setting for one in cells),
         )
         for name, number in numbers.items()
     ]
-
-
-def _by_score(found: Found) -> dict[str, list[Cell]]:
-    by_score = grouped(found.cells, lambda one: one.method)
-    return by_score | grouped(found.blind, lambda one: _BLIND + one.method)
 
 
 def _auc_words(one: Cell) -> str:
@@ -54,33 +45,3 @@ def _auc_words(one: Cell) -> str:
 
 def _tpr_words(one: Cell) -> str:
     return "" if one.tpr is None else f"{one.tpr:.1%}"
-
-
-def copies_figure(found: Found) -> str:
-    """AUC against copies, as SVG."""
-    curves = _by_score(found)
-    curves = dict(
-        sorted(
-            curves.items(),
-            key=lambda item: (item[0].startswith(_BLIND), item[0] not in _FIRST),
-        )
-    )
-    return curves_svg(
-        [
-            Curve(
-                label=name,
-                x=[one.x for one in rows],
-                y=[one.auc for one in rows],
-                # More bands than two hide each other.
-                low=[one.auc_low for one in rows] if name in _FIRST else (),
-                high=[one.auc_high for one in rows] if name in _FIRST else (),
-                dashed=name.startswith(_BLIND),
-            )
-            for name, rows in curves.items()
-        ],
-        x_label="copies in the training data",
-        y_label="AUC (bands: 95 % intervals)",
-        log_x=True,
-        x_ticks=sorted({one.x for one in found.cells}),
-        level=0.5,
-    )

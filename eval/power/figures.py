@@ -1,11 +1,11 @@
-"""The figures of the power study: power against what was varied, cost against p."""
+"""The figures of the power study: power against copies, cost against p."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.lines import Line2D
 
-from eval.curves import Curve, curves_svg
+from eval.curves import MARKERS, Curve, copies_svg
 from eval.intervals import Share
 from eval.power.table import PowerRow
 from eval.study import grouped
@@ -13,8 +13,6 @@ from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 
 # The level of the figures; tables have the others.
 _LEVEL = 0.001
-_MARKERS = "os^Dv*PX"
-_POWER = f"share of sets with p at most {_LEVEL:g}"
 
 
 def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
@@ -27,96 +25,23 @@ def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
             figures[f"copies-{design}"] = _over_copies(own)
     if main := [row for row in at_level if row.design == "main"]:
         figures["cost-main"] = _cost(main)
-    if position := [row for row in at_level if row.setting]:
-        figures["by-position"] = _by_setting(position)
-    families: Mapping[str, tuple[str, str, Callable[[PowerRow], float]]] = {
-        "examples": ("examples", "examples tested", lambda row: row.n_examples),
-        "size-": (
-            "size",
-            "million weights",
-            lambda row: float(row.design.removeprefix("size-").removesuffix("m")),
-        ),
-        "share-": (
-            "share",
-            "planted share: 8 copies in ever more text, trained on for longer",
-            lambda row: float(row.design.removeprefix("share-")),
-        ),
-    }
-    for start, (name, label, x_of) in families.items():
-        own = [row for row in at_level if row.design.startswith(start)]
-        if len({x_of(row) for row in own}) > 1:
-            figures[f"by-{name}"] = _over(own, label, x_of)
     return figures
 
 
 def _over_copies(rows: Sequence[PowerRow]) -> str:
     """A curve a test."""
-    return curves_svg(
-        [
-            _curve(f"{test} ({own[0].passes:.0f} passes)", own, lambda row: row.copies)
-            for test, own in grouped(rows, lambda row: row.test).items()
-        ],
-        x_label="copies in the training data",
-        y_label=_POWER,
-        log_x=True,
-        x_ticks=sorted({row.copies for row in rows}),
-        level=_LEVEL,
-    )
-
-
-def _over(
-    rows: Sequence[PowerRow], label: str, x_of: Callable[[PowerRow], float]
-) -> str:
-    """A curve a test and duplication count against a number."""
     curves = [
-        _curve(f"{test}, {copies} copies", own, x_of, dashed=copies == 0)
-        for (test, copies), own in grouped(
-            rows, lambda row: (row.test, row.copies)
-        ).items()
+        Curve(
+            label=f"{test} ({own[0].passes:.0f} passes)",
+            shares={
+                row.copies: Share(value=row.power, low=row.low, high=row.high)
+                for row in sorted(own, key=lambda row: row.copies)
+            },
+        )
+        for test, own in grouped(rows, lambda row: row.test).items()
     ]
-    return curves_svg(curves, x_label=label, y_label=_POWER, level=_LEVEL)
-
-
-def _curve(
-    label: str,
-    rows: Sequence[PowerRow],
-    x_of: Callable[[PowerRow], float],
-    *,
-    dashed: bool = False,
-) -> Curve:
-    shares = {
-        x_of(row): Share(value=row.power, low=row.low, high=row.high)
-        for row in sorted(rows, key=x_of)
-    }
-    return Curve.of_shares(label, shares, dashed=dashed)
-
-
-def _by_setting(rows: Sequence[PowerRow]) -> str:
-    """A point and interval for each test and word, tests side by side."""
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    tests = list(dict.fromkeys(row.test for row in rows))
-    with matplotlib.rc_context(STYLE):
-        figure, axes = figure_axes((7.2, 3.4))
-        for number, test in enumerate(tests):
-            own = {row.setting: row for row in rows if row.test == test}
-            found = [own[setting] for setting in settings]
-            axes.errorbar(
-                [i + 0.12 * (number - (len(tests) - 1) / 2) for i in range(len(found))],
-                [row.power for row in found],
-                yerr=[
-                    [row.power - row.low for row in found],
-                    [row.high - row.power for row in found],
-                ],
-                fmt=_MARKERS[number % len(_MARKERS)],
-                label=test,
-                markersize=5,
-                lw=0.8,
-            )
-        axes.set_xticks(range(len(settings)), settings)
-        axes.set_xlabel("when the copies are trained on, as a share of training")
-        axes.set_ylabel(_POWER)
-        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-        return svg_text(figure)
+    y_label = f"share of sets with p at most {_LEVEL:g}"
+    return copies_svg(curves, y_label=y_label, level=_LEVEL)
 
 
 def _cost(rows: Sequence[PowerRow]) -> str:
@@ -136,7 +61,7 @@ def _cost(rows: Sequence[PowerRow]) -> str:
                     row.passes + beside[test],
                     middle,
                     yerr=[[middle - low], [high - middle]],
-                    fmt=_MARKERS[number % len(_MARKERS)],
+                    fmt=MARKERS[number % len(MARKERS)],
                     color=shades(counts.index(row.copies) / max(1, len(counts) - 1)),
                     markersize=5,
                     lw=0.8,
@@ -146,7 +71,7 @@ def _cost(rows: Sequence[PowerRow]) -> str:
         axes.set_xlabel("passes over the file")
         axes.set_ylabel("p: median and quartiles")
         handles = [
-            Line2D([], [], ls="", marker=_MARKERS[i % len(_MARKERS)], color="black")
+            Line2D([], [], ls="", marker=MARKERS[i % len(MARKERS)], color="black")
             for i in range(len(tests))
         ]
         handles += [

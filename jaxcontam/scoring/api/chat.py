@@ -19,7 +19,6 @@ PATH = "/chat/completions"
 _HARMLESS = "Answer with the number 1."
 # Fields that some servers reject, and the name they accept instead (None: leave out).
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "seed": None, "stop": None}
-_EMPTY = "an empty answer"
 # Error messages about a prompt and answer longer than the context.
 _TOO_LONG = re.compile(r"context|too (long|large|many)|max\w*[ _]tokens", re.I)
 # Has many equally good answers; four identical ones are no coincidence.
@@ -38,16 +37,13 @@ class ChatCompleter:
     and pass it over.
     """
 
-    def __init__(self, client: ApiClient, *, empty_is_refused: bool = False):
+    def __init__(self, client: ApiClient):
         """Nothing is sent yet.
 
         Args:
             client: An open one; its journal keeps the answers.
-            empty_is_refused: Count an empty answer as a refusal, so that a client
-                with `retry_refused` asks for it again.
         """
         self.client = client
-        self._empty_is_refused = empty_is_refused
         self._left_out: frozenset[str] = frozenset()
         self._settled: set[frozenset[str]] = set()
         self._sampled: set[float] = set()
@@ -212,8 +208,6 @@ class ChatCompleter:
             words = " ".join(refusal.split())
         elif choice.get("finish_reason") == "content_filter":
             words = "an answer that a content filter cut off"
-        elif self._empty_is_refused and not _text(answer).strip():
-            words = _EMPTY
         if words:
             raise RefusedError(f"{self.client.model.url}: {words}")
         return {"choices": [{"message": {"content": _text(answer)}}]}
