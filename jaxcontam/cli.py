@@ -259,7 +259,7 @@ def _run_share(command: Any) -> object:
 def _run_stored(command: Any) -> object:
     """Run a command; a store at a URL is fetched before, and published."""
     store = getattr(command, "store", None)
-    if not is_url(store):
+    if store is None or not is_url(store):
         return command.run()
     judges = getattr(command, "shard", None) == MERGE
     writes = not judges and not getattr(command, "dry_run", False)

@@ -96,6 +96,19 @@ def test_a_damaged_object_is_noticed_and_scored_again(
     assert_same_bits(found, alone()[0])
 
 
+def test_a_truncated_object_is_published_again_by_the_host_that_wrote_it(
+    url, tmp_path, capsys
+):
+    score_mirrored(url, tmp_path / "0", 0, 1)
+    bucket = MemoryFileSystem()
+    (path,) = bucket.glob("/bucket/run/*.scores")
+    whole = bucket.cat_file(path)
+    bucket.pipe_file(path, truncated(whole))
+    with mirrored(url, tmp_path / "0"):
+        assert "is damaged" in capsys.readouterr().err
+    assert bucket.cat_file(path) == whole
+
+
 def test_a_url_knows_the_newest_division(url, tmp_path, capsys):
     score_mirrored(url, tmp_path / "a", 0, 3)
     score_mirrored(url, tmp_path / "b", 0, 2)

@@ -127,12 +127,16 @@ class Mirror:
                     if size == end - start:
                         segments.append((start, end, found[1] + SUFFIX, name))
                     else:
-                        self._warn(name)
+                        print(
+                            f"jaxcontam: warning: {self._url}/{name}: is damaged (not "
+                            "of the length in its name); what is missing is done again",
+                            file=sys.stderr,
+                        )
             for start, end, own, name in sorted(segments):
                 if start <= self._ends.get(own, 0):
                     self._ends[own] = max(end, self._ends.get(own, 0))
                 if not (self._has(own, end) or self._has(name, end - start)):
-                    wanted.append((name, end - start))
+                    wanted.append(name)
             self._copy(wanted)
 
     def check(self) -> None:
@@ -173,19 +177,15 @@ class Mirror:
             return {}  # a bucket has no folder before its first object
         return {one["name"].rpartition("/")[2]: one.get("size", 0) for one in found}
 
-    def _copy(self, wanted: list[tuple[str, int]]) -> None:
+    def _copy(self, names: list[str]) -> None:
         """Fetch objects side by side; each file is whole once it has its name."""
-        if not wanted:
+        if not names:
             return
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=self._folder) as fresh:
-            sources = [f"{self._root}/{name}" for name, _ in wanted]
-            targets = [os.path.join(fresh, name) for name, _ in wanted]
-            self._fs.get(sources, targets)
-            for (name, size), target in zip(wanted, targets, strict=True):
-                if os.path.getsize(target) == size:
-                    os.replace(target, self._folder / name)
-                else:
-                    self._warn(name)
+            fetched = [os.path.join(fresh, name) for name in names]
+            self._fs.get([f"{self._root}/{name}" for name in names], fetched)
+            for name, path in zip(names, fetched, strict=True):
+                os.replace(path, self._folder / name)
 
     def _has(self, name: str, size: int) -> bool:
         path = self._folder / name
@@ -196,10 +196,3 @@ class Mirror:
         if not path.exists() or path.stat().st_mtime_ns < time_ns:
             path.touch()
             os.utime(path, ns=(time_ns, time_ns))
-
-    def _warn(self, name: str) -> None:
-        print(
-            f"jaxcontam: warning: {self._url}/{name}: is damaged (not of the length in "
-            "its name); what is missing is done again",
-            file=sys.stderr,
-        )
