@@ -244,23 +244,30 @@ def results_of(out):
     ]
 
 
-def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(files, capsys):
+def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(tmp_path, files, capsys):
+    url = tmp_path.as_uri()
     words = ["audit", "model", "b.txt", "--tests", "adjacency,stratified"]
     words += ["--reference", "reference"]
     run(capsys, files, *words, "--out", "one")
-    for i in range(2):
-        said = run(capsys, files, *words, "--out", "two", "--shard", f"{i}/2")
-        assert said.out.startswith(f"share {i} of 2: its ")
-        assert not (files / "two" / "report.json").exists()
-    said = run(capsys, files, *words, "--out", "two")
-    assert "missing" not in said.err
-    assert results_of(files / "two") == results_of(files / "one")
-    document = json.loads((files / "two" / "report.json").read_text())
+    for out, more in (("two", []), ("three", ["--store", url])):
+        for i in range(2):
+            said = run(capsys, files, *words, *more, "--out", out, "--shard", f"{i}/2")
+            assert said.out.startswith(f"share {i} of 2: its ")
+            assert said.out.endswith(f", and at {url}\n") == bool(more)
+            assert not (files / out / "report.json").exists()
+            # Each share has a disk of its own.
+            shutil.rmtree(files / "runs" / "stores", ignore_errors=True)
+        said = run(capsys, files, *words, *more, "--out", out)
+        assert "missing" not in said.err
+        assert_same_reports(files / "one", files / out)
+
+
+def assert_same_reports(one, other):
+    """Bit for bit; the other one scored nothing itself."""
+    assert results_of(other) == results_of(one)
+    document = json.loads((other / "report.json").read_text())
     assert all(row["tokens_scored"] == 0 for row in document["results"])
-    with (
-        np.load(files / "one" / "orders.npz") as one,
-        np.load(files / "two" / "orders.npz") as two,
-    ):
-        assert one.files == two.files
-        for name in one.files:
-            np.testing.assert_array_equal(one[name], two[name])
+    with np.load(one / "orders.npz") as first, np.load(other / "orders.npz") as second:
+        assert first.files == second.files
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name])

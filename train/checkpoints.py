@@ -15,10 +15,10 @@ import grain
 import jax
 from flax import nnx
 
+from jaxcontam.data.bucket import is_of_bucket
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import broadcast_bytes, is_first
-from train.disks import is_of_bucket
 from train.presets import Preset, preset_from_json, preset_to_json
 
 CHECKPOINTS_DIR = "checkpoints"

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.errors import InputError, StorageError
+from jaxcontam.data.bucket import bucket_errors, is_url
+from jaxcontam.errors import InputError
 from jaxcontam.processes import (
     barrier,
     broadcast_bytes,
@@ -21,13 +22,6 @@ from jaxcontam.processes import (
 
 LOCK_NAME = "run.lock"
 _SCHEMES = ("gs", "s3")
-_REFUSED = (
-    FileNotFoundError,
-    FileExistsError,
-    NotADirectoryError,
-    PermissionError,
-    ValueError,
-)
 
 
 def disk_leader(folder: Path) -> int:
@@ -69,7 +63,7 @@ def run_home(word: str | None, out: Path) -> Any:
 
     if word is None:
         return epath.Path(os.path.abspath(out))
-    is_bucket = "://" in word
+    is_bucket = is_url(word)
     if is_bucket and word.partition("://")[0] not in _SCHEMES:
         raise InputError(
             f"--checkpoints {word}: an address begins with "
@@ -77,51 +71,13 @@ def run_home(word: str | None, out: Path) -> Any:
             hint="or name a folder where the bucket is mounted",
         )
     home = epath.Path(word if is_bucket else os.path.abspath(word))
-    try:
+    with bucket_errors("--checkpoints", word, "written"):
         home.mkdir(parents=True, exist_ok=True)
         # A bucket has no folders to make: only a file shows whether it can be written.
         probe = home / f".written-{process_index()}-{secrets.token_hex(8)}"
         probe.write_text("written")
         probe.unlink()
-    except ImportError as e:
-        raise InputError(
-            f"--checkpoints {word}: such addresses are not read here ({e})",
-            hint="install that package, or name a folder where the bucket is mounted",
-        ) from e
-    except Exception as e:
-        first_line = (str(e).strip().splitlines() or [type(e).__name__])[0][:200]
-        # gcsfs says this where the bucket is there, and is not for this account.
-        if isinstance(e, _REFUSED) or "Forbidden" in first_line:
-            raise InputError(
-                f"--checkpoints {word}: cannot be written ({first_line})",
-                hint="does the bucket exist, and may this machine write there?"
-                if is_bucket
-                else "a folder, there or to be made, in which this user may write",
-            ) from e
-        if isinstance(e, OSError) or is_of_bucket(e, home):
-            raise StorageError(
-                f"--checkpoints {word}: cannot be written now ({first_line})",
-                hint=(
-                    "is the network there, and this machine logged in? "
-                    if is_bucket
-                    else "is the disk there, with room? "
-                )
-                + "Then run the same command again",
-            ) from e
-        raise
     return home
-
-
-def is_of_bucket(error: Exception, place: Any) -> bool:
-    """Whether a library that reads a bucket may have made an error.
-
-    Each has types of its own; Python's and XLA's mean other things.
-    """
-    return (
-        "://" in str(place)
-        and type(error).__module__ != "builtins"
-        and not isinstance(error, RuntimeError)
-    )
 
 
 @contextlib.contextmanager
@@ -149,7 +105,7 @@ def check_home(home: Any) -> None:
     Raises:
         InputError: If processes would each write checkpoints on their own disk.
     """
-    if process_count() == 1 or "://" in str(home):
+    if process_count() == 1 or is_url(home):
         return
     home.mkdir(parents=True, exist_ok=True)
     leaders = gather(np.array([disk_leader(Path(home))]))
@@ -196,7 +152,7 @@ def fetch_from_home(out: Path, home: Any, *names: str) -> None:
 
 def is_same_folder(out: Path, home: Any) -> bool:
     """Whether a run is kept where it is written, also by a link."""
-    return "://" not in str(home) and home.exists() and os.path.samefile(out, home)
+    return not is_url(home) and home.exists() and os.path.samefile(out, home)
 
 
 def _copy_folder(source: Any, target: Any) -> None:

@@ -26,6 +26,7 @@ from jaxcontam.results import (
     Report,
     UnscoredFile,
 )
+from jaxcontam.scoring.mirror import local_folder
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
@@ -287,7 +288,7 @@ def audit(
 
     target = of_reference = None
     if checked.benchmarks:
-        folder = None if store is None else Path(store)
+        folder = local_folder(store)
         target = ready(model, folder)
         if reference is not None:
             of_reference = ready(

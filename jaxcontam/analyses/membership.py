@@ -47,6 +47,7 @@ from jaxcontam.results.membership import (
     ScoreResult,
     SetResult,
 )
+from jaxcontam.scoring.mirror import local_folder
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -184,7 +185,7 @@ def membership(
         document_field=document_field,
     )
     check_sides(run, np.zeros(len(run.texts), bool))
-    folder = None if store is None else Path(store)
+    folder = local_folder(store)
     target = load(model, tokenizer=tokenizer, dtype=dtype)
     other = None
     if reference is not None:

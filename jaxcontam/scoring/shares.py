@@ -205,7 +205,7 @@ class Division:
             raise SharesMissingError(
                 words,
                 hint="score them with --shard I/N, or all that is missing without "
-                "--shard; --store is a folder that all hosts see",
+                "--shard; --store is a folder that all hosts see, or a URL",
             )
         if not is_known:
             words = f"jaxcontam: warning: {words}; they are scored here"
