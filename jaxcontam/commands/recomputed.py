@@ -25,6 +25,7 @@ from jaxcontam.analyses.replicate_judging import (
 )
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.comparisons import COMPARISONS
 from jaxcontam.report import books, membership, replication, unlearning
 from jaxcontam.report.archive import ASKED, SCORED, TEXTS_NAME, read_text_rows
 from jaxcontam.report.report_files import (
@@ -40,7 +41,6 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
 from jaxcontam.results.read import read_result
-from jaxcontam.results.replication import COMPARISONS
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6

@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import DrawsInTurns, Layout
-from jaxcontam.methods.method import OrderFile, OrderMethod, SequentialMethod
+from jaxcontam.methods.method import OrderFile, OrderMethod
+from jaxcontam.methods.sequential_method import SequentialMethod
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
