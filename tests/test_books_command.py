@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import Shelf, book_warnings, judge_books, shelve
+from jaxcontam.analyses.book_rates import Shelf, book_warnings, judge_books, shelve
 from jaxcontam.cli import main
-from jaxcontam.data.books import (
+from jaxcontam.data.book_files import (
     MEMBER,
     NONMEMBER,
     TESTED,

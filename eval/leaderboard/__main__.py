@@ -56,7 +56,7 @@ from eval.leaderboard.population import (
     train_arena,
     train_reference,
 )
-from eval.leaderboard.table import auc_svg, entry_grid, grids, refusals, standings
+from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     EntryError,
     Trial,

@@ -29,7 +29,7 @@ from jaxcontam.results.membership import (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Judged:
+class JudgedRun:
     """What the scores of a run say.
 
     Attributes:
@@ -65,7 +65,7 @@ def judged(
     fprs: tuple[float, ...],
     convention: Literal["le", "lt"],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     """Rank members against non-members, or ask of texts in question.
 
     Args:
@@ -83,7 +83,7 @@ def judged(
     members, nonmembers, asked = (
         run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
     )
-    found = Judged()
+    found = JudgedRun()
     if members.any() and nonmembers.any():
         found = _ranked(
             run,
@@ -103,7 +103,7 @@ def judged(
 
 def judged_again(
     document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> tuple[RunTexts, Judged]:
+) -> tuple[RunTexts, JudgedRun]:
     """What the rows of `texts.jsonl` say under the settings of their report.
 
     Raises:
@@ -147,8 +147,8 @@ def rows_of(
         table: Their scores.
         n_tokens: (N,) scored tokens.
         left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        p_values: See `Judged`.
-        p_adjusted: See `Judged`.
+        p_values: See `JudgedRun`.
+        p_adjusted: See `JudgedRun`.
     """
     rows = []
     for i, text in enumerate(run.texts):
@@ -193,7 +193,7 @@ def _ranked(
     fprs: tuple[float, ...],
     convention: Literal["le", "lt"],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     from jaxcontam.methods.membership.blind import blind_baselines
     from jaxcontam.methods.membership.documents import independent_codes
     from jaxcontam.methods.membership.judging import judge, score_pictures
@@ -219,7 +219,7 @@ def _ranked(
         convention=convention,
         seed=seed,
     )
-    return Judged(
+    return JudgedRun(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
@@ -249,11 +249,11 @@ def _asked(
     table: Scores,
     asked_N: np.ndarray,
     pool_N: np.ndarray,
-    found: Judged,
+    found: JudgedRun,
     primary: str,
     fprs: tuple[float, ...],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     from jaxcontam.methods.membership.pool_judging import judge_texts
 
     suspected, pool = table.rows(asked_N), table.rows(pool_N)
@@ -284,7 +284,7 @@ def _asked(
             warnings=found.warnings + judgement.warnings,
         )
     results = () if judgement.set_result is None else (judgement.set_result,)
-    return Judged(
+    return JudgedRun(
         results=results,
         blind=judgement.blind.rows,
         thresholds=thresholds,

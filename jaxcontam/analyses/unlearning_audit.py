@@ -14,7 +14,7 @@ from jaxcontam.analyses.unlearning_samples import (
     rouge_similarities,
     sample_fields,
 )
-from jaxcontam.analyses.unlearning_texts import Item, Screened
+from jaxcontam.analyses.unlearning_texts import Screened, UnlearningText
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.text_scores import LOSS
 from jaxcontam.methods.membership.token_scores import MIN_K
@@ -189,7 +189,7 @@ def audit_from_rows(
         InputError: If no text has a score.
     """
     items = (
-        Item(
+        UnlearningText(
             source=row["source"],
             text=row["text"],
             prompt=row["prompt"],

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from jaxcontam.analyses.books import (
+from jaxcontam.analyses.book_rates import (
     book_warnings,
     judged_books,
     shelve,
@@ -26,7 +26,7 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.data.books import (
+from jaxcontam.data.book_files import (
     MEMBER,
     NONMEMBER,
     TESTED,

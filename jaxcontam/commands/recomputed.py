@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.books import Shelf, judged_books
+from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.membership_judging import (
     judged_again,
     rows_of,
