@@ -11,8 +11,9 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     judge_notes,
@@ -41,6 +42,9 @@ from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,6 +96,21 @@ class ReplicationAnalysis:
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
         return write_texts(self.report, [*self.partition.rows(), *self.answers], out)
+
+    def plot(self) -> "Figure":
+        """Share of copies by every judge, and what other methods found.
+
+        Raises:
+            ValueError: If nothing was judged.
+        """
+        from jaxcontam.report.notebook import replication_figure
+
+        return replication_figure(self.report, report_words(self.report))
+
+    def _repr_html_(self) -> str:
+        from jaxcontam.report.notebook import replication_html
+
+        return replication_html(self.report, report_words(self.report))
 
     @property
     def report(self) -> Report:

@@ -279,7 +279,7 @@ def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
 def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
     """Whether the pre-tests that are always made are there, each with a p-value.
 
-    Of a report that names a model files were checked before (`scored`).
+    Files were checked before a report that names a model (`scored`).
     """
     names = {test.name for test in stated.pretests}
     made = getattr(METHODS.get(stated.method), "always_checked", ())

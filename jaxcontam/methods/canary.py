@@ -89,7 +89,7 @@ def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
 
     Args:
         row: (N + 1,) float64 scores, the secret first.
-        seed: Seeds a cross-check that no number here is taken from.
+        seed: Changes nothing: p is a count.
 
     Source:
         Phipson and Smyth (2010) for the added 1.

@@ -122,7 +122,7 @@ class PlannedOptions(Planned):
         pretests: tuple[Pretest, ...],
         method: TestMethod | None = None,
     ) -> OrderResult:
-        """See `options_result`; has pre-tests of its own."""
+        """Analyse by `options_result`, which makes pre-tests of its own."""
         return options_result(self, scored, primary=primary)
 
 

@@ -40,7 +40,7 @@ class PlannedTest(Planned):
         pretests: tuple[Pretest, ...],
         method: TestMethod | None = None,
     ) -> OrderResult:
-        """See `order_result`."""
+        """Analyse by `order_result`."""
         return order_result(
             self, scored, primary=primary, pretests=pretests, method=method
         )

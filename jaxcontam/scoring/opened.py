@@ -43,7 +43,7 @@ class PairSource(Protocol):
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """See `PairScorer.logprobs`."""
+        """Score each continuation after its prefix, as `PairScorer.logprobs`."""
         ...
 
 
@@ -68,13 +68,13 @@ class SequenceScorer(Protocol):
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """See `Scorer.sums`."""
+        """Sum each sequence, as `Scorer.sums`."""
         ...
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """See `Scorer.token_table`.
+        """Score every token, as `Scorer.token_table`.
 
         Raises:
             InputError: If the model gives sums alone.
