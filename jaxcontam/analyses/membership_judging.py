@@ -8,7 +8,7 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +20,12 @@ from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
+    MembershipStudy,
     ScorePicture,
     ScoreResult,
     SetResult,
     Sweep,
+    TextScores,
     TextThreshold,
 )
 
@@ -102,31 +104,29 @@ def judged(
 
 
 def judged_again(
-    document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    study: MembershipStudy, rows: Sequence[TextScores], *, seed: int
 ) -> tuple[RunTexts, JudgedRun]:
     """What the rows of `texts.jsonl` say under the settings of their report.
 
     Raises:
-        KeyError: If a field is missing.
         InputError: If too few texts have a score.
     """
-    study = document["study"]
-    clusters = [row["cluster"] for row in rows if "cluster" in row]
+    clusters = [row.cluster for row in rows if row.cluster is not None]
     run = RunTexts(
-        name=study["name"],
-        texts=tuple(row["text"] for row in rows),
-        roles=tuple(row["role"] for row in rows),
+        name=study.name,
+        texts=tuple(row.text for row in rows),
+        roles=tuple(row.role for row in rows),
         clusters=tuple(clusters) or None,
-        sources=tuple(row["source"] for row in rows),
+        sources=tuple(row.source for row in rows),
     )
     again = judged(
         run,
         table_from_rows(rows),
-        np.array([row["left_out"] for row in rows], bool),
-        primary=study["primary"],
-        fprs=tuple(study["fprs"]),
-        convention=study["convention"],
-        seed=document["seed"],
+        np.array([row.left_out for row in rows]),
+        primary=study.primary,
+        fprs=study.fprs,
+        convention=study.convention,
+        seed=seed,
     )
     return run, again
 
@@ -177,7 +177,7 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Scores:
+def table_from_rows(rows: Sequence[TextScores]) -> Scores:
     """The scores that `texts.jsonl` holds."""
     columns = score_columns(rows)
     values = np.stack(list(columns.values()), axis=1)
