@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.answers import read_reply
-from jaxcontam.scoring.api.policy import Fault
+from jaxcontam.scoring.api.policy import Failure
 from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.api_transport import PATH, Server, bodies, fault, opened, texts
 
@@ -102,7 +102,7 @@ def test_an_answer_of_more_values_than_were_asked_for_is_never_parsed(monkeypatc
         monkeypatch.setattr(json, "loads", lambda *_: pytest.fail("parsed"))
         for status in (200, 429):
             found = reply(chat, data, status=status)
-            assert found == Fault("garbled", "more values than were asked for")
+            assert found == Failure("garbled", "more values than were asked for")
         monkeypatch.setattr(json, "loads", read)
     # As many signs within a text are a text.
     words = '[],{}\\",' * 300_000

@@ -6,7 +6,7 @@ import random
 import httpx2
 import pytest
 
-from jaxcontam.scoring.api.policy import Fault, Policy
+from jaxcontam.scoring.api.policy import Failure, Policy
 from jaxcontam.scoring.api.request import ApiError
 from tests.api_transport import PATH, Server, bodies, fault, opened, texts
 
@@ -181,7 +181,7 @@ def test_the_pace_halves_once_for_a_burst_and_comes_back_slowly():
     assert not pace.is_open
 
     def busy(now, sent, wait=0.0):
-        pace.failed([Fault("busy", "", wait)], sent=sent, now=now, tries=None)
+        pace.failed([Failure("busy", "", wait)], sent=sent, now=now, tries=None)
 
     for now in (1.0, 1.1, 1.2):
         busy(now, 0.5)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import Shelf, book_warnings, judge_books, shelve
-from jaxcontam.data.books import (
+from jaxcontam.analyses.book_rates import Shelf, book_warnings, judge_books, shelve
+from jaxcontam.data.book_files import (
     MEMBER,
     NONMEMBER,
     TESTED,

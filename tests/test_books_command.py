@@ -7,15 +7,16 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import Shelf, book_warnings, judge_books, shelve
+from jaxcontam.analyses.book_rates import Shelf, book_warnings, judge_books, shelve
 from jaxcontam.cli import main
-from jaxcontam.data.books import (
+from jaxcontam.data.book_files import (
     MEMBER,
     NONMEMBER,
     TESTED,
     load_books,
 )
-from jaxcontam.report.archive import read_text_rows, score_columns
+from jaxcontam.report.archive import read_text_rows, score_columns, typed_rows
+from jaxcontam.results.membership import TextScores
 from jaxcontam.stats.shares import wilson_interval
 from tests.labelled_rows import write_lines
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
@@ -98,7 +99,7 @@ def test_every_snippet_has_a_row_from_which_rates_follow(finished):
     document = json.loads((finished / "report.json").read_text())
     rows = read_text_rows(finished)
     assert len(rows) == 48
-    columns = score_columns(rows)
+    columns = score_columns(typed_rows(rows, TextScores))
     titles = list(dict.fromkeys(row["source"] for row in rows))
     roles = {row["source"]: row["role"] for row in rows}
     shelf = Shelf(

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.books import without_copies
+from jaxcontam.analyses.book_rates import without_copies
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.analyses.membership_judging import judged
-from jaxcontam.data.books import Book
+from jaxcontam.data.book_files import Book
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.documents import (

@@ -8,7 +8,7 @@ import pytest
 
 from eval.membership.cells import Stratum, cell
 from eval.membership.copies import TINY, Bench, copies_study, smaller
-from eval.membership.table import grids
+from eval.membership.tables import grids
 from eval.membership.texts import Pool, drawn
 from eval.python_docs import Question
 from jaxcontam.errors import InputError

@@ -22,8 +22,9 @@ from eval.python_docs import PythonDocs, Question
 from jaxcontam.cli import run_command
 from jaxcontam.methods import METHODS, OWN, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import OrderMethod, SequentialMethod
+from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.pair_method import PairMethod
+from jaxcontam.methods.sequential_method import SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
 
 pytestmark = pytest.mark.unoptimised

@@ -14,7 +14,7 @@ from eval.leaderboard.detector import (
     OverBudgetError,
     finding_of_p,
 )
-from eval.leaderboard.table import COMPARED, Difference, grids, refusals, standings
+from eval.leaderboard.standings import COMPARED, Difference, grids, refusals, standings
 from eval.leaderboard.trials import Trial
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.pair_plan import PairGroup

@@ -11,6 +11,9 @@ from eval.power import __main__ as power
 from eval.power import model
 from eval.power.__main__ import Power
 from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES, Population
+from eval.power.estimates import (
+    LEVELS,
+)
 from eval.power.model import (
     Job,
     Variant,
@@ -18,9 +21,6 @@ from eval.power.model import (
     method_of,
     n_read,
     record_of,
-)
-from eval.power.table import (
-    LEVELS,
 )
 from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from eval.power import table
-from eval.power.table import (
+from eval.power import estimates
+from eval.power.estimates import (
     compare,
     dup50_rows,
     half_power_copies,
@@ -84,7 +84,7 @@ def test_rising_fit_is_isotonic_regression():
 
 def test_half_power_interval_covers_as_often_as_it_says(monkeypatch):
     """100 experiments of 60 models whose power is known at every count."""
-    monkeypatch.setattr(table, "LEVELS", (0.05,))
+    monkeypatch.setattr(estimates, "LEVELS", (0.05,))
     counts, truth = (1, 2, 4, 8), np.array([0.1, 0.35, 0.7, 0.95])
     (true_copies,) = half_power_copies(counts, truth[None])
     rng = np.random.default_rng(3)

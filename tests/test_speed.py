@@ -13,7 +13,7 @@ from rich.console import Console
 from eval.speed.__main__ import ON_DEMAND, PARTS, main
 from eval.speed.growth import exponents, measure_growth
 from eval.speed.measure import interleaved, median_ratio, real_lengths
-from eval.speed.table import judge, print_measured
+from eval.speed.tables import judge, print_measured
 
 ROOT = Path(__file__).resolve().parent.parent
 

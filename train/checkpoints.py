@@ -18,6 +18,7 @@ from flax import nnx
 from jaxcontam.data.bucket import is_of_bucket
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware
 from jaxcontam.processes import broadcast_bytes, is_first
 from train.presets import Preset, preset_from_json, preset_to_json
 
@@ -212,7 +213,8 @@ def restore_params(
         )
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
     preset = preset_from_json(meta["preset"])
-    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+    on = hardware()
+    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0), on=on))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),

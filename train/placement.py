@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware
 from jaxcontam.models.sharding import mesh_sharding, place
 
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
@@ -61,16 +62,18 @@ def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Dec
 @functools.lru_cache(maxsize=4)
 def _sharded_init(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
     """(key) -> weights, compiled once a shape and mesh."""
-    graphdef, shapes = nnx.split(_abstract(config))
+    decoder = _abstract(config)
+    graphdef, shapes = nnx.split(decoder)
 
     def init(key: jax.Array) -> nnx.State:
-        return nnx.state(Decoder(config, rngs=nnx.Rngs(key)))
+        return nnx.state(Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware))
 
     return graphdef, jax.jit(init, out_shardings=param_shardings(shapes, mesh))
 
 
 def _abstract(config: DecoderConfig) -> Decoder:
-    return nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+    on = hardware()
+    return nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
 
 
 def placed(params: Any, mesh: Mesh) -> Any:

@@ -22,6 +22,7 @@ from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware
 from train.population_scores import models_mesh
 from train.presets import Preset
 from train.step import adamw, training_step
@@ -131,11 +132,12 @@ def _compiled_together(
     graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
     """(key data of each model, rows_MNBT) -> weights and losses of every model."""
+    on = hardware()
 
     def one(key: jax.Array, rows_NBT: jax.Array):
         # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
-        params = nnx.split(Decoder(preset.decoder, rngs=rngs))[1]
+        params = nnx.split(Decoder(preset.decoder, rngs=rngs, on=on))[1]
         return _run(graphdef, preset, n_steps, params, rows_NBT)
 
     models = PartitionSpec("models")

@@ -140,14 +140,14 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     from flax import nnx
 
     from jaxcontam.models.decoder import Decoder
+    from jaxcontam.models.fused_attention import hardware
     from jaxcontam.scoring.compilation_cache import keep_compiled
 
     keep_freed_memory()
     keep_compiled()
     tokenizer, texts = open_texts(job)
-    decoder = nnx.eval_shape(
-        lambda: Decoder(job.design.preset.decoder, rngs=nnx.Rngs(0))
-    )
+    config, on = job.design.preset.decoder, hardware()
+    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
     graphdef, shapes = nnx.split(decoder)
     structure = jax.tree.structure(shapes)
 

@@ -18,6 +18,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.loop import compiled_step
@@ -146,7 +147,8 @@ def divides(preset: Preset, model: int) -> bool:
 
 def _traced_step(preset: Preset, mesh: Any) -> Any:
     """The step as a run jits it."""
-    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0)))
+    on = hardware()
+    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0), on=on))
     graphdef, shapes = nnx.split(decoder)
     optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
     rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")

@@ -159,9 +159,12 @@ def random_decoder(config: DecoderConfig) -> Any:
     from flax import nnx
 
     from jaxcontam.models.decoder import Decoder
+    from jaxcontam.models.fused_attention import hardware
     from jaxcontam.models.sharding import weight_name
 
-    graphdef, _ = nnx.split(nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0))))
+    on = hardware()
+    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
+    graphdef, _ = nnx.split(decoder)
 
     def rounded(path, leaf):
         name = weight_name(path)
@@ -170,7 +173,7 @@ def random_decoder(config: DecoderConfig) -> Any:
 
     @jax.jit
     def fill():
-        state = nnx.state(Decoder(config, rngs=nnx.Rngs(0)))
+        state = nnx.state(Decoder(config, rngs=nnx.Rngs(0), on=on))
         return jax.tree.map_with_path(rounded, state)
 
     return nnx.merge(graphdef, fill())

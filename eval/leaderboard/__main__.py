@@ -56,7 +56,7 @@ from eval.leaderboard.population import (
     train_arena,
     train_reference,
 )
-from eval.leaderboard.table import auc_svg, entry_grid, grids, refusals, standings
+from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     EntryError,
     Trial,
@@ -216,14 +216,14 @@ class _Bench:
 
     @functools.cached_property
     def reference(self) -> Scorer:
-        """See `train_reference`; its seed is no model's."""
+        """Train the reference, with a seed that is no model's; as `train_reference`."""
         # Seeds are at least 0, and that of the first model may be 0.
         seed = self.seed - 1 if self.seed else 2**31
         return train_reference(self.field, self.texts, seed=seed)
 
     @functools.cached_property
     def counts_V(self) -> np.ndarray:
-        """See `corpus_counts`."""
+        """Count the tokens of the corpus, as `corpus_counts` does."""
         return corpus_counts(self.field, self.texts)
 
 

@@ -108,7 +108,7 @@ class MeteredScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """See `Scorer.sums`.
+        """Sum each sequence and charge for it, as `Scorer.sums`.
 
         Raises:
             OverBudgetError: If it costs more than there is left.
@@ -120,7 +120,7 @@ class MeteredScorer:
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """See `Scorer.token_table`.
+        """Score every token and charge for it, as `Scorer.token_table`.
 
         Raises:
             OverBudgetError: If it costs more than there is left.
@@ -134,13 +134,13 @@ class MeteredScorer:
     def tokens(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> list[np.ndarray]:
-        """See `Scorer.tokens`; raises as `token_table` does."""
+        """Score tokens, as `Scorer.tokens`; raises as `token_table` does."""
         return self.token_table(sequences, progress).scores
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> np.ndarray:
-        """See `Scorer.log_likelihoods`; raises as `sums` does."""
+        """Sum whole sequences, as `Scorer.log_likelihoods`; raises as `sums` does."""
         return self.sums(sequences, progress).loglik
 
 
@@ -148,7 +148,7 @@ class MeteredPairs:
     """Scores continuations of prefixes and charges a budget; a `PairSource`."""
 
     def __init__(self, pairs: PairSource, budget: Budget, known: Known):
-        """See `MeteredScorer`."""
+        """Charge `budget` for all that `pairs` score."""
         self._pairs, self._budget, self._known = pairs, budget, known
 
     @property
@@ -163,7 +163,7 @@ class MeteredPairs:
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """See `PairScorer.logprobs`; a prefix is charged once.
+        """Score as `PairScorer.logprobs`, each prefix charged once.
 
         Raises:
             OverBudgetError: If it costs more than there is left.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.membership.copies import FULL, TINY, Bench, copies_study
-from eval.membership.table import grids
+from eval.membership.tables import grids
 from eval.membership.texts import Pool, read_pool
 from eval.study import Clock, finish_study, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of

@@ -315,7 +315,7 @@ def _chronology(rng: Random, n: int) -> list[str]:
 
 
 def _is_later(a: str, b: str) -> bool:
-    """Of a later year, by no more than a tenth of all."""
+    """Whether a year is later than another, by no more than a tenth of all."""
     first, second = (
         next(YEARS[word] for word in re.findall(r"\w+", text) if word in YEARS)
         for text in (a, b)

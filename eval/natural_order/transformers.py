@@ -56,7 +56,7 @@ _TOKENS, _BESIDE = 6_000_000, 1_000_000
 _REPEATED = 0.7
 
 COPIES = 15
-"""Of each planted file."""
+"""Times that each planted file is trained on."""
 
 
 def model_folder(name: str, folder: Path, *, planted: bool = False) -> Path:

@@ -27,9 +27,9 @@ from eval.power.designs import (
     PULSE,
     Population,
 )
+from eval.power.estimates import compare, dup50_rows, power_grids, power_table
 from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
-from eval.power.table import compare, dup50_rows, power_grids, power_table
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, finish_study, grouped, run_study
 from jaxcontam.cli import EXIT_PARTIAL

@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from eval.curves import MARKERS, Curve, copies_svg
 from eval.intervals import Share
-from eval.power.table import PowerRow
+from eval.power.estimates import PowerRow
 from eval.study import grouped
 from jaxcontam.report.figure import STYLE, figure_axes, svg_text
 

@@ -71,7 +71,7 @@ class Speed:
         """
         pin_to_one_core()
         # Imports JAX, which must be after that.
-        from eval.speed.table import judge, print_measured
+        from eval.speed.tables import judge, print_measured
 
         make_folder(self.out)
         import_torch()

@@ -12,7 +12,7 @@ import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from jaxcontam.results.membership import (
     SetResult,
 )
 from jaxcontam.scoring.mirror import local_folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -107,6 +110,21 @@ class MembershipAnalysis:
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
         return write_texts(self.report, self.rows, out, self.pictures)
+
+    def plot(self) -> "Figure":
+        """AUC of every score and of every blind baseline, with 95 % intervals.
+
+        Raises:
+            ValueError: If no side is known.
+        """
+        from jaxcontam.report.notebook import membership_figure
+
+        return membership_figure(self.report)
+
+    def _repr_html_(self) -> str:
+        from jaxcontam.report.notebook import membership_html
+
+        return membership_html(self.report)
 
 
 def membership(

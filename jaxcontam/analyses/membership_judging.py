@@ -8,7 +8,7 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,16 +20,18 @@ from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
+    MembershipStudy,
     ScorePicture,
     ScoreResult,
     SetResult,
     Sweep,
+    TextScores,
     TextThreshold,
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Judged:
+class JudgedRun:
     """What the scores of a run say.
 
     Attributes:
@@ -65,7 +67,7 @@ def judged(
     fprs: tuple[float, ...],
     convention: Literal["le", "lt"],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     """Rank members against non-members, or ask of texts in question.
 
     Args:
@@ -83,7 +85,7 @@ def judged(
     members, nonmembers, asked = (
         run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
     )
-    found = Judged()
+    found = JudgedRun()
     if members.any() and nonmembers.any():
         found = _ranked(
             run,
@@ -102,31 +104,29 @@ def judged(
 
 
 def judged_again(
-    document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> tuple[RunTexts, Judged]:
+    study: MembershipStudy, rows: Sequence[TextScores], *, seed: int
+) -> tuple[RunTexts, JudgedRun]:
     """What the rows of `texts.jsonl` say under the settings of their report.
 
     Raises:
-        KeyError: If a field is missing.
         InputError: If too few texts have a score.
     """
-    study = document["study"]
-    clusters = [row["cluster"] for row in rows if "cluster" in row]
+    clusters = [row.cluster for row in rows if row.cluster is not None]
     run = RunTexts(
-        name=study["name"],
-        texts=tuple(row["text"] for row in rows),
-        roles=tuple(row["role"] for row in rows),
+        name=study.name,
+        texts=tuple(row.text for row in rows),
+        roles=tuple(row.role for row in rows),
         clusters=tuple(clusters) or None,
-        sources=tuple(row["source"] for row in rows),
+        sources=tuple(row.source for row in rows),
     )
     again = judged(
         run,
         table_from_rows(rows),
-        np.array([row["left_out"] for row in rows], bool),
-        primary=study["primary"],
-        fprs=tuple(study["fprs"]),
-        convention=study["convention"],
-        seed=document["seed"],
+        np.array([row.left_out for row in rows]),
+        primary=study.primary,
+        fprs=study.fprs,
+        convention=study.convention,
+        seed=seed,
     )
     return run, again
 
@@ -147,8 +147,8 @@ def rows_of(
         table: Their scores.
         n_tokens: (N,) scored tokens.
         left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        p_values: See `Judged`.
-        p_adjusted: See `Judged`.
+        p_values: See `JudgedRun`.
+        p_adjusted: See `JudgedRun`.
     """
     rows = []
     for i, text in enumerate(run.texts):
@@ -177,7 +177,7 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def table_from_rows(rows: Sequence[Mapping[str, Any]]) -> Scores:
+def table_from_rows(rows: Sequence[TextScores]) -> Scores:
     """The scores that `texts.jsonl` holds."""
     columns = score_columns(rows)
     values = np.stack(list(columns.values()), axis=1)
@@ -193,7 +193,7 @@ def _ranked(
     fprs: tuple[float, ...],
     convention: Literal["le", "lt"],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     from jaxcontam.methods.membership.blind import blind_baselines
     from jaxcontam.methods.membership.documents import independent_codes
     from jaxcontam.methods.membership.judging import judge, score_pictures
@@ -219,7 +219,7 @@ def _ranked(
         convention=convention,
         seed=seed,
     )
-    return Judged(
+    return JudgedRun(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
@@ -249,11 +249,11 @@ def _asked(
     table: Scores,
     asked_N: np.ndarray,
     pool_N: np.ndarray,
-    found: Judged,
+    found: JudgedRun,
     primary: str,
     fprs: tuple[float, ...],
     seed: int,
-) -> Judged:
+) -> JudgedRun:
     from jaxcontam.methods.membership.pool_judging import judge_texts
 
     suspected, pool = table.rows(asked_N), table.rows(pool_N)
@@ -284,7 +284,7 @@ def _asked(
             warnings=found.warnings + judgement.warnings,
         )
     results = () if judgement.set_result is None else (judgement.set_result,)
-    return Judged(
+    return JudgedRun(
         results=results,
         blind=judgement.blind.rows,
         thresholds=thresholds,

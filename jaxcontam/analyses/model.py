@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
 from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
-from jaxcontam.scoring.opened import OpenModel, open_model
+from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel, opened_checkpoint
+from jaxcontam.scoring.shares import Division, mesh_here
 
 
 def load(
@@ -57,3 +59,47 @@ def load(
         hint="give a directory, a hub name, api:URL#NAME, a transformers model with "
         "its tokenizer, or a function log_likelihoods(pairs)",
     )
+
+
+def open_model(
+    word: str,
+    *,
+    dtype: str = "float32",
+    api: ApiOptions | None = None,
+    mesh: MeshShape | None = None,
+    plan_only: bool = False,
+    division: Division | None = None,
+) -> OpenModel:
+    """Open what the user named as MODEL.
+
+    A directory or a hub name is loaded, and compiled programs are kept from here on. A
+    server is asked a few requests that show whether its numbers can be trusted.
+
+    Args:
+        word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
+        dtype: Matmul precision of a model directory.
+        api: How to talk to a server; of it a directory takes the context alone.
+        mesh: How devices share the work; of directories alone. None: each has a copy.
+        plan_only: Nothing will be scored: ask no server.
+        division: What this process scores; of directories alone. None: everything.
+
+    Raises:
+        InputError: If there is no such model, it gives no log-probabilities, or the
+            mesh does not fit the devices or the model.
+    """
+    if word.startswith(API_PREFIX):
+        from jaxcontam.scoring.remote_model import open_api
+
+        return open_api(word, api or ApiOptions(), plan_only=plan_only)
+    if word.startswith(LM_EVAL_PREFIX):
+        from jaxcontam.scoring.lm_eval_model import open_lm_eval
+
+        return open_lm_eval(word)
+    from jaxcontam.models.checkpoint import load_checkpoint
+    from jaxcontam.scoring.compilation_cache import keep_compiled
+
+    keep_compiled()
+    devices = mesh_here(mesh or MeshShape())
+    context = None if api is None else api.context
+    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
+    return opened_checkpoint(checkpoint, division=division)

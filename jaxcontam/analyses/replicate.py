@@ -11,8 +11,9 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
     judge_notes,
@@ -32,24 +33,18 @@ from jaxcontam.analyses.replicate_plan import (
 )
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.cdd import cdd
-from jaxcontam.methods.replication.first_instances import first_instances
+from jaxcontam.methods.replication.comparisons import COMPARISONS, ComparisonInputs
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
 from jaxcontam.methods.replication.questions import Names
-from jaxcontam.methods.replication.ts_guessing import (
-    ts_guessing_option,
-    ts_guessing_word,
-)
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 
-# Most tokens of an answer to each further method that has short ones.
-_CDD_TOKENS, _WORD_TOKENS, _OPTION_TOKENS = 100, 20, 50
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -101,6 +96,21 @@ class ReplicationAnalysis:
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
         return write_texts(self.report, [*self.partition.rows(), *self.answers], out)
+
+    def plot(self) -> "Figure":
+        """Share of copies by every judge, and what other methods found.
+
+        Raises:
+            ValueError: If nothing was judged.
+        """
+        from jaxcontam.report.notebook import replication_figure
+
+        return replication_figure(self.report, report_words(self.report))
+
+    def _repr_html_(self) -> str:
+        from jaxcontam.report.notebook import replication_html
+
+        return replication_html(self.report, report_words(self.report))
 
     @property
     def report(self) -> Report:
@@ -260,57 +270,30 @@ def _compared(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
     """Results and answers of the further methods, in the order they were named."""
-    instances, completer = plan.drawn.instances, model.completer
     names = Names(
         benchmark=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
         dataset=plan.dataset_name,
         split=plan.design.split_name,
     )
+    asked = ComparisonInputs(
+        benchmark=plan.benchmark,
+        names=names,
+        instances=plan.drawn.instances,
+        prompts=plan.general or plan.guided[0],
+        items=plan.items,
+        completer=model.completer,
+        tokenize=model.tokenize,
+        n_samples=plan.design.cdd_samples,
+        max_tokens=most,
+        stop=plan.stop,
+        seed=plan.design.seed,
+    )
     found: list[ComparisonResult] = []
     rows: list[dict[str, Any]] = []
     for name in plan.design.comparisons:
         with bar(name) as progress:
-            shared: dict[str, Any] = {"progress": progress, "seed": plan.design.seed}
-            if name == "first_instances":
-                result, own = first_instances(
-                    plan.benchmark,
-                    completer,
-                    dataset=names.dataset,
-                    split=names.split,
-                    max_tokens=most,
-                    **shared,
-                )
-            elif name == "cdd":
-                result, own = cdd(
-                    instances,
-                    plan.general or plan.guided[0],
-                    completer,
-                    **shared,
-                    benchmark=names.benchmark,
-                    fingerprint=names.fingerprint,
-                    tokenize=model.tokenize,
-                    n_samples=plan.design.cdd_samples,
-                    max_tokens=min(_CDD_TOKENS, most),
-                    stop=plan.stop,
-                )
-            elif name == "ts_guessing_word":
-                result, own = ts_guessing_word(
-                    instances,
-                    completer,
-                    names,
-                    **shared,
-                    max_tokens=min(_WORD_TOKENS, most),
-                )
-            else:
-                texts = [one.text(range(len(one.options))) for one in plan.items]
-                result, own = ts_guessing_option(
-                    plan.items,
-                    completer,
-                    dataclasses.replace(names, fingerprint=fingerprint(texts)),
-                    **shared,
-                    max_tokens=min(_OPTION_TOKENS, most),
-                )
+            result, own = COMPARISONS[name](asked, progress)
         found.append(result)
         rows += [{"benchmark": names.benchmark, "arm": name, **row} for row in own]
     return found, rows

@@ -34,7 +34,7 @@ class OverlapModel(Protocol):
 
     @property
     def measure(self) -> Measure:
-        """See `overlap_scores`."""
+        """Likeness of texts, as `overlap_scores` takes it."""
         ...
 
 

@@ -13,10 +13,10 @@ from jaxcontam.analyses.flag_words import flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods.replication.comparisons import COMPARISONS
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
 from jaxcontam.methods.replication.split import Drawn, draw_instances
-from jaxcontam.results.replication import COMPARISONS
 
 OPTION = "ts_guessing_option"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.methods import METHODS, TESTS
-from jaxcontam.methods.pair_method import PairMethod, pair_strata
+from jaxcontam.methods import TESTS, reported_method
+from jaxcontam.methods.pair_method import pair_strata
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
     ASKED,
@@ -166,9 +166,8 @@ def _picture(evidence: Evidence, row: OrderResult, seed: int) -> "NullPicture":
     if evidence.scores is None:
         strata, first_tokens = pair_strata(evidence), row.numbers.first_tokens
         (q,) = np.flatnonzero(strata.first_tokens == first_tokens)[:1].tolist()
-        method = METHODS[row.method]
-        assert isinstance(method, PairMethod)
-        statistic = method.statistic
+        statistic = reported_method(row.method).statistic
+        assert statistic is not None
         contributions_K = np.array(
             [
                 statistic.sums(

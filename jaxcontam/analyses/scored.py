@@ -11,17 +11,14 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.methods import METHODS, direction, methods_to_score, two_min
+from jaxcontam.methods import TESTS, direction, methods_to_score, two_min
 from jaxcontam.methods.method import Planned, TestMethod
-from jaxcontam.methods.options import PlannedOptions, options_result, plan_options
+from jaxcontam.methods.options import plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
-    PlannedTest,
-    order_result,
     plan_test,
     score_test,
 )
-from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.progress import Progress, progress_after
@@ -131,26 +128,20 @@ def scored_rows(
         done += test.n_targets
     rows: list[Row] = []
     for scored, test in zip(each_scored(calls), planned, strict=True):
-        if isinstance(test, PlannedOptions):
-            primary = test.method.name == names[0]
-            result = options_result(test, scored, primary=primary)
-            rows.append((result, scored.evidence))
-            continue
-        assert isinstance(test, PlannedTest)
-        own = test.method
+        own, name = test.method, test.benchmark.name
         read: list[TestMethod | None] = [None]
         if direction.METHOD.name in names and own.whole:
             read.append(direction.METHOD)
         for method in read:
-            result = order_result(
-                test,
+            result = test.result(
                 scored,
                 primary=(method or own).name == names[0],
-                pretests=checked.pretests[test.benchmark.name],
+                pretests=checked.pretests.get(name, ()),
                 method=method,
             )
-            n_repeats = checked.n_repeats[test.benchmark.name]
-            result = dataclasses.replace(result, n_repeats=n_repeats)
+            if own.is_of_order:
+                n_repeats = checked.n_repeats[name]
+                result = dataclasses.replace(result, n_repeats=n_repeats)
             rows.append((result, scored.evidence))
     if two_min.METHOD.name in names:
         parts = [result for result, _ in rows]
@@ -168,11 +159,11 @@ def with_reference(
     }
     found: list[Row] = []
     for result, evidence in rows:
-        method = METHODS.get(result.method)
+        method = TESTS[result.method]
         theirs, other = of_reference.get(
             (result.benchmark, result.method), (None, None)
         )
-        if isinstance(method, PairMethod) and evidence is not None and theirs and other:
+        if method.scores_pairs and evidence is not None and theirs and other:
             evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
             warnings = result.warnings
             if theirs.n_cut > result.n_cut:

@@ -14,8 +14,10 @@ from jaxcontam.analyses.unlearning_samples import (
     rouge_similarities,
     sample_fields,
 )
-from jaxcontam.analyses.unlearning_texts import Item, Screened
+from jaxcontam.analyses.unlearning_texts import Screened, UnlearningText
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.text_scores import LOSS
+from jaxcontam.methods.membership.token_scores import MIN_K
 from jaxcontam.methods.unlearning import (
     Similarities,
     is_suspicious,
@@ -25,6 +27,10 @@ from jaxcontam.methods.unlearning import (
     similarity_result,
 )
 from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
+
+DECIDING = MIN_K.name
+"""Screen that decides, and says which texts to sample from."""
+_SCORES = (DECIDING, LOSS.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -66,8 +72,8 @@ class TaskAudit:
                 self.ratios[method],
                 **shared,
                 method=method,
-                setting=f"k={k:g}%" if method == "min_k" else "",
-                primary=method == "min_k",
+                setting=f"k={k:g}%" if method == DECIDING else "",
+                primary=method == DECIDING,
                 bound=self.bound,
             )
             if row.primary:
@@ -105,7 +111,7 @@ class TaskAudit:
     def _not_sampled(self) -> list[str]:
         """What of the screened texts the model could not be given as it is."""
         notes = []
-        scored_N = ~np.isnan(self.ratios["min_k"])
+        scored_N = ~np.isnan(self.ratios[DECIDING])
         bare_N = np.array([not item.has_truth for item in self.task.items])
         if n_bare := int((scored_N & bare_N).sum()):
             notes.append(
@@ -163,10 +169,10 @@ def screened_audit(
                 ("original", original_N2),
                 ("unlearned", unlearned_N2),
             )
-            for column, score in enumerate(("min_k", "loss"))
+            for column, score in enumerate(_SCORES)
         },
         ratios={
-            "min_k": score_ratios(original_N2[:, 0], unlearned_N2[:, 0]),
+            DECIDING: score_ratios(original_N2[:, 0], unlearned_N2[:, 0]),
             "perplexity": perplexity_ratios(original_N2[:, 1], unlearned_N2[:, 1]),
         },
         bound=bound,
@@ -183,7 +189,7 @@ def audit_from_rows(
         InputError: If no text has a score.
     """
     items = (
-        Item(
+        UnlearningText(
             source=row["source"],
             text=row["text"],
             prompt=row["prompt"],
@@ -195,7 +201,7 @@ def audit_from_rows(
     original, unlearned = (
         np.array(
             [
-                _floats([row["scores"][f"{one}_{which}"] for one in ("min_k", "loss")])
+                _floats([row["scores"][f"{one}_{which}"] for one in _SCORES])
                 for row in rows
             ]
         )
@@ -211,7 +217,7 @@ def audit_from_rows(
     if not measures:
         return audit
     has_samples = np.array(["samples" in row for row in rows])
-    suspicious = audit.suspicious("min_k")
+    suspicious = audit.suspicious(DECIDING)
     chosen: list[int] = np.flatnonzero(has_samples).tolist()
     sampled = Sampled(
         selected=np.flatnonzero(has_samples & suspicious),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.data.books import TESTED, load_books
+from jaxcontam.data.book_files import TESTED, load_books
 from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
 from jaxcontam.data.hub_splits import is_hub_split
 from jaxcontam.data.labelled import load_labelled
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class UnlearningText:
     """One text that is screened.
 
     Attributes:
@@ -54,7 +54,7 @@ class Screened:
 
     task: str
     name: str
-    items: tuple[Item, ...]
+    items: tuple[UnlearningText, ...]
     n_left_out: int = 0
     n_empty: int = 0
 
@@ -104,7 +104,9 @@ def load_chunks(
         for chunk in chunks:
             prompt = cut_words(chunk, prompt_words)
             truth = chunk[len(prompt) :].lstrip()
-            items.append(Item(source=name, text=chunk, prompt=prompt, truth=truth))
+            items.append(
+                UnlearningText(source=name, text=chunk, prompt=prompt, truth=truth)
+            )
     if not items:
         raise InputError(f"{source}: no words", hint="nothing to screen in these texts")
     return Screened(
@@ -150,7 +152,7 @@ def load_questions(
             )
         prompt = fill_template(typed_newlines(template), {"question": text}, where)
         items.append(
-            Item(
+            UnlearningText(
                 source=where,
                 text=text,
                 prompt=prompt,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from jaxcontam.analyses.books import (
+from jaxcontam.analyses.book_rates import (
     book_warnings,
     judged_books,
     shelve,
@@ -26,7 +26,7 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.data.books import (
+from jaxcontam.data.book_files import (
     MEMBER,
     NONMEMBER,
     TESTED,
@@ -35,8 +35,10 @@ from jaxcontam.data.books import (
     load_known,
 )
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import METHODS
+from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.methods.membership.text_scores import LOSS, ZLIB
+from jaxcontam.methods.membership.token_scores import MIN_K, MIN_K_PP
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.books import COMMAND, book_sentences, book_tables
 from jaxcontam.report.outcome import print_table
@@ -45,7 +47,7 @@ from jaxcontam.terminal import Terminal
 
 # What a snippet can be read for without a flag that this command does not have.
 _READS = {"moments", "lowercase", "neighbours", "gradients"}
-_SCORES = ("min_k", "loss", "zlib", "min_k_pp")
+_SCORES = (MIN_K.name, LOSS.name, ZLIB.name, MIN_K_PP.name)
 # Rows of the printed table, as in table 2 of the paper; the page has all.
 _PRINTED = 20
 
@@ -110,7 +112,7 @@ class Books(ScoringFlags, ReportFlags):
         if self.scores == _SCORES and not opened.has_moments:
             methods = [method for method in methods if "moments" not in method.reads]
             notes.append(
-                "min_k_pp left out: it reads the distribution over the whole "
+                f"{MIN_K_PP.name} left out: it reads the distribution over the whole "
                 "vocabulary, and the model gives log-probabilities of the texts alone"
             )
         out = self.made_folder(COMMAND, opened, fingerprint(texts))
@@ -185,11 +187,7 @@ class Books(ScoringFlags, ReportFlags):
 
 def score_methods(names: tuple[str, ...]) -> list[ScoreMethod]:
     """Rows of METHODS that read no more than this command gives; names the nearest."""
-    rows = {
-        name: row
-        for name, row in METHODS.items()
-        if isinstance(row, ScoreMethod) and _READS.issuperset(row.reads)
-    }
+    rows = {name: row for name, row in SCORES.items() if _READS.issuperset(row.reads)}
     found = []
     for name in dict.fromkeys(names):
         if name not in rows:

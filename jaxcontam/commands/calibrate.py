@@ -22,7 +22,7 @@ from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.methods import order_method
+from jaxcontam.methods import direction, order_method
 from jaxcontam.methods.calibration import calibrate_test
 from jaxcontam.methods.order_test import PlannedTest
 from jaxcontam.progress import progress_bar
@@ -46,7 +46,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
     benchmark: Positional[Path]
     """File: .jsonl, .json, .csv, .tsv, .txt."""
-    tests: str = "direction"
+    tests: str = direction.METHOD.name
     """Order tests, comma-separated; each fresh order costs what an audit costs."""
     draws: int | None = None
     """Fresh orders of the file (default: 100 for direction and reversal, 20 for

@@ -25,7 +25,9 @@ from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary import (
     ALONE,
+    EFFECT_UNIT,
     METHOD,
+    MIN_EFFECT,
     alone_numbers,
     canary_rows,
     draw_sequences,
@@ -42,10 +44,7 @@ from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
 
-EFFECT_UNIT = "nats per secret"
 _ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
-MIN_EFFECT = 5.0
-"""Nats a secret: it is then about 150 times likelier than it was."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -331,7 +331,7 @@ def open_for(
         beside: The model that this one is compared with; both are divided as one run.
     """
     # JAX and transformers are imported once the input is known to be good.
-    from jaxcontam.scoring.opened import open_model
+    from jaxcontam.analyses.model import open_model
 
     division = None if beside is None else beside.division
     if division is None:

@@ -7,13 +7,9 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.errors import unknown_name
-from jaxcontam.methods import METHODS, TESTS
+from jaxcontam.methods import METHODS, SCORES, TESTS
 from jaxcontam.methods.formulas import FORMULAS
-from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.replication.catalogue import (
-    REPLICATION_METHODS,
-    ReplicationMethod,
-)
+from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
 from jaxcontam.terminal import Terminal
 
 _REPLICATION = {row.name: row for row in REPLICATION_METHODS}
@@ -43,10 +39,9 @@ class Methods:
                 console.print(Padding(line, (0, 0, 0, 2)))
         if self.name:
             return
-        scores = [name for name, row in METHODS.items() if isinstance(row, ScoreMethod)]
         for title, names in {
-            "proofs": [name for name in METHODS if name not in scores],
-            "rankings (membership)": scores,
+            "proofs": [name for name in METHODS if name not in SCORES],
+            "rankings (membership)": list(SCORES),
             "completions (replicate)": list(_REPLICATION),
         }.items():
             table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -63,13 +58,7 @@ class Methods:
 def _lines(name: str) -> list[str]:
     """What a method gives and costs, what it finds, and the rest, a line each."""
     row = METHODS.get(name) or _REPLICATION[name]
-    if isinstance(row, ReplicationMethod):
-        given = row.gives
-    elif isinstance(row, ScoreMethod):
-        given = ", ".join(filter(None, ("a ranking", row.setting)))
-    else:
-        given = f"p-value, {row.validity}"
-    lines = [f"{given}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
+    lines = [f"{row.gives}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
     # A method of another package has none.
     if formula := FORMULAS.get(name):
         lines.insert(2, f"formula: {formula}")
@@ -85,6 +74,6 @@ def _example(name: str) -> list[str]:
     """A command that asks for a method; none where it has a command of its own."""
     if name in TESTS:
         return [f"example: jaxcontam audit MODEL benchmark.jsonl --tests {name}"]
-    if isinstance(METHODS.get(name), ScoreMethod):
+    if name in SCORES:
         return [f"example: jaxcontam membership MODEL labelled.jsonl --scores {name}"]
     return []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxcontam.commands.flags import check_positive, flag_of, names_of
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import adjacency
 from jaxcontam.methods.power_designs import (
     PLANNED,
     FilePlan,
@@ -91,7 +92,7 @@ class Pilot:
         """
         if method in self.sd:
             return method
-        whole = [name for name in self.sd if name != "adjacency"]
+        whole = [name for name in self.sd if name != adjacency.METHOD.name]
         return next(iter(whole or self.sd))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.books import Shelf, judged_books
+from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import (
     judged_again,
@@ -26,8 +26,15 @@ from jaxcontam.analyses.replicate_judging import (
 )
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.comparisons import COMPARISONS
 from jaxcontam.report import books, inflation, membership, replication, unlearning
-from jaxcontam.report.archive import ASKED, SCORED, TEXTS_NAME, read_text_rows
+from jaxcontam.report.archive import (
+    ASKED,
+    SCORED,
+    TEXTS_NAME,
+    read_text_rows,
+    typed_rows,
+)
 from jaxcontam.report.report_files import (
     DAMAGE,
     PAGE_NAME,
@@ -40,8 +47,8 @@ from jaxcontam.report.report_files import (
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
+from jaxcontam.results.membership import MembershipStudy, TextScores
 from jaxcontam.results.read import read_result
-from jaxcontam.results.replication import COMPARISONS
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -194,7 +201,9 @@ def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str],
 
 def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Rankings, blind baselines, thresholds and p-values of a membership report."""
-    run, again = judged_again(document, rows)
+    texts = typed_rows(rows, TextScores)
+    study = read_result(MembershipStudy, document["study"], "report.study")
+    run, again = judged_again(study, texts, seed=document["seed"])
     sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
     return {
         "study": document["study"] | {"fingerprint": run.fingerprint, "sweep": sweep},
@@ -203,9 +212,9 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
         "thresholds": again.thresholds,
         TEXTS_NAME: rows_of(
             run,
-            table_from_rows(rows),
-            n_tokens=np.array([row["n_tokens"] for row in rows]),
-            left_out=np.array([row["left_out"] for row in rows]),
+            table_from_rows(texts),
+            n_tokens=np.array([text.n_tokens for text in texts]),
+            left_out=np.array([text.left_out for text in texts]),
             p_values=again.p_values,
             p_adjusted=again.p_adjusted,
         ),
@@ -214,18 +223,19 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
 
 def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Thresholds, rates and rankings of a report of books."""
+    texts = typed_rows(rows, TextScores)
     # A book without words has no snippet, and stands in the report alone.
     stated = [row for row in document["books"] if row["primary"]]
     shelf = Shelf(
         titles=tuple(row["title"] for row in stated),
         roles=tuple(row["role"] for row in stated),
-        book=np.array([row["cluster"] for row in rows], np.int64),
+        book=np.array([text.cluster for text in texts], np.int64),
     )
     (primary,) = (row["method"] for row in document["results"] if row["primary"])
-    table = table_from_rows(rows)
+    table = table_from_rows(texts)
     again = judged_books(
         shelf,
-        [row["text"] for row in rows],
+        [text.text for text in texts],
         table.names,
         table.values,
         primary=primary,

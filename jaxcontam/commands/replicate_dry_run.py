@@ -40,7 +40,7 @@ class CountingCompleter:
         stop: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> list[tuple[Completion, ...]]:
-        """See `Completer`."""
+        """Answer with made-up words, and keep what was asked."""
 
         def body_of(prompt: str, sample: int) -> dict[str, Any]:
             return {

@@ -15,16 +15,17 @@ from jaxcontam.analyses.membership_judging import judged_again
 from jaxcontam.analyses.saved import write_page
 from jaxcontam.data.hub_splits import is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.archive import read_text_rows
+from jaxcontam.report.archive import read_text_rows, typed_rows
 from jaxcontam.report.membership import COMMAND as MEMBERSHIP
+from jaxcontam.report.membership import study_of
 from jaxcontam.report.report_files import (
     DAMAGE,
     REPORT_NAME,
-    read_document,
     read_report,
     replace_bytes,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME, csv_cell, results_csv
+from jaxcontam.results.membership import TextScores
 from jaxcontam.terminal import visible
 
 # Columns, delimiter and rules are those of `contamination_report.csv` and of the
@@ -98,8 +99,8 @@ class Report:
             table = results_csv(report)
             pictures = ()
             if report.command[0] == MEMBERSHIP:
-                document = read_document(self.directory / REPORT_NAME)
-                _, again = judged_again(document, read_text_rows(self.directory))
+                texts = typed_rows(read_text_rows(self.directory), TextScores)
+                _, again = judged_again(study_of(report), texts, seed=report.seed)
                 pictures = again.pictures
             replace_bytes(self.directory / RESULTS_NAME, table.encode())
             print(visible(str(write_page(report, self.directory, pictures))))

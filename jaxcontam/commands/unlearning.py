@@ -12,7 +12,11 @@ from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.analyses.unlearning_audit import TaskAudit, screened_audit
+from jaxcontam.analyses.unlearning_audit import (
+    DECIDING,
+    TaskAudit,
+    screened_audit,
+)
 from jaxcontam.analyses.unlearning_samples import (
     cosine_similarities,
     judge_similarities_of,
@@ -272,10 +276,10 @@ class Unlearning(StoreFlags, ReportFlags):
     ) -> TaskAudit:
         from jaxcontam.models.generation import Sampling
 
-        scored_N = ~np.isnan(audit.ratios["min_k"])
+        scored_N = ~np.isnan(audit.ratios[DECIDING])
         usable_N = scored_N & np.array([item.has_truth for item in audit.task.items])
         arms = draw_arms(
-            audit.suspicious("min_k"), usable_N, most=self.most, seed=self.seed
+            audit.suspicious(DECIDING), usable_N, most=self.most, seed=self.seed
         )
         with progress_bar(f"sampling {audit.task.task}", unit="texts/s") as progress:
             sampled = sample_arms(

@@ -15,7 +15,12 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
-from jaxcontam.methods.variants import ScoreUnit, variants_result
+from jaxcontam.methods.variants import (
+    EFFECT_UNITS,
+    METHOD,
+    ScoreUnit,
+    variants_result,
+)
 from jaxcontam.methods.versions import (
     VersionSet,
     plan_texts,
@@ -26,10 +31,6 @@ from jaxcontam.report.outcome import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal
-
-# Effect that `no evidence` must have been able to find: a text of 50 tokens is then
-# 150 times likelier than its rewrites, as a secret is in `canary`.
-_MIN_EFFECT = {"token": 0.1, "total": 5.0}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,9 @@ class Variants(ScoringFlags, ReportFlags):
 
     @property
     def _least_effect(self) -> float:
-        return _MIN_EFFECT[self.score] if self.min_effect is None else self.min_effect
+        if self.min_effect is not None:
+            return self.min_effect
+        return METHOD.least_effect(EFFECT_UNITS[self.score])
 
     def run(self) -> dict:
         """Load, score, decide, write and print; returns the report."""

@@ -12,21 +12,17 @@ import numpy as np
 
 from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.analyses.prove import prove
-from jaxcontam.commands import canary as canary_command
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (
     METHODS,
     canary,
-    options,
     reported_method,
     two_min,
-    variants,
 )
-from jaxcontam.methods.method import TestMethod
-from jaxcontam.methods.order_test import EFFECT_UNIT, assumed_null
-from jaxcontam.methods.pair_method import PairMethod
+from jaxcontam.methods.method import TestRow
+from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.report import calibration
@@ -39,7 +35,6 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.results import (
     DECLARED,
-    DESIGNED,
     RELEASED,
     Evidence,
     OrderResult,
@@ -50,7 +45,7 @@ from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
 from jaxcontam.results.terms import Provenance
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.pretests import gate, is_directional, made_of_any_file
+from jaxcontam.stats.pretests import gate, is_directional
 from jaxcontam.stats.rows import padded
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
 
@@ -61,14 +56,6 @@ _SIGNED = (
 )
 # What rounding may leave of sums of scores, as a share of all of them.
 _ROUNDING = 1e-12
-
-
-# Where a command's words do not say it; `variants` has one for each of its units.
-_MIN_EFFECTS = {
-    "audit": MIN_EFFECT,
-    "prove": MIN_EFFECT,
-    "canary": canary_command.MIN_EFFECT,
-}
 
 
 def verify_report(directory: Path) -> tuple[list[str], int]:
@@ -167,17 +154,16 @@ def _rebuilt(
             content_digest=stated.content_digest,
         ),
         pretests=gate(stated.pretests),
-        reference=_reference(stated, evidence, report),
+        reference=_reference(method, stated, evidence, report),
         p_adjusted=None,
         verdict=None,
     )
 
 
 def _reference(
-    stated: OrderResult, evidence: Evidence, report: Report
+    method: TestRow, stated: OrderResult, evidence: Evidence, report: Report
 ) -> ReferenceResult | None:
-    method = METHODS[stated.method]
-    if not isinstance(method, PairMethod):
+    if not method.scores_pairs:
         return None
     if evidence.reference_pairs is None and "--reference" not in report.command:
         return None
@@ -271,26 +257,12 @@ def _noise(evidence: Evidence | None) -> float:
 def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
     """A row with the provenance, null and validity that method and flags give."""
     method, origin = reported_method(stated.method), stated.order_provenance
-    null, validity = method.null, method.validity
-    if method.name == options.METHOD.name and "--fix-answer" in command:
-        null = options.FIXED_NULL
-    elif method.name == variants.METHOD.name:
-        by_design = "--randomised" in command
-        null = DESIGNED if by_design else variants.DECLARED
-        validity = "exact" if by_design else "heuristic"
-    elif isinstance(method, TestMethod):
-        # Studies of known orders say their provenance themselves.
-        if list(command[:1]) == ["audit"]:
-            origin = _audited_order(origin, command)
-        null = assumed_null(
-            method,
-            origin,
-            group_field=stated.group_field,
-            block_field=stated.block_field,
-        )
-    return dataclasses.replace(
-        stated, order_provenance=origin, null=null, validity=validity
-    )
+    # Studies of known orders say their provenance themselves.
+    if method.is_of_order and list(command[:1]) == ["audit"]:
+        origin = _audited_order(origin, command)
+    stated = dataclasses.replace(stated, order_provenance=origin)
+    null, validity = method.premises(stated, command)
+    return dataclasses.replace(stated, null=null, validity=validity)
 
 
 def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
@@ -307,10 +279,11 @@ def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
 def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
     """Whether the pre-tests that are always made are there, each with a p-value.
 
-    Of a report that names a model files were checked before (`scored`).
+    Files were checked before a report that names a model (`scored`).
     """
     names = {test.name for test in stated.pretests}
-    missing = _always_made(stated.method) - names if scored else set()
+    made = getattr(METHODS.get(stated.method), "always_checked", ())
+    missing = {*made} - names if scored else set()
     faults = [f"pre-tests are missing: {', '.join(sorted(missing))}"] * bool(missing)
     if len(names) < len(stated.pretests):
         faults.append("a pre-test stands twice")
@@ -351,7 +324,7 @@ def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
             known = of_order.setdefault(row.order_provenance, asked or row.method)
             if row.method != known:
                 faults.append(f"{row.benchmark}: {row.method} decides, not {known}")
-    expected = _least_effect(report.command)
+    expected = _least_effect(report.command, rows)
     if expected not in (None, report.min_effect):
         words = f"min_effect is {report.min_effect!r}"
         faults.append(f"{words}, the command's is {expected!r}")
@@ -368,12 +341,17 @@ def _asked_to_decide(command: Sequence[str]) -> str | None:
     return chosen_tests(tests, effort=effort, known=known)[0]
 
 
-def _least_effect(command: Sequence[str]) -> float | None:
-    """Effect that was asked for; None where the words do not say it."""
-    word = _word_after("--min-effect", command)
-    if word is not None:
+def _least_effect(command: Sequence[str], rows: Sequence[OrderResult]) -> float | None:
+    """Effect that was asked for; None where neither words nor a test say it."""
+    if (word := _word_after("--min-effect", command)) is not None:
         return float(word)
-    return _MIN_EFFECTS.get(command[0]) if command else None
+    if list(command[:1]) in (["audit"], ["prove"]):
+        return MIN_EFFECT
+    for row in rows:
+        method = METHODS.get(row.method)
+        if isinstance(method, TestRow) and [method.command] == list(command[:1]):
+            return method.least_effect(row.effect_unit)
+    return None
 
 
 def _word_after(flag: str, command: Sequence[str]) -> str | None:
@@ -385,12 +363,3 @@ def _word_after(flag: str, command: Sequence[str]) -> str | None:
 def _has_battery(method: str) -> bool:
     """Whether rows of a test hold the checks of the order of their file."""
     return getattr(METHODS.get(method), "is_of_order", False)
-
-
-def _always_made(method: str) -> set[str]:
-    """Names of the pre-tests that every file gets."""
-    if method == options.METHOD.name:
-        return {"option_length", "option_alphabet"}
-    if not _has_battery(method):
-        return set()
-    return {test.name for test in made_of_any_file()}

@@ -20,6 +20,9 @@ from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
 
 CanaryKind = Literal["words", "digits"]
+EFFECT_UNIT = "nats per secret"
+MIN_EFFECT = 5.0
+"""Nats a secret: it is then about 150 times likelier than it was."""
 
 # A secret of either kind holds about 150 bits: nobody guesses it, and it is long
 # enough that a model which saw it often gives it a high probability.
@@ -86,7 +89,7 @@ def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
 
     Args:
         row: (N + 1,) float64 scores, the secret first.
-        seed: Unused by the p-value.
+        seed: Changes nothing: p is a count.
 
     Source:
         Phipson and Smyth (2010) for the added 1.
@@ -184,6 +187,7 @@ METHOD = VersionMethod(
     command="canary",
     analyse=_joint_numbers,
     in_random_places=False,
+    least_effects={EFFECT_UNIT: MIN_EFFECT},
     null=DESIGNED,
     validity="exact",
     cost="each secret and each held-out sequence once",
@@ -197,6 +201,7 @@ ALONE = VersionMethod(
     command="canary",
     analyse=_alone_numbers,
     in_random_places=False,
+    least_effects={EFFECT_UNIT: MIN_EFFECT},
     null=DESIGNED,
     validity="exact",
     cost="no more than canary",

@@ -1,22 +1,41 @@
 """What a row of METHODS is made of, where it is a test."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, cast
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.methods.layouts import Layout, SequenceLayout
-from jaxcontam.results import Evidence, Local, OrderNumbers, OrderResult
-from jaxcontam.results.terms import ORDER_WORDS, MethodRow, Null, ProofWords, Validity
+from jaxcontam.methods.layouts import Layout, ScoredTest, SequenceLayout
+from jaxcontam.results import (
+    DESIGNED,
+    RELEASED,
+    Evidence,
+    Local,
+    OrderNumbers,
+    OrderResult,
+    Pretest,
+)
+from jaxcontam.results.terms import (
+    ORDER_WORDS,
+    MethodRow,
+    Null,
+    ProofWords,
+    Provenance,
+    Validity,
+    restricted_null,
+)
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.local import Run, local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
+from jaxcontam.stats.pair_statistic import PairStatistic
+from jaxcontam.stats.pretests import made_of_any_file
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
+from jaxcontam.verdict import MIN_EFFECT
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +79,11 @@ class TestRow(MethodRow):
         command: That runs it; `audit` where it is named after `--tests`.
         default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
         whole: Scores all pairs of a stratum, not only those that tell the direction.
+        locates: Say where in the file the evidence lies.
+        statistic: What a test of pairs sums, and over which orders; else None.
+        always_checked: Pre-tests that are made of everything that it is given.
+        least_effects: Unit -> effect that `no evidence` must have been able to find;
+            `MIN_EFFECT` in any other unit.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes the name for that of its own.
@@ -73,6 +97,15 @@ class TestRow(MethodRow):
     command: str = "audit"
     default_orders: int | None = None
     whole: bool = False
+    locates: bool = False
+    statistic: PairStatistic | None = None
+    always_checked: tuple[str, ...] = ()
+    least_effects: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def gives(self) -> str:
+        """What vouches for its p-value."""
+        return f"p-value, {self.validity}"
 
     @property
     def scored_as(self) -> "tuple[TestRow, ...]":
@@ -106,6 +139,16 @@ class TestRow(MethodRow):
             raise ValueError("no scores")
         return len(evidence.scores), evidence.scores.shape[1] - 1
 
+    def premises(
+        self, result: OrderResult, command: Sequence[str]
+    ) -> tuple[Null, Validity]:
+        """Null and validity of a row, by what is known of its order and by flags."""
+        return cast(Null, self.null), cast(Validity, self.validity)
+
+    def least_effect(self, unit: str) -> float:
+        """Effect that `no evidence` must have been able to find by default."""
+        return self.least_effects.get(unit, MIN_EFFECT)
+
     def redrawn(
         self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
     ) -> Evidence:
@@ -138,15 +181,39 @@ class TestMethod(TestRow):
         fewest_strata: Strata with more than one order that the analysis needs.
         fewest_examples: Examples that the design needs.
         grouped: Whether orders can keep to groups.
-        locates: Say where in the file the evidence lies.
     """
 
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
-    locates: bool = False
     null: Null
     validity: Validity
+    always_checked: tuple[str, ...] = tuple(test.name for test in made_of_any_file())
+
+    def assumed(
+        self,
+        order_provenance: Provenance,
+        *,
+        group_field: str | None,
+        block_field: str | None,
+    ) -> Null:
+        """Null hypothesis of the test of a file, by what is known of its order."""
+        if order_provenance in ("seeded", RELEASED):
+            return DESIGNED
+        return restricted_null(
+            self.null, grouped=group_field is not None, blocks=block_field is not None
+        )
+
+    def premises(
+        self, result: OrderResult, command: Sequence[str]
+    ) -> tuple[Null, Validity]:
+        """By the provenance, and what keeps together."""
+        null = self.assumed(
+            result.order_provenance,
+            group_field=result.group_field,
+            block_field=result.block_field,
+        )
+        return null, self.validity
 
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
         """Design the test of a file; asks no model.
@@ -170,6 +237,24 @@ class Planned:
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
+
+    def result(
+        self,
+        scored: ScoredTest,
+        *,
+        primary: bool,
+        pretests: tuple[Pretest, ...],
+        method: TestMethod | None = None,
+    ) -> OrderResult:
+        """The row of the scored test, before verdicts are given.
+
+        Args:
+            scored: Its scores.
+            primary: Whether this test decides.
+            pretests: Pre-tests of the file's order.
+            method: Analyse the same scores by another method, at no cost.
+        """
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,72 +328,12 @@ class OrderMethod(TestMethod):
         return Evidence(orders=design.orders, place=design.place)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SequentialMethod(TestMethod):
-    """An order test that scores in turns and may stop early.
-
-    Attributes:
-        layout: (file, encoded) -> what is scored.
-        turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
-        redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
-            scored, in their turn, if there are no groups.
-        analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
-    """
-
-    may_stop: ClassVar[bool] = True
-
-    layout: Callable[[OrderFile, Encoded], Layout]
-    turns_of: Literal["n_strata", "n_orders"]
-    redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
-    analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
-
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
-        """What is scored, in turns."""
-        return self.layout(file, encoded)
-
-    def numbers(
-        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
-    ) -> OrderNumbers:
-        """From scores and orders in their turn, and the rule."""
-        scores, orders, rule = evidence.scores, evidence.orders, evidence.rule
-        if scores is None or orders is None or rule is None:
-            raise ValueError("no scores, orders or rule")
-        return self.analyse(scores, boundaries_gained(orders, counted=grouped), rule)
-
-    def counts(self, evidence: Evidence) -> tuple[int, int]:
-        """Those that were planned: it may have ended early."""
-        n_strata, n_orders = super(SequentialMethod, self).counts(evidence)
-        most = int(_rule(evidence)[1])
-        return (most, n_orders) if self.turns_of == "n_strata" else (n_strata, most)
-
-    def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
-    ) -> Evidence:
-        """Orders and places of what was scored, and the rule."""
-        if evidence.orders is None:
-            raise ValueError("no orders")
-        rule = np.array([level, _rule(evidence)[1]])
-        if result.group_field is not None:
-            return Evidence(rule=rule)
-        strata_of(result)
-        assert evidence.scores is not None
-        n_rows, n_columns = evidence.scores.shape
-        design = self.redraw(result, (n_rows, n_columns), seed)
-        return Evidence(orders=design.orders, place=design.place, rule=rule)
-
-
 def strata_of(result: OrderResult) -> list[np.ndarray]:
     """Runs of the file that a row without groups counts, dropped ones included."""
     n_runs = result.n_strata + result.n_dropped
     if result.n_dropped < 0 or n_runs > result.n_examples:
         raise ValueError("more strata than examples")
     return np.array_split(np.arange(result.n_examples), n_runs)
-
-
-def _rule(evidence: Evidence) -> np.ndarray:
-    if evidence.rule is None or evidence.rule.shape != (2,):
-        raise ValueError("no rule of stopping")
-    return evidence.rule
 
 
 def where_in_orders(

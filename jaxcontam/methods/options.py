@@ -17,10 +17,10 @@ from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import Layout, ScoredTest, named_example
-from jaxcontam.methods.method import Planned
+from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.progress import Progress
-from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.results import Evidence, OrderResult, Pretest
 from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
@@ -34,7 +34,7 @@ from jaxcontam.stats.option_orders import (
     OptionDesign,
     draw_option_orders,
 )
-from jaxcontam.stats.option_pretests import option_pretests
+from jaxcontam.stats.option_pretests import PLACE_KEYS, option_pretests
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.rows import padded
 
@@ -113,6 +113,17 @@ class PlannedOptions(Planned):
     def content_digest(self) -> str:
         """Digest of the items, blind to the order of options and of items."""
         return options_digest(self.items)
+
+    def result(
+        self,
+        scored: ScoredTest,
+        *,
+        primary: bool,
+        pretests: tuple[Pretest, ...],
+        method: TestMethod | None = None,
+    ) -> OrderResult:
+        """Analyse by `options_result`, which makes pre-tests of its own."""
+        return options_result(self, scored, primary=primary)
 
 
 def plan_options(
@@ -213,8 +224,8 @@ def options_result(
         n_cut=0,
         method=METHOD.name,
         primary=primary,
-        null=FIXED_NULL if planned.fixed else NULL,
-        validity="exact",
+        null=_null(fixed=planned.fixed),
+        validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
         n_strata=layout.n_strata,
         n_dropped=layout.n_dropped,
         n_orders=layout.n_orders,
@@ -231,6 +242,10 @@ def options_result(
         ),
         warnings=_warnings(planned),
     )
+
+
+def _null(*, fixed: bool) -> Null:
+    return FIXED_NULL if fixed else NULL
 
 
 def options_digest(items: Sequence[Item]) -> str:
@@ -288,6 +303,8 @@ METHOD = VersionMethod(
     default_orders=3,
     null=NULL,
     validity="exact",
+    assumed=lambda command: (_null(fixed="--fix-answer" in command), "exact"),
+    always_checked=tuple(PLACE_KEYS),
     cost="m + 1 passes (4; at most n! for n options)",
     finds="multiple-choice items whose options were seen in the published order",
     source="the test of stratified, an item a stratum",

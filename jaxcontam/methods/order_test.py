@@ -10,8 +10,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
-from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
-from jaxcontam.results.terms import Null, Provenance, restricted_null
+from jaxcontam.results import OrderResult, Pretest
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.scorer import Scorer
@@ -32,6 +31,19 @@ class PlannedTest(Planned):
     method: TestMethod
     group_field: str | None
     block_field: str | None
+
+    def result(
+        self,
+        scored: ScoredTest,
+        *,
+        primary: bool,
+        pretests: tuple[Pretest, ...],
+        method: TestMethod | None = None,
+    ) -> OrderResult:
+        """Analyse by `order_result`."""
+        return order_result(
+            self, scored, primary=primary, pretests=pretests, method=method
+        )
 
 
 def plan_test(
@@ -195,8 +207,7 @@ def order_result(
         n_cut=int(np.count_nonzero(layout.cut)),
         method=method.name,
         primary=primary,
-        null=assumed_null(
-            method,
+        null=method.assumed(
             benchmark.order_provenance,
             group_field=planned.group_field,
             block_field=planned.block_field,
@@ -219,21 +230,6 @@ def order_result(
         ),
         copies=copies,
         copies_shuffled=copies_shuffled,
-    )
-
-
-def assumed_null(
-    method: TestMethod,
-    order_provenance: Provenance,
-    *,
-    group_field: str | None,
-    block_field: str | None,
-) -> Null:
-    """Null hypothesis of a test of a file, by what is known of its order."""
-    if order_provenance in ("seeded", RELEASED):
-        return DESIGNED
-    return restricted_null(
-        method.null, grouped=group_field is not None, blocks=block_field is not None
     )
 
 

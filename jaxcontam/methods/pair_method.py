@@ -36,14 +36,13 @@ class PairMethod(TestMethod):
 
     Attributes:
         size: Most examples of a stratum.
-        statistic: What it sums, and over which orders.
         analyse: (strata, seed, content_digest) -> numbers.
     """
 
     scores_pairs: ClassVar[bool] = True
 
     size: int
-    statistic: PairStatistic
+    statistic: PairStatistic  # pyright: ignore[reportGeneralTypeIssues]
     analyse: Callable[..., OrderNumbers]
     whole: bool = True
     fewest_examples: int = FEWEST_EXAMPLES

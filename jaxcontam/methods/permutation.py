@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import DrawsInTurns, Layout
-from jaxcontam.methods.method import OrderFile, OrderMethod, SequentialMethod
+from jaxcontam.methods.method import OrderFile, OrderMethod
+from jaxcontam.methods.sequential_method import SequentialMethod
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
@@ -60,7 +61,7 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
     Args:
         loglik_KM: (1, m + 1) float64, nats, column 0 the published order.
         boundaries_K: See `boundaries_gained`.
-        seed: Unused: one stratum has nothing to re-draw.
+        seed: Changes nothing: one stratum has nothing to re-draw.
 
     Source:
         Oren et al., arXiv:2310.17623, section 3.1; Phipson and Smyth (2010) for the

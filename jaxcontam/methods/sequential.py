@@ -7,7 +7,8 @@ import numpy as np
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import stratified
 from jaxcontam.methods.layouts import Layout, StrataInTurns
-from jaxcontam.methods.method import OrderFile, SequentialMethod
+from jaxcontam.methods.method import OrderFile
+from jaxcontam.methods.sequential_method import SequentialMethod
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import order_effect

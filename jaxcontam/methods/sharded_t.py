@@ -40,7 +40,7 @@ def analyse(
     Args:
         loglik_KM: (K, m + 1) float64, nats, column 0 the published order; K >= 2.
         boundaries_K: See `boundaries_gained`.
-        seed: Unused: nothing is drawn.
+        seed: Changes nothing: nothing is drawn.
         ddof: 1 is the unbiased variance; 0 repeats the released code.
 
     Raises:

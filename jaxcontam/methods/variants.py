@@ -4,13 +4,16 @@ from typing import Literal
 
 from jaxcontam.methods.versions import ScoredVersions, VersionMethod, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
-from jaxcontam.results.terms import Null, ProofWords
+from jaxcontam.results.terms import Null, ProofWords, Validity
 
 DECLARED: Null = "exchangeability of versions (declared)"
 """Null of rewrites that were made after publication: nothing vouches for it."""
 
 ScoreUnit = Literal["token", "total"]
 EFFECT_UNITS = {"token": "nats per token", "total": "nats per text"}
+# A text of 50 tokens is then 150 times likelier than its rewrites, as a secret is in
+# `canary`.
+_LEAST_EFFECTS = {EFFECT_UNITS["token"]: 0.1, EFFECT_UNITS["total"]: 5.0}
 
 
 def variants_result(
@@ -44,6 +47,7 @@ def variants_result(
             "the published versions were not drawn at random: a model that never saw "
             "them may prefer their style, so the verdict is never more than suspected"
         )
+    null, validity = _premises(randomised=randomised)
     return OrderResult(
         benchmark=texts.name,
         fingerprint=texts.fingerprint,
@@ -53,8 +57,8 @@ def variants_result(
         n_cut=0,
         method=METHOD.name,
         primary=True,
-        null=DESIGNED if randomised else DECLARED,
-        validity="exact" if randomised else "heuristic",
+        null=null,
+        validity=validity,
         n_strata=len(texts.rows),
         n_dropped=n_left_out,
         n_orders=max(map(len, texts.rows)) - 1,
@@ -67,11 +71,17 @@ def variants_result(
     )
 
 
+def _premises(*, randomised: bool) -> tuple[Null, Validity]:
+    return (DESIGNED, "exact") if randomised else (DECLARED, "heuristic")
+
+
 METHOD = VersionMethod(
     name="variants",
     command="variants",
     null=f"{DESIGNED}, or {DECLARED}",
     validity="exact if the published versions were drawn at random",
+    assumed=lambda command: _premises(randomised="--randomised" in command),
+    least_effects=_LEAST_EFFECTS,
     cost="each version once",
     finds="texts that were seen in their published wording",
     source="as STAMP; PaCoST, Zhang et al. 2024",

@@ -218,7 +218,7 @@ def _own_backward(config, kept, cotangent_BTGRE):
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
         block = (..., slice(start, stop), slice(None))
-        scores_BGRQS, slope = _own_scores(
+        scores_BGRQS, derivative = _own_scores(
             q_BGRTE, k_BGTE, start, stop, positions_T, window, config
         )
         weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRT[..., start:stop, None])
@@ -233,7 +233,7 @@ def _own_backward(config, kept, cotangent_BTGRE):
         dscores_BGRQS = weights_BGRQS * (
             dweights_BGRQS - mean_BGRT[..., start:stop, None]
         )
-        dscores_BGRQS = (dscores_BGRQS * slope).astype(dtype)
+        dscores_BGRQS = (dscores_BGRQS * derivative).astype(dtype)
         dq.append(_product("bgrqs,bgse->bgrqe", dscores_BGRQS, k_BGTE[:, :, :stop]))
         dk_BGSE = _product("bgrqs,bgrqe->bgse", dscores_BGRQS, q_BGRTE[block])
         dk_BGTE = dk_BGTE.at[:, :, :stop].add(dk_BGSE)

@@ -23,6 +23,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
+from jaxcontam.models.fused_attention import hardware
 from jaxcontam.models.sharding import mesh_sharding, place, weight_name
 
 _INDEX = "model.safetensors.index.json"
@@ -109,7 +110,8 @@ def read_weights(
     for path in files:
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+    on = hardware()
+    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
     _check_size(directory, files, shapes)
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import DrawnPValues
+from jaxcontam.results.membership import TextScores
 from jaxcontam.results.read import read_result
 
 ARCHIVE_NAME = "orders.npz"
@@ -124,24 +125,24 @@ def read_text_rows(
 
 
 def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
-    """What a page shows of rows of `texts.jsonl`."""
+    """Rows of `texts.jsonl`, without what the kind does not hold."""
     return [
         read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
         for i, row in enumerate(rows)
     ]
 
 
-def reference_column(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+def reference_column(texts: Sequence[TextScores]) -> np.ndarray | None:
     """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
-    if REFERENCE not in rows[0]:
+    if texts[0].reference is None:
         return None
     # None becomes NaN.
-    return np.array([row[REFERENCE] for row in rows], np.float64).reshape(-1, 2)
+    return np.array([text.reference for text in texts], np.float64).reshape(-1, 2)
 
 
-def score_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+def score_columns(texts: Sequence[TextScores]) -> dict[str, np.ndarray]:
     """Method -> (N,) float64, NaN where a text has no score."""
     return {
-        name: np.array([row["scores"][name] for row in rows], np.float64)
-        for name in rows[0]["scores"]
+        name: np.array([text.scores[name] for text in texts], np.float64)
+        for name in texts[0].scores
     }

@@ -22,7 +22,7 @@ class PageWords:
 
 
 OF_STUDY = PageWords(limits=(), proves=True)
-"""Of a page that has all its limits of its own."""
+"""Words of a page that has all its limits of its own."""
 
 _LEVEL = (
     "A p-value is not the probability that the model is innocent. Of a thousand "

@@ -59,7 +59,7 @@ def reference_curves() -> tuple[ReferenceCurve, ...]:
 def quoted_curves(method: str) -> list[ReferenceCurve]:
     """One curve for each model size that a test was tried on, smallest size first.
 
-    Of several populations of a size that with the most models is quoted.
+    Where a size has several populations, the one with the most models is quoted.
     """
     quoted: dict[int, ReferenceCurve] = {}
     for curve in reference_curves():

@@ -29,7 +29,7 @@ class Badge:
 
 Text = str | tuple[str | Code | Badge, ...]
 Cell = str | Badge | tuple[str | Badge, ...]
-"""Of a table; a tuple is one line each."""
+"""Content of a cell of a table; a tuple is one line each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -160,11 +160,11 @@ def _task_section(
     for table in alike:
         parts += [table, Paragraph(_MEANS, "quiet")]
     parts += [
-        Figure(_similarity_plot(row.method, texts, words))
+        Figure(_similarity_plot(row.method, texts, words, screen=screens[0].method))
         for row in measures
         if row.selected is not None or row.unselected is not None
     ]
-    parts += _closest(texts)
+    parts += _closest(texts, screen=screens[0].method)
     first = screens[0]
     return Section(parts, f"{first.benchmark}, {first.task}")
 
@@ -223,13 +223,15 @@ def _ratio_plot(screens: Sequence[ScreenResult], texts: Sequence[ScreenedText]) 
     )
 
 
-def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -> str:
+def _similarity_plot(
+    method: str, texts: Sequence[ScreenedText], words: Words, *, screen: str
+) -> str:
     """Likeness of every sample, suspicious texts beside others, as shares."""
     from jaxcontam.report.plots import histogram
 
     arms: dict[str, list[float]] = {"others": [], "suspicious": []}
     for text in texts:
-        arm = arms["suspicious" if text.suspicious["min_k"] else "others"]
+        arm = arms["suspicious" if text.suspicious[screen] else "others"]
         arm += [value for value in getattr(text, method) if value is not None]
     low = min(0.0, *arms["suspicious"], *arms["others"])
     edges = np.arange(0.5, 6) if method == "judge" else np.linspace(low, 1, _BINS + 1)
@@ -237,13 +239,13 @@ def _similarity_plot(method: str, texts: Sequence[ScreenedText], words: Words) -
     return histogram(groups, words[method].label, "share of samples", edges=edges)
 
 
-def _closest(texts: Sequence[ScreenedText]) -> list[Details]:
+def _closest(texts: Sequence[ScreenedText], *, screen: str) -> list[Details]:
     """The best sample of each suspicious text that comes closest to the truth."""
     best = []
     for text in texts:
         values = zip(text.rouge_l_recall, text.samples, strict=True)
         found = [(value, sample) for value, sample in values if value is not None]
-        if text.suspicious["min_k"] and found:
+        if text.suspicious[screen] and found:
             value, sample = max(found, key=lambda one: one[0])
             shown = [("Given", text.prompt or ""), ("Text", text.truth)]
             best.append((value, text.source, [*shown, ("Unlearned model", sample)]))

@@ -9,6 +9,7 @@ Dimension key
 """
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 
@@ -231,7 +232,7 @@ class MembershipStudy:
     fingerprint: str
     primary: str
     fprs: tuple[float, ...]
-    convention: str
+    convention: Literal["le", "lt"]
     n_texts: int
     n_left_out: int
     n_unscored: int
@@ -243,21 +244,31 @@ class MembershipStudy:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TextScores:
-    """The scores of one text: a row of `texts.jsonl`, as a page shows it.
+    """The scores of one text: a row of `texts.jsonl`.
 
     Attributes:
         id: Its place in the run.
+        source: The file or book that it comes from.
         role: `member`, `nonmember` or `text`.
         text: The text.
+        n_tokens: Scored tokens.
+        left_out: Stands in a prefix, and takes part in no comparison.
         scores: Score -> its value; None where the text has none.
+        cluster: The document that it comes from, if that is known.
+        reference: `fluency_of` it under a model that saw none of the texts.
         p_value: Conformal p-value of the primary score, if a pool gives one.
         p_adjusted: The same after Benjamini-Hochberg.
     """
 
     id: int
+    source: str
     role: str
     text: str
+    n_tokens: int
+    left_out: bool
     scores: dict[str, float | None]
+    cluster: str | int | None = None
+    reference: tuple[float | None, float | None] | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
 

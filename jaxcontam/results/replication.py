@@ -10,9 +10,6 @@ from jaxcontam.results.terms import Validity
 
 ReplicationVerdict = Literal["contaminated", "suspected", "no evidence"]
 
-COMPARISONS = ("first_instances", "cdd", "ts_guessing_word", "ts_guessing_option")
-"""Methods that ask for something else than the second piece."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapResult:
@@ -137,7 +134,7 @@ class ComparisonResult:
     Attributes:
         benchmark: Name of the file or partition.
         fingerprint: Digest of the instances, in their order.
-        method: One of `COMPARISONS`.
+        method: One that asks for something else than the second piece.
         primary: Always False.
         n_instances: Instances that were asked about, or 1 for a split as a whole.
         n_found: Instances that the method finds.

@@ -66,7 +66,7 @@ class AskedScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """See `Scorer.sums`; sums over first ids are NaN where ids have no numbers.
+        """Sum each sequence; sums over first ids are NaN where ids have no numbers.
 
         Raises:
             NonFiniteScoreError: Names the sequence.
@@ -82,7 +82,7 @@ class AskedScorer:
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """See `Scorer.token_table`.
+        """Score every token, as `Scorer.token_table`.
 
         Raises:
             InputError: If answers are sums.
@@ -212,7 +212,7 @@ class AskedPairs:
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """See `PairScorer.logprobs`.
+        """Score continuations, as `PairScorer.logprobs`.
 
         Raises:
             NonFiniteScoreError: Names the group and its continuation.
@@ -244,7 +244,7 @@ def make_asked_scorer(
     batch_tokens: int | None = None,
     moments: bool = False,
 ) -> AskedScorer:
-    """See `MakeScorer`; keeps no scores.
+    """Make a scorer that keeps no scores, as `MakeScorer`.
 
     Raises:
         InputError: If moments of the vocabulary are asked for.

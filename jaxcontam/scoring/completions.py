@@ -60,7 +60,7 @@ class LocalCompleter:
         stop: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> list[tuple[Completion, ...]]:
-        """See `Completer`; a prompt that is too long for the context keeps its end.
+        """Write answers; a prompt that is too long for the context keeps its end.
 
         Raises:
             ValueError: If `max_tokens` leaves no room for a prompt, or one is empty.

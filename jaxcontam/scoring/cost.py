@@ -119,7 +119,7 @@ def groups_cost(
 
 
 def _cost_of_sizes(pairs: PairScorer, plan: PairPlan) -> ScoringCost:
-    """Of pairs none of which is stored, or scored twice."""
+    """Cost of pairs none of which is stored, or scored twice."""
     sizes = plan.sizes
     positions = {
         shape: n * n_positions(shape) for shape, n in pairs.n_batches(sizes).items()

@@ -228,7 +228,7 @@ class _FullRows(Scorer):
     """
 
     def plan(self, sequences: Sequence[np.ndarray]) -> tuple[list[Row], list[Batch]]:
-        """See `Scorer.plan`."""
+        """Plan batches, as `Scorer.plan`."""
         rows = [Row(i, Window(0, len(ids), 1)) for i, ids in enumerate(sequences)]
         batches = plan_batches(
             [row.length for row in rows],

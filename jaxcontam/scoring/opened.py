@@ -1,8 +1,4 @@
-"""One door to every kind of model: a directory, a server, a harness's object.
-
-Commands name a model by a word and score with what this opens; only what needs weights
-asks which kind it is.
-"""
+"""What every kind of model has, once it is open: a tokenizer, a context, a scorer."""
 
 import dataclasses
 import functools
@@ -16,9 +12,6 @@ from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.results import DeviceInfo, ModelInfo
-from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
-from jaxcontam.scoring.api.budget import ApiOptions
-from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable
@@ -43,7 +36,7 @@ class PairSource(Protocol):
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """See `PairScorer.logprobs`."""
+        """Score each continuation after its prefix, as `PairScorer.logprobs`."""
         ...
 
 
@@ -68,13 +61,13 @@ class SequenceScorer(Protocol):
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """See `Scorer.sums`."""
+        """Sum each sequence, as `Scorer.sums`."""
         ...
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """See `Scorer.token_table`.
+        """Score every token, as `Scorer.token_table`.
 
         Raises:
             InputError: If the model gives sums alone.
@@ -160,55 +153,10 @@ class OpenModel:
         return self.checkpoint
 
 
-def open_model(
-    word: str,
-    *,
-    dtype: str = "float32",
-    api: ApiOptions | None = None,
-    mesh: MeshShape | None = None,
-    plan_only: bool = False,
-    division: Division | None = None,
-) -> OpenModel:
-    """Open what the user named as MODEL.
-
-    A directory or a hub name is loaded, and compiled programs are kept from here on. A
-    server is asked a few requests that show whether its numbers can be trusted.
-
-    Args:
-        word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
-        dtype: Matmul precision of a model directory.
-        api: How to talk to a server; of it a directory takes the context alone.
-        mesh: How devices share the work; of directories alone. None: each has a copy.
-        plan_only: Nothing will be scored: ask no server.
-        division: What this process scores; of directories alone. None: everything.
-
-    Raises:
-        InputError: If there is no such model, it gives no log-probabilities, or the
-            mesh does not fit the devices or the model.
-    """
-    if word.startswith(API_PREFIX):
-        from jaxcontam.scoring.remote_model import open_api
-
-        return open_api(word, api or ApiOptions(), plan_only=plan_only)
-    if word.startswith(LM_EVAL_PREFIX):
-        from jaxcontam.scoring.lm_eval_model import open_lm_eval
-
-        return open_lm_eval(word)
-    from jaxcontam.models.checkpoint import load_checkpoint
-    from jaxcontam.scoring.compilation_cache import keep_compiled
-    from jaxcontam.scoring.shares import mesh_here
-
-    keep_compiled()
-    devices = mesh_here(mesh or MeshShape())
-    context = None if api is None else api.context
-    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
-    return opened_checkpoint(checkpoint, division=division)
-
-
 def opened_checkpoint(
     checkpoint: "Checkpoint", *, division: Division | None = None
 ) -> OpenModel:
-    """A checkpoint as a model of any kind; `division` as of `open_model`."""
+    """A checkpoint as a model of any kind; `division` is what this process scores."""
     from flax import nnx
 
     from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info

@@ -50,7 +50,7 @@ class RemoteScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """See `Scorer.sums`.
+        """Sum each sequence, as `Scorer.sums`.
 
         Raises:
             InputError: See `ServedPrompts.scores`.
@@ -68,7 +68,7 @@ class RemoteScorer:
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """See `Scorer.token_table`; where text is sent, of the server's tokens alone.
+        """Score every token; where text is sent, every token of the server's.
 
         Raises:
             InputError: See `ServedPrompts.scores`.
@@ -138,7 +138,7 @@ class RemotePairs:
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """See `PairScorer.logprobs`.
+        """Score continuations, as `PairScorer.logprobs`.
 
         In text, a token counts for the part in which it begins; its score stands at its
         first character, and other characters have 0.

@@ -281,11 +281,11 @@ class _SeenByAll(ScoreStore):
         self._seen = seen
 
     def values(self, keys: Sequence[bytes]) -> list[bytes] | None:
-        """See `ScoreStore.values`."""
+        """Values of the share, as `ScoreStore.values`."""
         return self._seen.get(tuple(keys))
 
     def commit(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """See `ScoreStore.commit`."""
+        """Commit the share, as `ScoreStore.commit`."""
         if is_first():
             self._store.commit(rows)
 

@@ -44,7 +44,7 @@ _NAMED = re.compile(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedSamples:
     """Grades of the judge.
 
     Attributes:
@@ -66,7 +66,7 @@ def judge_similarities(
     api_key: str | None,
     retry_refused: bool = False,
     progress: Progress | None = None,
-) -> Judged:
+) -> JudgedSamples:
     """Grade each triple from 1 (nothing in common) to 5 (the same).
 
     An empty sample gets a 1 without a request. Answers, with a grade or without, and
@@ -110,7 +110,7 @@ def judge_similarities(
             refusals.append(answer.refused)
         else:
             numbers.append(parse_number(answer.text))
-    return Judged(
+    return JudgedSamples(
         numbers=tuple(numbers),
         refusals=tuple(refusals),
         note="" if changed is None else f"of the judge: {changed}",

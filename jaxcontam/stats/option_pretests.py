@@ -7,7 +7,7 @@ Dimension key
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.option_orders import LISTED, MOST, orders_of
 from jaxcontam.stats.pretests.battery import LEVEL, N_PERMUTATIONS
+
+PLACE_KEYS: Mapping[str, Callable[[str], object]] = {
+    "option_length": len,
+    "option_alphabet": str.casefold,
+}
+"""Pre-test -> what of an option its place must have nothing to do with."""
 
 
 def option_pretests(
@@ -40,11 +46,7 @@ def option_pretests(
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     found: dict[str, tuple[float, float]] = {}
-    keys: dict[str, Callable[[str], object]] = {
-        "option_length": len,
-        "option_alphabet": str.casefold,
-    }
-    for name, key in keys.items():
+    for name, key in PLACE_KEYS.items():
         found[name] = _trend(options, answers if fixed else None, key, rng)
     if not fixed and all(answer is not None for answer in answers):
         places = np.array(answers, np.int64)

@@ -29,8 +29,8 @@ def adjacency_normal_test(
 
     Args:
         strata: Pair matrices; the first choice of tokens counts.
-        seed: Unused: nothing is drawn.
-        content_digest: Unused.
+        seed: Changes nothing: nothing is drawn.
+        content_digest: Likewise.
 
     Raises:
         ValueError: If an entry is not finite or orders keep to groups.

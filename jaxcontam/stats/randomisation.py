@@ -45,7 +45,7 @@ _TABLE_SIZE = 2**14
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class RowScores:
     """Scores of a matrix and what makes two of them tied.
 
     Attributes:
@@ -144,7 +144,7 @@ def row_scores(
     *,
     kind: ScoreKind,
     relative_tolerance: float,
-) -> Scores:
+) -> RowScores:
     """Scores of each row, symmetric functions of its m + 1 values.
 
     `auto` studentises where every m >= 9 and the 90th percentile of the rows' standard
@@ -160,11 +160,11 @@ def row_scores(
     return _scored(flat_rows(loglik_KM), kind, relative_tolerance)
 
 
-def _scored(rows: Rows, kind: ScoreKind, relative_tolerance: float) -> Scores:
+def _scored(rows: Rows, kind: ScoreKind, relative_tolerance: float) -> RowScores:
     ties_K = relative_tolerance * _magnitudes(rows)
     centred, differences = rows.minus(rows.means()), rows.minus(rows.first)
     if kind == "centred":
-        return Scores(
+        return RowScores(
             centred.split(), differences.split(), float(ties_K.sum()), "centred"
         )
     varies_K = rows.ranges() > ties_K
@@ -174,7 +174,7 @@ def _scored(rows: Rows, kind: ScoreKind, relative_tolerance: float) -> Scores:
     # A tied row is multiplied by 0, others are divided by their standard deviation.
     factor_K = np.where(varies_K, 1 / np.where(varies_K, sd_K, 1.0), 0.0)
     factor_N = rows.spread(factor_K)
-    return Scores(
+    return RowScores(
         Rows(centred.flat * factor_N, rows.sizes).split(),
         Rows(differences.flat * factor_N, rows.sizes).split(),
         float((ties_K * factor_K).sum()),

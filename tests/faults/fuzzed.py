@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jaxcontam.commands.prove import read_matrix
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.books import load_books, load_known
+from jaxcontam.data.book_files import load_books, load_known
 from jaxcontam.data.corpus import read_segments
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.labelled import load_labelled

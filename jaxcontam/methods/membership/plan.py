@@ -242,7 +242,7 @@ def _planned(
 def _check_inputs(
     methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
 ) -> None:
-    """See that every method has what it reads, before anything is scored.
+    """Check that every method has what it reads, before anything is scored.
 
     Raises:
         InputError: Names the method, what is missing and the flag that gives it.

@@ -141,6 +141,11 @@ class ScoreMethod(MethodRow):
     setting: str = ""
     departure: str = ""
 
+    @property
+    def gives(self) -> str:
+        """That it ranks, and its parameter."""
+        return f"a ranking, {self.setting}" if self.setting else "a ranking"
+
 
 def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means, variances and tops of a text, each (T,) float64.

@@ -319,7 +319,7 @@ class People:
 
     @property
     def consensus(self) -> tuple[Judgement | None, ...]:
-        """See `consensus`."""
+        """Label that most people gave each instance, as `consensus` counts."""
         return consensus(self.labels)
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.budget import most_values
-from jaxcontam.scoring.api.policy import Fault, without_key
+from jaxcontam.scoring.api.policy import Failure, without_key
 from jaxcontam.scoring.api.request import ApiError, RefusedError
 
 Answer = dict[str, Any]
@@ -52,7 +52,7 @@ def read_reply(
     api_key: str | None,
     key_variable: str = KEY_VARIABLE,
     now: float,
-) -> Answer | Fault:
+) -> Answer | Failure:
     """Read a reply that arrived whole; headers by lower-case name, now since 1970.
 
     Raises:
@@ -60,7 +60,7 @@ def read_reply(
         ApiError: If it refuses the key or the name, or leads elsewhere.
     """
     if not _is_as_asked(data, most_values(body)):
-        return Fault("garbled", "more values than were asked for")
+        return Failure("garbled", "more values than were asked for")
     if status != 200:
         said, code = _said(data, status, api_key)
         wait = _asked_wait(headers, now)
@@ -71,9 +71,9 @@ def read_reply(
         json.dumps(answer, allow_nan=False)
         answer = _without_key(answer, api_key)
     except (ValueError, RecursionError):
-        return Fault("garbled", f"not JSON ({_shown(data, api_key)})")
+        return Failure("garbled", f"not JSON ({_shown(data, api_key)})")
     if not isinstance(answer, dict):
-        return Fault(
+        return Failure(
             "garbled", f"not an answer of the protocol ({_shown(data, api_key)})"
         )
     if answer.get("error") and not answer.get("choices"):
@@ -82,7 +82,7 @@ def read_reply(
         if isinstance(code, int) and 300 <= code < 600:
             wait = _asked_wait(headers, now)
             return _without_answer(url, code, said, None, wait, key_variable)
-        return Fault("garbled", f"an error for an answer ({said})")
+        return Failure("garbled", f"an error for an answer ({said})")
     return _with_choice(url, answer, body, _shown(data, api_key))
 
 
@@ -132,7 +132,7 @@ def _without_answer(
     code: object,
     wait: float | None,
     key_variable: str,
-) -> Fault:
+) -> Failure:
     fault = f"HTTP {status} ({said})"
     if status in _REFUSED:
         raise RefusedError(f"{url}: {fault}", status=status)
@@ -147,12 +147,12 @@ def _without_answer(
         raise ApiError(
             f"{url}: {fault}", hint=_hint(status, key_variable), status=status
         )
-    return Fault("busy" if status in _BUSY else "broken", fault, wait, status)
+    return Failure("busy" if status in _BUSY else "broken", fault, wait, status)
 
 
 def _with_choice(
     url: str, answer: Answer, body: Mapping[str, Any], shown: str
-) -> Answer | Fault:
+) -> Answer | Failure:
     """The answer, if it has the one choice that every request asks for."""
     choices = answer.get("choices")
     if choices == []:
@@ -162,11 +162,11 @@ def _with_choice(
         isinstance(c, dict) and (not is_chat or isinstance(c.get("message"), dict))
         for c in choices
     ):
-        return Fault("garbled", f"not an answer of the protocol ({shown})")
+        return Failure("garbled", f"not an answer of the protocol ({shown})")
     if len(choices) != 1:
-        return Fault("garbled", f"{len(choices)} choices where 1 are asked for")
+        return Failure("garbled", f"{len(choices)} choices where 1 are asked for")
     if (index := choices[0].get("index")) not in (None, 0):
-        return Fault("garbled", f"choices with the indices {[index]}")
+        return Failure("garbled", f"choices with the indices {[index]}")
     return answer
 
 

@@ -166,7 +166,7 @@ def most_bytes(body: Body) -> int:
 def most_values(body: Body) -> int:
     """Most values that the JSON of an answer can hold, its texts counted as one.
 
-    Of the bytes that `most_bytes` allows, `[],` takes three and 64 once it is read.
+    `[],` takes three of the bytes that `most_bytes` allows, and 64 once it is read.
     """
     n_tokens, n_shown = _shown_tokens(body)
     return _LEAST_VALUES + n_tokens * (1 + _VALUES_PER_ANSWER_TOKEN * n_shown)

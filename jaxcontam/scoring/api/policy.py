@@ -18,7 +18,7 @@ _SHORTEST_END = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class Failure:
     """Why there is no answer yet; the same request may have one later.
 
     Attributes:
@@ -52,7 +52,7 @@ def read_failure(
     timeout: float,
     api_key: str | None,
     has_answered: bool,
-) -> Fault:
+) -> Failure:
     """Classify a network error.
 
     Raises:
@@ -77,10 +77,10 @@ def read_failure(
         if is_unknown and not has_answered:
             raise ApiError(f"{url}: no such host", hint="check the URL") from None
     if type(error) is TimeoutError:
-        return Fault("late", f"no whole answer within {timeout:g} s")
+        return Failure("late", f"no whole answer within {timeout:g} s")
     if isinstance(error, httpx2.TimeoutException):
-        return Fault("broken", "no answer (no connection in time)")
-    return Fault("broken", f"no answer ({words})")
+        return Failure("broken", "no answer (no connection in time)")
+    return Failure("broken", f"no answer ({words})")
 
 
 def _words(error: BaseException) -> str:
@@ -162,7 +162,7 @@ class Policy:
         self._limit = min(float(self._most), self._limit + 1 / (_ROUNDS * self._limit))
 
     def failed(
-        self, faults: Sequence[Fault], *, sent: float, now: float, tries: int | None
+        self, failures: Sequence[Failure], *, sent: float, now: float, tries: int | None
     ) -> float | None:
         """A request failed once more.
 
@@ -172,13 +172,13 @@ class Policy:
         Returns:
             Seconds before the next try, or None if there is none.
         """
-        fault, wait = faults[-1], None
-        if len(faults) < (tries or self._tries(faults)):
-            bound = min(_LONGEST_WAIT, 2.0 ** (len(faults) - 1))
+        failure, wait = failures[-1], None
+        if len(failures) < (tries or self._tries(failures)):
+            bound = min(_LONGEST_WAIT, 2.0 ** (len(failures) - 1))
             wait = self._rng.uniform(0.0, bound)
-            if fault.wait is not None:
-                wait = min(fault.wait, _LONGEST_ASKED)
-        if fault.kind == "busy":
+            if failure.wait is not None:
+                wait = min(failure.wait, _LONGEST_ASKED)
+        if failure.kind == "busy":
             # Rejections of requests sent before the last cut say nothing new.
             if sent >= self._cut_at:
                 self._limit = max(1.0, self._limit / 2)
@@ -186,27 +186,27 @@ class Policy:
             self._not_before = max(self._not_before, now + (wait or 0.0))
         return wait
 
-    def error(self, url: str, faults: Sequence[Fault]) -> ApiError:
+    def error(self, url: str, failures: Sequence[Failure]) -> ApiError:
         """The error that ends a request after its last try."""
-        fault = faults[-1]
-        times = "" if len(faults) == 1 else f", {len(faults)} times"
+        failure = failures[-1]
+        times = "" if len(failures) == 1 else f", {len(failures)} times"
         asked = ""
-        if fault.wait is not None and fault.wait > _LONGEST_ASKED:
-            asked = f"; the server asks to wait {fault.wait:.0f} s"
+        if failure.wait is not None and failure.wait > _LONGEST_ASKED:
+            asked = f"; the server asks to wait {failure.wait:.0f} s"
         hint = "run the same command again later: what is answered is not asked again"
-        if fault.kind == "broken" and not self.has_answered:
+        if failure.kind == "broken" and not self.has_answered:
             hint = "is a server running at that address and port?"
-        if fault.kind == "garbled":
+        if failure.kind == "garbled":
             hint = "the URL ends before /chat/completions, such as https://host/v1"
         return ApiError(
-            f"{url}: {fault.words}{times}{asked}", hint=hint, status=fault.status
+            f"{url}: {failure.words}{times}{asked}", hint=hint, status=failure.status
         )
 
-    def _tries(self, faults: Sequence[Fault]) -> int:
-        """Tries that a request with these faults may have in all."""
+    def _tries(self, failures: Sequence[Failure]) -> int:
+        """Tries that a request with these failures may have in all."""
         for kinds in (("late",), ("garbled", "unusable")):
-            n_same = sum(fault.kind in kinds for fault in faults)
-            if faults[-1].kind in kinds and n_same >= _SAME_TRIES:
-                return len(faults)
-        is_unknown = faults[-1].kind == "broken" and not self.has_answered
+            n_same = sum(failure.kind in kinds for failure in failures)
+            if failures[-1].kind in kinds and n_same >= _SAME_TRIES:
+                return len(failures)
+        is_unknown = failures[-1].kind == "broken" and not self.has_answered
         return _FIRST_TRIES if is_unknown else _TRIES

@@ -27,7 +27,7 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
     used_by,
 )
-from jaxcontam.scoring.api.policy import Fault, Policy, read_failure
+from jaxcontam.scoring.api.policy import Failure, Policy, read_failure
 from jaxcontam.scoring.api.request import ApiError, Body
 from jaxcontam.terminal import visible
 
@@ -107,13 +107,13 @@ class Sender:
         """
         body = {"model": self.model.name, **body}
         most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
-        faults: list[Fault] = []
+        failures: list[Failure] = []
         while True:
             await self._enter(most, stop)
             sent, used = self._now(), most
             try:
                 outcome = await self._reply(path, body)
-                if isinstance(outcome, Fault):
+                if isinstance(outcome, Failure):
                     used = most if outcome.status is None else Usage(1)
                 else:
                     used = used_by(outcome, body)
@@ -122,18 +122,18 @@ class Sender:
                         keep(outcome)
                         return outcome
                     except ValueError as e:
-                        outcome = Fault("unusable", str(e))
+                        outcome = Failure("unusable", str(e))
             except ApiError:
                 used = Usage(1) if used is most else used
                 raise
             finally:
                 self.spending.settle(most, used)
                 self.policy.leave()
-            faults.append(outcome)
-            wait = self.policy.failed(faults, sent=sent, now=self._now(), tries=tries)
+            failures.append(outcome)
+            wait = self.policy.failed(failures, sent=sent, now=self._now(), tries=tries)
             if wait is None:
-                raise self.policy.error(self.model.url, faults)
-            self._tell(wait, faults)
+                raise self.policy.error(self.model.url, failures)
+            self._tell(wait, failures)
             if outcome.kind != "busy":
                 await self._pause(wait, stop)
 
@@ -152,7 +152,7 @@ class Sender:
             self.policy.enter()
             self.n_sent += 1
 
-    async def _reply(self, path: str, body: Body) -> Answer | Fault:
+    async def _reply(self, path: str, body: Body) -> Answer | Failure:
         """One try; errors as of `read_reply` and `read_failure`."""
         loop = asyncio.get_running_loop()
         waiting = loop.call_later(_SILENT_SECONDS, self._tell_silence)
@@ -167,7 +167,7 @@ class Sender:
                 async for piece in response.aiter_bytes():
                     data += piece
                     if len(data) > most:
-                        return Fault(
+                        return Failure(
                             "garbled", f"longer than the {most:,} bytes that it can be"
                         )
         except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
@@ -192,16 +192,16 @@ class Sender:
             now=time.time(),
         )
 
-    def _tell(self, wait: float, faults: list[Fault]) -> None:
+    def _tell(self, wait: float, failures: list[Failure]) -> None:
         """Say on stderr what a long wait is for, once while it lasts."""
         now = self._now()
         if wait < _TOLD_SECONDS or now < self._told_until:
             return
         self._told_until = now + wait
-        asked = faults[-1].wait or 0.0
+        asked = failures[-1].wait or 0.0
         asks = f"; it asks for a wait of {asked:.3g} s" if asked > wait else ""
         self._say(
-            f"{faults[-1].words}, {len(faults)} times{asks}; "
+            f"{failures[-1].words}, {len(failures)} times{asks}; "
             f"the next try is in {wait:.0f} s"
         )
 

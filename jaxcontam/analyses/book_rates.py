@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.data.books import MEMBER, NONMEMBER, TESTED, Book, snippets_of
+from jaxcontam.data.book_files import MEMBER, NONMEMBER, TESTED, Book, snippets_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.results.books import BookRate, BookThreshold
