@@ -329,12 +329,6 @@ def test_row_with_other_columns_than_the_header_is_named(write, row, n):
     assert message == f"{path}:4: {n} columns (the header has 2)"
 
 
-def test_a_file_that_is_no_table_has_no_header_to_miss(write):
-    path = write("set.jsonl", '{"q": 1}\n')
-    message = f"{path}: --no-header is for .csv and .tsv"
-    assert refusal(path, no_header=True) == (message, "leave it out")
-
-
 @pytest.mark.parametrize(
     ("row", "fault"),
     [('"x,2', "unexpected end of data"), ('"x"y,2', "',' expected after '\"'")],

@@ -66,6 +66,12 @@ def test_values_without_json_become_text_and_bytes_are_left_out(tmp_path):
         load_benchmark(path, text_field="image")
 
 
+def test_a_file_that_is_no_table_has_no_header_to_miss(tmp_path):
+    path = write_lines(tmp_path / "set.jsonl", ROWS)
+    with pytest.raises(InputError, match=r"--no-header is for \.csv and \.tsv"):
+        load_benchmark(path, no_header=True)
+
+
 def write_columns(path, *columns):
     """A file of (name, values, type)."""
     names = [name for name, _, _ in columns]
