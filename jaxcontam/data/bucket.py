@@ -1,6 +1,7 @@
 """Errors of the libraries that read buckets, in words for a user."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 from jaxcontam.errors import InputError, StorageError, first_line
@@ -15,6 +16,8 @@ _REFUSED = (
 )
 # HTTP status codes of libraries that have no type for a refusal.
 _REFUSALS = (401, 403)
+# Else Python prints what gcsfs logs, tracebacks among it, before the one line.
+_SILENT = logging.NullHandler()
 
 
 def is_url(word: object) -> bool:
@@ -48,6 +51,7 @@ def bucket_errors(flag: str, place: str, done: str) -> Iterator[None]:
         StorageError: If it is silent.
     """
     where = f"{flag} {place}"
+    logging.getLogger("gcsfs").addHandler(_SILENT)
     try:
         yield
     except (InputError, StorageError):
