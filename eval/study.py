@@ -169,7 +169,6 @@ def finish_study(
     figures: Mapping[str, str] | None = None,
     console: Console | None = None,
     earlier_seconds: float = 0.0,
-    part: str | None = None,
     file: str | None = None,
 ) -> dict[str, Any]:
     """Write a study's files, print its tables and its cost.
@@ -184,8 +183,7 @@ def finish_study(
         figures: Name -> text of an SVG.
         console: Where tables are printed (default: stdout).
         earlier_seconds: CPU seconds of finished work that earlier runs left.
-        part: Name of this study, where a command has several.
-        file: Name of the files without suffix (default: the part, or else the name).
+        file: Name of the files without suffix (default: the study's).
 
     Returns:
         What the JSON file holds.
@@ -193,10 +191,9 @@ def finish_study(
     Raises:
         ValueError: If a number is not finite.
     """
-    figures, console, part = figures or {}, console or Console(), part or name
-    file = file or part
+    figures, console, file = figures or {}, console or Console(), file or name
     document = {
-        "study": part,
+        "study": name,
         "command": [f"eval.{name}", *flags],
         **clock.cost(),
         "earlier_cpu_seconds": round(earlier_seconds, 1),

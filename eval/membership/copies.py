@@ -9,19 +9,15 @@ import numpy as np
 
 from eval.membership.cells import Cell, Strata
 from eval.membership.texts import Pool, drawn
-from eval.planted import Model, planted, trained_model
+from eval.planted import Model, planted, resized, trained_model
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
-from jaxcontam.models.config import llama_shape
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
-
-Scores = Mapping[str, Mapping[str, np.ndarray]]
-"""Score -> group of texts -> one float64 per text."""
 
 # A masked model and lists of documents are not at hand.
 _READS: frozenset[Reading] = frozenset(
@@ -207,7 +203,6 @@ def _draw(bench: Bench, seed: int) -> _Draw:
         [question.text for question in bench.pool.questions],
         n + scale.n_unknown + 2 * scale.n_shots,
         seed=seed,
-        what="questions",
     )
     members, rest = texts[:n], texts[n:]
     unseen, shots = rest[: scale.n_unknown], rest[scale.n_unknown :]
@@ -234,31 +229,20 @@ def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
 
 
 def smaller(preset: Preset) -> Preset:
-    """A preset of fewer weights, with the same vocabulary and rows."""
+    """A preset of fewer weights."""
     shape = preset.decoder
     width, layers = round(shape.d_model * _REFERENCE_WIDTH), max(1, shape.n_layers - 1)
-    return dataclasses.replace(
-        preset,
-        name=f"{preset.name}-d{width}-l{layers}",
-        decoder=llama_shape(
-            vocab_size=shape.vocab_size,
-            d_model=width,
-            n_layers=layers,
-            n_heads=max(1, width // 32),
-            d_ff=8 * round(width / 3),
-            context=shape.context,
-        ),
-    )
+    return resized(preset, width, layers, max(1, width // 32), 8 * round(width / 3))
 
 
 def score_groups(
     model: TextModel,
     groups: Mapping[str, Sequence[str]],
     *,
-    inputs: Inputs | None = None,
-    seed: int = 0,
-) -> Scores:
-    """Every text of every group, scored together."""
+    inputs: Inputs,
+    seed: int,
+) -> Mapping[str, Mapping[str, np.ndarray]]:
+    """Score -> group of texts -> one float64 per text, all scored together."""
     methods = [
         method
         for method in METHODS.values()
