@@ -226,15 +226,6 @@ def write_json(path: Path, document: Any) -> None:
     replace_bytes(path, text.encode())
 
 
-def inputs_digest(*inputs: Any) -> str:
-    """Digest of everything that determines a record.
-
-    Args:
-        *inputs: JSON values.
-    """
-    return data_digest(json.dumps(inputs, sort_keys=True).encode())
-
-
 class Records:
     """Finished parts of a study, one JSON file each, from which a killed run resumes.
 
@@ -265,23 +256,25 @@ class Records:
             return None
         by = "any_code_key" if self.any_code else "key"
         fields = read_fields(self.folder / f"{name}.json")
-        if fields is None or fields.get(by) != self.keys(*inputs)[by]:
+        if fields is None or fields.get(by) != self._keys(*inputs)[by]:
             return None
         self.earlier_seconds += fields.get("cpu_seconds", 0.0)
         return {key: fields[key] for key in fields if key not in _KEYS}
 
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
-        text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
+        text = json.dumps({**self._keys(*inputs), **fields}) + "\n"
         path = self.folder / f"{name}.json"
         make_folder(path.parent)
         replace_bytes(path, text.encode())
 
-    def keys(self, *inputs: Any) -> dict[str, str]:
+    def _keys(self, *inputs: Any) -> dict[str, str]:
         """Digests of the inputs with this code and with any."""
         return {
-            "key": inputs_digest(*inputs, self.code, cpu_name()),
-            "any_code_key": inputs_digest(*inputs, None, cpu_name()),
+            key: data_digest(
+                json.dumps((*inputs, code, cpu_name()), sort_keys=True).encode()
+            )
+            for key, code in (("key", self.code), ("any_code_key", None))
         }
 
 

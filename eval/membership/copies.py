@@ -138,6 +138,11 @@ def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
     strata, blind = Strata(), Strata()
     facts: dict[str, Any] = {}
+    methods = [
+        method
+        for method in METHODS.values()
+        if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
+    ]
     for seed in bench.seeds:
         draw = _draw(bench, seed)
         model, reference = _models(bench, draw, seed)
@@ -150,12 +155,11 @@ def copies_study(bench: Bench) -> Found:
             "code": manifest.code,
             "n_reference_parameters": reference.checkpoint.n_parameters,
         }
-        scores = score_groups(
+        groups = {0: draw.unseen, **draw.members}
+        table = score_texts(
+            [text for group in groups.values() for text in group],
+            methods,
             bench.ready(model),
-            {
-                "0": draw.unseen,
-                **{f"{copies}": texts for copies, texts in draw.members.items()},
-            },
             inputs=Inputs(
                 reference=bench.ready(reference),
                 nonmember_prefix=tuple(draw.shots_unseen),
@@ -168,9 +172,12 @@ def copies_study(bench: Bench) -> Found:
             ),
             seed=seed,
         )
+        ends = np.cumsum([len(group) for group in groups.values()])[:-1]
+        of_group = dict(zip(groups, np.split(table.values, ends), strict=True))
         for copies, members in draw.members.items():
-            for method, of_groups in scores.items():
-                strata.add(method, copies, of_groups[f"{copies}"], of_groups["0"])
+            for i, method in enumerate(table.names):
+                values, others = of_group[copies][:, i], of_group[0][:, i]
+                strata.add(method, copies, values, others)
             texts = [*members, *draw.unseen]
             labels_N = np.arange(len(texts)) < len(members)
             baselines = blind_baselines(texts, labels_N, seed=seed)
@@ -233,25 +240,3 @@ def smaller(preset: Preset) -> Preset:
     shape = preset.decoder
     width, layers = round(shape.d_model * _REFERENCE_WIDTH), max(1, shape.n_layers - 1)
     return resized(preset, width, layers, max(1, width // 32), 8 * round(width / 3))
-
-
-def score_groups(
-    model: TextModel,
-    groups: Mapping[str, Sequence[str]],
-    *,
-    inputs: Inputs,
-    seed: int,
-) -> Mapping[str, Mapping[str, np.ndarray]]:
-    """Score -> group of texts -> one float64 per text, all scored together."""
-    methods = [
-        method
-        for method in METHODS.values()
-        if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
-    ]
-    texts = [text for group in groups.values() for text in group]
-    table = score_texts(texts, methods, model, inputs=inputs, seed=seed)
-    ends = np.cumsum([len(group) for group in groups.values()])[:-1]
-    return {
-        name: dict(zip(groups, np.split(values_N, ends), strict=True))
-        for name, values_N in zip(table.names, table.values.T, strict=True)
-    }
