@@ -14,6 +14,7 @@ from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import order_result, plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.models.config import llama_shape
 from jaxcontam.progress import Progress
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Scorer, n_targets
@@ -38,6 +39,23 @@ def in_rows(name: str, context: int, batch_rows: int) -> Preset:
     preset = PRESETS[name]
     decoder = dataclasses.replace(preset.decoder, context=context)
     return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
+
+
+def resized(preset: Preset, width: int, layers: int, heads: int, d_ff: int) -> Preset:
+    """A preset of other weights, with the same vocabulary and rows."""
+    shape = preset.decoder
+    return dataclasses.replace(
+        preset,
+        name=f"{preset.name}-d{width}-l{layers}",
+        decoder=llama_shape(
+            vocab_size=shape.vocab_size,
+            d_model=width,
+            n_layers=layers,
+            n_heads=heads,
+            d_ff=d_ff,
+            context=shape.context,
+        ),
+    )
 
 
 def trained(

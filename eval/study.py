@@ -169,7 +169,6 @@ def finish_study(
     figures: Mapping[str, str] | None = None,
     console: Console | None = None,
     earlier_seconds: float = 0.0,
-    part: str | None = None,
     file: str | None = None,
 ) -> dict[str, Any]:
     """Write a study's files, print its tables and its cost.
@@ -184,8 +183,7 @@ def finish_study(
         figures: Name -> text of an SVG.
         console: Where tables are printed (default: stdout).
         earlier_seconds: CPU seconds of finished work that earlier runs left.
-        part: Name of this study, where a command has several.
-        file: Name of the files without suffix (default: the part, or else the name).
+        file: Name of the files without suffix (default: the study's).
 
     Returns:
         What the JSON file holds.
@@ -193,10 +191,9 @@ def finish_study(
     Raises:
         ValueError: If a number is not finite.
     """
-    figures, console, part = figures or {}, console or Console(), part or name
-    file = file or part
+    figures, console, file = figures or {}, console or Console(), file or name
     document = {
-        "study": part,
+        "study": name,
         "command": [f"eval.{name}", *flags],
         **clock.cost(),
         "earlier_cpu_seconds": round(earlier_seconds, 1),
@@ -229,15 +226,6 @@ def write_json(path: Path, document: Any) -> None:
     replace_bytes(path, text.encode())
 
 
-def inputs_digest(*inputs: Any) -> str:
-    """Digest of everything that determines a record.
-
-    Args:
-        *inputs: JSON values.
-    """
-    return data_digest(json.dumps(inputs, sort_keys=True).encode())
-
-
 class Records:
     """Finished parts of a study, one JSON file each, from which a killed run resumes.
 
@@ -268,23 +256,25 @@ class Records:
             return None
         by = "any_code_key" if self.any_code else "key"
         fields = read_fields(self.folder / f"{name}.json")
-        if fields is None or fields.get(by) != self.keys(*inputs)[by]:
+        if fields is None or fields.get(by) != self._keys(*inputs)[by]:
             return None
         self.earlier_seconds += fields.get("cpu_seconds", 0.0)
         return {key: fields[key] for key in fields if key not in _KEYS}
 
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
-        text = json.dumps({**self.keys(*inputs), **fields}) + "\n"
+        text = json.dumps({**self._keys(*inputs), **fields}) + "\n"
         path = self.folder / f"{name}.json"
         make_folder(path.parent)
         replace_bytes(path, text.encode())
 
-    def keys(self, *inputs: Any) -> dict[str, str]:
+    def _keys(self, *inputs: Any) -> dict[str, str]:
         """Digests of the inputs with this code and with any."""
         return {
-            "key": inputs_digest(*inputs, self.code, cpu_name()),
-            "any_code_key": inputs_digest(*inputs, None, cpu_name()),
+            key: data_digest(
+                json.dumps((*inputs, code, cpu_name()), sort_keys=True).encode()
+            )
+            for key, code in (("key", self.code), ("any_code_key", None))
         }
 
 

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from eval.canaries import CANARIES, __main__, runs
+from eval.canaries import __main__, runs
 from eval.canaries.__main__ import Canaries
+from eval.canaries.runs import CANARIES
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
@@ -209,14 +210,12 @@ def test_finished_model_is_not_trained_again(
 
 
 def test_given_run_is_tested_without_training_and_gives_its_numbers(
-    finished, files, few, monkeypatch, tmp_path
+    finished, monkeypatch, tmp_path
 ):
     document, out = finished
     monkeypatch.setattr("train.run.train", None)
     shutil.copytree(out / "store", tmp_path / "store")
-    found = Canaries(
-        trained=out, canaries=files / "sets", limit=LIMIT, out=tmp_path, tiny=True
-    ).run()
+    found = Canaries(trained=out, out=tmp_path, tiny=True).run()
     for name in ("benchmark", "method", "p_value", "verdict"):
         assert [row[name] for row in found["results"]] == [
             row[name] for row in document["results"]
@@ -224,24 +223,6 @@ def test_given_run_is_tested_without_training_and_gives_its_numbers(
     assert found["study"]["ranked"] == document["study"]["ranked"]
     # Nothing but what tests wrote: the run itself stays where it is.
     assert not (tmp_path / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dup_counts": "lower"}, "planted 'mnli' 10 times, not 4"),
-        ({"limit": LIMIT - 1}, "its set 'mnli' has other lines than --canaries"),
-    ],
-)
-def test_given_run_of_other_sets_is_refused(
-    finished, files, few, tmp_path, change, message
-):
-    fields = {"limit": LIMIT} | change
-    with pytest.raises(InputError, match=message):
-        Canaries(
-            trained=finished[1], canaries=files / "sets", out=tmp_path, **fields
-        ).run()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("fault", ["lines", "unfinished", "nothing"])

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from eval.replication.__main__ import HEADER, reports_grid, table
+from eval.replication.__main__ import HEADER, table
 from eval.replication.models import (
     CONTROL,
     DATASET,
@@ -136,7 +136,6 @@ def row(planted, asked, seed, **more):
         "planted": planted,
         "asked": asked,
         "seed": seed,
-        "folder": f"seed-{seed}/{planted}-{asked}",
         "n": 50,
         "n_exact": 40,
         "n_near": 2,
@@ -187,11 +186,6 @@ def test_numbers_of_many_models_are_a_range():
     ]
     (line,) = table(rows, 50).rows
     assert line[2:6] == ("42 to 49 of 50", "0 of 50", "1e-12 to 1e-05", "-")
-
-
-def test_every_report_is_named(rows):
-    named = [line[-1] for line in reports_grid(rows).rows]
-    assert named == [f"{one['folder']}/report.html" for one in rows]
 
 
 COLUMNS = (

@@ -220,7 +220,7 @@ def test_bucket_is_mounted_for_reading(cloud):
 
 @pytest.mark.parametrize("launch", ["keep_running.sh", "jobset_run.sh"])
 def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
-    from eval.canaries import CANARIES
+    from eval.canaries.runs import CANARIES
     from jaxcontam.cli import parse
     from train.pretrain import Pretrain
 

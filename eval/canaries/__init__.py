@@ -1,5 +1,1 @@
 """The canary table of Oren et al., arXiv:2310.17623: `python -m eval.canaries`."""
-
-from eval.canaries.runs import CANARIES
-
-__all__ = ["CANARIES"]

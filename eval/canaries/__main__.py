@@ -37,12 +37,9 @@ from pathlib import Path
 
 from eval.canaries.ranking import Ranked, rank_sets
 from eval.canaries.runs import (
-    CANARIES,
     Plan,
     Run,
     Trained,
-    check_same,
-    plan_of,
     planted_first,
     read_runs,
     read_trained,
@@ -79,10 +76,12 @@ from train.sources import read_documents
 _OUT = Path("runs/canaries")
 # Inside a run's folder: the model that read the background alone.
 _REFERENCE = "reference"
-# Flags by what they change: the model, what is planted, how it is tested.
-_TRAINING = ("corpus", "preset", "max_example_tokens", "background_tokens")
-_PLANTED = ("dup_counts", "limit")
-_TESTING = ("canaries", "n_permutations", "seed", "tiny")
+# Flags by what they change: the model and its sets, or how it is tested.
+_TRAINING = (
+    *("corpus", "canaries", "dup_counts", "limit"),
+    *("preset", "max_example_tokens", "background_tokens"),
+)
+_TESTING = ("n_permutations", "seed", "tiny")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +97,7 @@ class Canaries:
     canaries: Path | None = None
     """Folder with the ten files, boolq.jsonl to truthfulqa.jsonl."""
     trained: Path | None = None
-    """Train nothing: test the model and the sets of this folder of a finished run. With
-    --canaries, its sets must be those that the flags ask for."""
+    """Train nothing: test the model and the sets of this folder of a finished run."""
     tables: tuple[Path, ...] = ()
     """Score nothing: tables of these folders with a report.json. Reports of
     one model are joined; the first one that has a test counts."""
@@ -148,21 +146,17 @@ class Canaries:
     def _check_of_use(self) -> None:
         """Refuse flags that would change nothing, and yet stand in the report."""
         if self.tables:
-            mode, hint, idle = "tables", "", _TRAINING + _PLANTED + _TESTING
-        elif self.trained is not None and self.canaries is None:
-            mode, hint, idle = "trained", "add --canaries, or ", _TRAINING + _PLANTED
+            mode, idle = "tables", _TRAINING + _TESTING
         elif self.trained is not None:
-            mode, hint, idle = "trained", "", _TRAINING
+            mode, idle = "trained", _TRAINING
         else:
             return
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in idle:
             if getattr(self, name) != defaults[name]:
                 flag = name.replace("_", "-")
-                helps = hint if name in _PLANTED else ""
                 raise InputError(
-                    f"--{flag} changes nothing with --{mode}",
-                    hint=f"{helps}leave it out",
+                    f"--{flag} changes nothing with --{mode}", hint="leave it out"
                 )
 
     @property
@@ -190,14 +184,11 @@ class Canaries:
 
     def _model(self) -> Trained:
         """The model to test: a finished run's, or one that is trained now."""
-        sets = ()
-        limit = min(self.limit, 20) if self.tiny else self.limit
-        if self.canaries is not None:
-            sets = sets_to_plant(self.canaries, self.dup_counts, limit)
         if self.trained is not None:
-            found = read_trained(self.trained)
-            check_same(found, sets, self.trained)
-            return found
+            return read_trained(self.trained)
+        assert self.canaries is not None
+        limit = min(self.limit, 20) if self.tiny else self.limit
+        sets = sets_to_plant(self.canaries, self.dup_counts, limit)
         manifest = self._train(sets, self.folder)
         return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
 
@@ -251,7 +242,6 @@ class Canaries:
                 results, evidence, reference, other, info_of_reference
             )
         manifest = model.manifest
-        plan = plan_of({one.name: one.copies for one in model.sets if one.copies})
         report = Report(
             command=("eval.canaries", *flags_of(self)),
             seed=self.seed,
@@ -269,7 +259,6 @@ class Canaries:
                 "n_tokens": manifest.n_tokens,
                 "corpus_digest": manifest.corpus_digest,
                 "test_seconds": round(time.monotonic() - began, 1),
-                "paper_sharded_p": _paper_p(plan),
                 "ranked": [dataclasses.asdict(row) for row in ranked],
             },
         )
@@ -343,17 +332,6 @@ class Canaries:
             numbers=numbers_of(runs),
             grids=grids_of(runs),
         )
-
-
-def _paper_p(plan: Plan | None) -> dict[str, str]:
-    """What is known of the paper's p-values at these duplication counts."""
-    if plan != "published":
-        return {}
-    return {
-        name: canary.sharded_p
-        for name, canary in CANARIES.items()
-        if canary.sharded_p is not None
-    }
 
 
 def main() -> int:

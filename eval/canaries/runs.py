@@ -155,33 +155,6 @@ def planted_first(sets: Sequence[PlannedSet]) -> tuple[PlannedSet, ...]:
     return tuple(sorted(sets, key=lambda one: one.copies == 0))
 
 
-def check_same(trained: Trained, wanted: Sequence[PlannedSet], folder: Path) -> None:
-    """Refuse a run that planted something else than what the flags ask for.
-
-    Raises:
-        InputError: Names the first set that is missing, or differs in its lines or its
-            copies.
-    """
-    found = {one.name: one for one in trained.sets}
-    for one in wanted:
-        there = found.get(one.name)
-        if there is None:
-            raise InputError(f"{folder}: has no set {one.name!r}")
-        if there.copies != one.copies:
-            raise InputError(
-                f"{folder}: planted {one.name!r} {there.copies} times, "
-                f"not {one.copies}",
-                hint="--dup-counts names the plan that it followed",
-            )
-        if there.benchmark.fingerprint != one.benchmark.fingerprint:
-            raise InputError(
-                f"{folder}: its set {one.name!r} has other lines than --canaries",
-                hint=f"--limit {len(there.benchmark)}"
-                if len(there.benchmark) != len(one.benchmark)
-                else "",
-            )
-
-
 def control_of(name: str, sets: Sequence[PlannedSet]) -> PlannedSet | None:
     """The later lines of a planted set's own file, which were not planted."""
     for one in sets:

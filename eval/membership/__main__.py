@@ -64,7 +64,7 @@ class Membership:
         return finish_study(
             "membership",
             flags_of(self),
-            part="copies",
+            file="copies",
             clock=clock,
             out=self.out,
             numbers={

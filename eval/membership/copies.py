@@ -9,19 +9,15 @@ import numpy as np
 
 from eval.membership.cells import Cell, Strata
 from eval.membership.texts import Pool, drawn
-from eval.planted import Model, planted, trained_model
+from eval.planted import Model, planted, resized, trained_model
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
-from jaxcontam.models.config import llama_shape
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
-
-Scores = Mapping[str, Mapping[str, np.ndarray]]
-"""Score -> group of texts -> one float64 per text."""
 
 # A masked model and lists of documents are not at hand.
 _READS: frozenset[Reading] = frozenset(
@@ -142,6 +138,11 @@ def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
     strata, blind = Strata(), Strata()
     facts: dict[str, Any] = {}
+    methods = [
+        method
+        for method in METHODS.values()
+        if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
+    ]
     for seed in bench.seeds:
         draw = _draw(bench, seed)
         model, reference = _models(bench, draw, seed)
@@ -154,12 +155,11 @@ def copies_study(bench: Bench) -> Found:
             "code": manifest.code,
             "n_reference_parameters": reference.checkpoint.n_parameters,
         }
-        scores = score_groups(
+        groups = {0: draw.unseen, **draw.members}
+        table = score_texts(
+            [text for group in groups.values() for text in group],
+            methods,
             bench.ready(model),
-            {
-                "0": draw.unseen,
-                **{f"{copies}": texts for copies, texts in draw.members.items()},
-            },
             inputs=Inputs(
                 reference=bench.ready(reference),
                 nonmember_prefix=tuple(draw.shots_unseen),
@@ -172,9 +172,12 @@ def copies_study(bench: Bench) -> Found:
             ),
             seed=seed,
         )
+        ends = np.cumsum([len(group) for group in groups.values()])[:-1]
+        of_group = dict(zip(groups, np.split(table.values, ends), strict=True))
         for copies, members in draw.members.items():
-            for method, of_groups in scores.items():
-                strata.add(method, copies, of_groups[f"{copies}"], of_groups["0"])
+            for i, method in enumerate(table.names):
+                values, others = of_group[copies][:, i], of_group[0][:, i]
+                strata.add(method, copies, values, others)
             texts = [*members, *draw.unseen]
             labels_N = np.arange(len(texts)) < len(members)
             baselines = blind_baselines(texts, labels_N, seed=seed)
@@ -207,7 +210,6 @@ def _draw(bench: Bench, seed: int) -> _Draw:
         [question.text for question in bench.pool.questions],
         n + scale.n_unknown + 2 * scale.n_shots,
         seed=seed,
-        what="questions",
     )
     members, rest = texts[:n], texts[n:]
     unseen, shots = rest[: scale.n_unknown], rest[scale.n_unknown :]
@@ -234,40 +236,7 @@ def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
 
 
 def smaller(preset: Preset) -> Preset:
-    """A preset of fewer weights, with the same vocabulary and rows."""
+    """A preset of fewer weights."""
     shape = preset.decoder
     width, layers = round(shape.d_model * _REFERENCE_WIDTH), max(1, shape.n_layers - 1)
-    return dataclasses.replace(
-        preset,
-        name=f"{preset.name}-d{width}-l{layers}",
-        decoder=llama_shape(
-            vocab_size=shape.vocab_size,
-            d_model=width,
-            n_layers=layers,
-            n_heads=max(1, width // 32),
-            d_ff=8 * round(width / 3),
-            context=shape.context,
-        ),
-    )
-
-
-def score_groups(
-    model: TextModel,
-    groups: Mapping[str, Sequence[str]],
-    *,
-    inputs: Inputs | None = None,
-    seed: int = 0,
-) -> Scores:
-    """Every text of every group, scored together."""
-    methods = [
-        method
-        for method in METHODS.values()
-        if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
-    ]
-    texts = [text for group in groups.values() for text in group]
-    table = score_texts(texts, methods, model, inputs=inputs, seed=seed)
-    ends = np.cumsum([len(group) for group in groups.values()])[:-1]
-    return {
-        name: dict(zip(groups, np.split(values_N, ends), strict=True))
-        for name, values_N in zip(table.names, table.values.T, strict=True)
-    }
+    return resized(preset, width, layers, max(1, width // 32), 8 * round(width / 3))

@@ -59,7 +59,7 @@ def read_pool() -> Pool:
     )
 
 
-def drawn(items: Sequence, n: int, *, seed: int, what: str) -> list:
+def drawn(items: Sequence, n: int, *, seed: int) -> list:
     """`n` of the items at random, without repeats.
 
     Raises:
@@ -67,7 +67,7 @@ def drawn(items: Sequence, n: int, *, seed: int, what: str) -> list:
     """
     if len(items) < n:
         raise InputError(
-            f"the corpus gives {len(items):,} {what}, {n:,} needed",
+            f"the corpus gives {len(items):,} questions, {n:,} needed",
             hint="a larger --corpus",
         )
     order = np.random.default_rng([seed, 41]).permutation(len(items))[:n]

@@ -45,7 +45,7 @@ from eval.natural_order.transformers import (
     model_folder,
     train_transformer,
 )
-from eval.study import Clock, Grid, finish_study, grouped, run_study
+from eval.study import Clock, Column, Grid, finish_study, grouped, run_study
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
@@ -82,8 +82,6 @@ class NaturalOrder:
     """Folder for a record of each file, tables and the figure; finished files stay."""
     tiny: bool = False
     """A pulse run of seconds: a file each of a few kinds."""
-    tables_only: bool = False
-    """Audit nothing more: tables of the files that are finished."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -98,7 +96,7 @@ class NaturalOrder:
         done = _finished(folder / _RECORDS)
         missing = [case for case in cases if case not in done]
         taken = [done[case] for case in cases if case in done]
-        if missing and not self.tables_only:
+        if missing:
             if any(case.reader for case in missing):
                 train_readers(cases, folder)
             self._audit(missing, folder / _RECORDS, done)
@@ -236,21 +234,21 @@ LEVEL = -3.0
 """log10 of the level of `contaminated`."""
 
 _LAWS = ("exchangeable", "reversible", "forward")
+
+
+def _said(verdict: str, beside: str = "verdict") -> Column:
+    return lambda row: _share([getattr(one, beside) == verdict for one in row[1]])
+
+
 _COLUMNS = {
     "kind": "{r[0]}",
     "files": lambda row: f"{len(row[1])}",
     "refused": lambda row: _share([one.refused for one in row[1]]),
-    "contaminated": lambda row: _share([_is(one, "contaminated") for one in row[1]]),
-    "reference knows half": lambda row: _share(
-        [one.verdict_half == "contaminated" for one in row[1]]
-    ),
-    "reference is flat": lambda row: _share(
-        [one.verdict_flat == "contaminated" for one in row[1]]
-    ),
-    "reference knows nothing": lambda row: _share(
-        [one.verdict_ignorant == "contaminated" for one in row[1]]
-    ),
-    "suspected": lambda row: _share([_is(one, "suspected") for one in row[1]]),
+    "contaminated": _said("contaminated"),
+    "reference knows half": _said("contaminated", "verdict_half"),
+    "reference is flat": _said("contaminated", "verdict_flat"),
+    "reference knows nothing": _said("contaminated", "verdict_ignorant"),
+    "suspected": _said("suspected"),
     "direction <= 0.001, not refused": lambda row: _share(
         [one.log10_p <= LEVEL and not one.refused for one in row[1]]
     ),
@@ -343,10 +341,6 @@ def _only_copies(case: Case) -> bool:
     return not case.nats and not case.knows and not case.reader
 
 
-def _is(record: Record, verdict: str) -> bool:
-    return record.verdict == verdict
-
-
 def _median(values: Iterable[float]) -> str:
     return f"{statistics.median(values):.1f}"
 
@@ -365,22 +359,18 @@ def figure(records: Sequence[Record]) -> str:
     )
     shares = [_accused([r for r in clean if r.case.kind == kind]) for kind in kinds]
     with matplotlib.rc_context(STYLE):
-        return _drawn(kinds, shares)
-
-
-def _drawn(kinds: Sequence[str], shares: Sequence[tuple[float, float]]) -> str:
-    plot, axes = figure_axes((7.0, 0.16 * max(10, len(kinds)) + 0.8))
-    places = range(len(kinds))
-    axes.barh(places, [one for one, _ in shares], color=ORANGE, height=0.7)
-    axes.scatter([one for _, one in shares], places, color=BLUE, s=14, zorder=3)
-    axes.set_yticks(places, kinds, fontsize=6)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-1, len(kinds))
-    axes.set_xlabel(
-        "share of files that a clean, copying scorer is accused of\n"
-        "bar: a test of random orders at 0.001; dot: called contaminated"
-    )
-    return svg_text(plot)
+        plot, axes = figure_axes((7.0, 0.16 * max(10, len(kinds)) + 0.8))
+        places = range(len(kinds))
+        axes.barh(places, [one for one, _ in shares], color=ORANGE, height=0.7)
+        axes.scatter([one for _, one in shares], places, color=BLUE, s=14, zorder=3)
+        axes.set_yticks(places, kinds, fontsize=6)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(-1, len(kinds))
+        axes.set_xlabel(
+            "share of files that a clean, copying scorer is accused of\n"
+            "bar: a test of random orders at 0.001; dot: called contaminated"
+        )
+        return svg_text(plot)
 
 
 def _accused(records: Sequence[Record]) -> tuple[float, float]:

@@ -26,9 +26,8 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 import dataclasses
 from collections.abc import Mapping
 
-from eval.planted import in_rows
+from eval.planted import in_rows, resized
 from eval.power.model import Reading, Study, Variant
-from jaxcontam.models.config import llama_shape
 from train.plan import When
 from train.presets import PRESETS, Preset
 
@@ -86,24 +85,6 @@ _BY_RULE = _scored(
 def _small(context: int) -> Preset:
     """0.16 M parameters; one row a step, long enough for strata of several examples."""
     return in_rows("0.16m", context, batch_rows=1)
-
-
-def _wider(width: int, layers: int, d_ff: int) -> Preset:
-    """The small preset with more weights."""
-    preset = _small(_CONTEXT)
-    shape = preset.decoder
-    return dataclasses.replace(
-        preset,
-        name=f"{preset.name}-d{width}-l{layers}",
-        decoder=llama_shape(
-            vocab_size=shape.vocab_size,
-            d_model=width,
-            n_layers=layers,
-            n_heads=4,
-            d_ff=d_ff,
-            context=shape.context,
-        ),
-    )
 
 
 def _steps(
@@ -191,8 +172,8 @@ SIZES = tuple(
     _population(f"size-{size}", (0, 4, 8), _SIDE, preset=preset)
     for size, preset in (
         ("0.16m", _small(_CONTEXT)),
-        ("0.41m", _wider(112, 2, 296)),
-        ("1.3m", _wider(176, 3, 472)),
+        ("0.41m", resized(_small(_CONTEXT), 112, 2, 4, 296)),
+        ("1.3m", resized(_small(_CONTEXT), 176, 3, 4, 472)),
     )
 )
 POSITION = _population(

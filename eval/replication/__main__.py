@@ -45,7 +45,6 @@ from eval.study import Clock, Grid, finish_study, grouped, run_study, say
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import PAGE_NAME as REPORT_PAGE
 from jaxcontam.report.report_files import REPORT_NAME
 from train.sources import corpus_digest
 
@@ -124,7 +123,7 @@ class Replication:
                 "scale": dataclasses.asdict(scale),
                 "rows": rows,
             },
-            grids=[table(rows, scale.copies), reports_grid(rows)],
+            grids=[table(rows, scale.copies)],
             file=Path(REPORT_NAME).stem,
         )
 
@@ -163,7 +162,6 @@ def _row(
         "planted": name,
         "asked": task,
         "seed": seed,
-        "folder": f"seed-{seed}/{name}-{task}",
         "n": judge["n_instances"],
         "n_exact": judge["n_exact"],
         "n_near": judge["n_near"],
@@ -212,18 +210,6 @@ def table(rows: Sequence[Mapping[str, Any]], copies: int) -> Grid:
         HEADER,
         tuple(lines),
     )
-
-
-def reports_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """The reports of `jaxcontam replicate` behind the table."""
-    columns = {
-        "seed": "{r[seed]}",
-        "planted": "{r[planted]}",
-        "asked": "{r[asked]}",
-        "verdict": "{r[verdict]}",
-        "report": f"{{r[folder]}}/{REPORT_PAGE}",
-    }
-    return Grid.of("Reports", rows, columns)
 
 
 def _each(values: Iterable[float | None], form: str) -> str:

@@ -54,23 +54,20 @@ def successes(partitions: Sequence[Partition]) -> list[Success]:
     count. A method that always says no is the last row, to compare with.
     """
     found = []
-    for measure in _named(_MEASURES, (one.overlaps for one in partitions)):
-        pairs = [
-            (_says_yes(row), human)
-            for one in partitions
-            if (row := one.overlaps.get(measure)) is not None
-            and (human := _human(one)) is not None
-        ]
-        found.append(_success(f"algorithm 1: {_MEASURES.get(measure, measure)}", pairs))
-    for judge in _named(_JUDGES, (one.judges for one in partitions)):
-        pairs = [
-            (_says_yes(row), human)
-            for one in partitions
-            if (row := one.judges.get(judge)) is not None
-            and (human := _human(one)) is not None
-        ]
-        if judge != _HUMAN:
-            found.append(_success(f"algorithm 2: {_JUDGES.get(judge, judge)}", pairs))
+    for number, names, maps in (
+        (1, _MEASURES, [one.overlaps for one in partitions]),
+        (2, _JUDGES, [one.judges for one in partitions]),
+    ):
+        for name in _named(names, maps):
+            pairs = [
+                (_says_yes(row), human)
+                for one, rows in zip(partitions, maps, strict=True)
+                if (row := rows.get(name)) is not None
+                and (human := _human(one)) is not None
+            ]
+            if name != _HUMAN:
+                title = f"algorithm {number}: {names.get(name, name)}"
+                found.append(_success(title, pairs))
     humans = [human for one in partitions if (human := _human(one)) is not None]
     found.append(_success("always no", [(False, human) for human in humans]))
     return found
