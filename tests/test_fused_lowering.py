@@ -176,6 +176,24 @@ def test_training_step_is_fused_forward_and_backward(device, platform, calls, re
     assert "256x256" not in text
 
 
+@pytest.mark.parametrize("config", [SHAPE, LLAMA, MIXTURE])
+def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
+    """Forward and backward: a float32 operand would widen the other one on a GPU."""
+    graphdef, params = decoder_of(config, "float32", H100)
+    optimizer = adamw(1e-3, 10, params)
+    step = functools.partial(
+        training_step, graphdef, optimizer, compute=Compute(dtype="bfloat16")
+    )
+    batch = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    opt_state = jax.eval_shape(optimizer.init, params)
+    traced = jax.jit(step).trace(params, opt_state, batch)
+    found = [{x.aval.dtype for x in one.invars} for one in products(traced.jaxpr.jaxpr)]
+    # A layer has four maps, of which each is one product forward and two backward; a
+    # mixture has a router, and its experts are computed again.
+    assert len(found) >= 12
+    assert found == [{jnp.dtype("bfloat16")}] * len(found)
+
+
 def test_gradient_norms_of_rows_side_by_side_are_fused():
     graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
 

@@ -163,6 +163,32 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
 
 
 def _product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
-    return jnp.matmul(
-        x_BTI.astype(kernel_IO.dtype), kernel_IO, preferred_element_type=jnp.float32
-    )
+    """`x @ kernel` in the kernel's dtype, added up in float32."""
+    x_BTI = x_BTI.astype(kernel_IO.dtype)
+    if kernel_IO.dtype == jnp.float32:
+        return _summed(x_BTI, kernel_IO)
+    return _rounded_product(x_BTI, kernel_IO)
+
+
+def _summed(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
+    return jnp.matmul(x_BTI, kernel_IO, preferred_element_type=jnp.float32)
+
+
+# Without it the float32 cotangent would widen the other operand of both products of
+# the gradient, which a GPU then computes in TF32, at half the speed of bfloat16.
+@jax.custom_vjp
+def _rounded_product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
+    """`_summed`, whose gradient takes the cotangent in the kernel's dtype."""
+    return _summed(x_BTI, kernel_IO)
+
+
+def _rounded_forward(x_BTI: jax.Array, kernel_IO: jax.Array):
+    return _summed(x_BTI, kernel_IO), (x_BTI, kernel_IO)
+
+
+def _rounded_backward(kept: tuple[jax.Array, jax.Array], cotangent_BTO: jax.Array):
+    _, transposed = jax.vjp(jnp.matmul, *kept)
+    return transposed(cotangent_BTO.astype(kept[1].dtype))
+
+
+_rounded_product.defvjp(_rounded_forward, _rounded_backward)
