@@ -12,11 +12,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train.dry_run import __main__ as command
 from train.dry_run.__main__ import DryRun, main, search
-from train.dry_run.compiled import (
-    CompiledMemory,
-    has_tpu_compiler,
-    state_bytes,
-)
+from train.dry_run.absent import has_compiler
+from train.dry_run.compiled import CompiledMemory, state_bytes
 from train.dry_run.estimate import estimate
 from train.dry_run.hardware import machine
 from train.presets import PRESETS
@@ -181,7 +178,8 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
 _ASK = """
 import dataclasses, json, jax
 from tests.test_dry_run import small_preset
-from train.dry_run.compiled import compiled_memory, use_virtual_devices
+from train.dry_run.absent import use_virtual_devices
+from train.dry_run.compiled import compiled_memory
 use_virtual_devices(4)
 found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
 print(json.dumps([dataclasses.asdict(one) for one in found]))
@@ -222,7 +220,9 @@ def test_the_step_is_compiled_for_devices_that_are_not_here():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_tpu_compiler(), reason="no libtpu: pip install '.[tpu]'")
+@pytest.mark.skipif(
+    not has_compiler(machine("v5e-8")), reason="no libtpu: pip install '.[tpu]'"
+)
 def test_a_tpus_own_compiler_is_asked_where_it_is_installed():
     words = ["--preset", "124m", "--on", "v5e-8", "--json"]
     done = subprocess.run(

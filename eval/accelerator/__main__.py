@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from eval.accelerator.compiled import CASES, compile_cases
 from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
@@ -28,6 +29,8 @@ from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.provenance import utc_now
+from train.dry_run.absent import use_virtual_devices
+from train.dry_run.hardware import machine
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,9 @@ class Accelerator:
     """Tokens of a batch that is scored (default: what users get)."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
+    compile: str | None = None
+    """Measure nothing: ask the compiler of h200, h100, a100 or v5e, which needs no
+    device, what it launches, moves and multiplies."""
     tiny: bool = False
     """Small models on any device: a pulse run, whose numbers mean nothing."""
     out: Path = Path("runs/accelerator")
@@ -47,9 +53,10 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         check_positive(self, "rounds", "batch_tokens")
+        parts = PARTS if self.compile is None else CASES
         for name in self.only:
-            if name not in PARTS:
-                raise unknown_name("part", name, PARTS)
+            if name not in parts:
+                raise unknown_name("part", name, parts)
 
     def run(self) -> dict[str, Any]:
         """Measure, print, write; returns the measurements.
@@ -61,6 +68,10 @@ class Accelerator:
             InputError: If there is no accelerator and the run is not tiny, or if there
                 are several devices.
         """
+        if self.compile is not None:
+            on = machine(f"{self.compile}-1")
+            use_virtual_devices(1, are_compiled_for=False)
+            return compile_cases(self.only or CASES, on, self.out)
         # Torch needs its share of the memory; set before a device is first used.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         device = in_fresh_process(device_of)

@@ -69,11 +69,18 @@ def hardware() -> Hardware:
     device = chosen
     if not isinstance(device, jax.Device):
         device = jax.local_devices(backend=chosen)[0]
+    return hardware_of(device)
+
+
+def hardware_of(device: jax.Device) -> Hardware:
+    """Hardware of a device, which may be compiled for and absent."""
     if device.platform != "gpu":
         return Hardware(device.platform, device.device_kind)
-    if "cuda" not in device.client.platform_version:
-        return Hardware("rocm", device.device_kind)
+    # CUDA's are numbers, such as 9.0; ROCm names an architecture, such as gfx942. A
+    # card that is compiled for and absent has no other sign.
     major, _, minor = str(device.compute_capability).partition(".")
+    if not major.isdigit():
+        return Hardware("rocm", device.device_kind)
     return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
 
 

@@ -21,14 +21,8 @@ from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
-from train.dry_run.compiled import (
-    CompiledMemory,
-    absent_devices,
-    compiled_memory,
-    has_tpu_compiler,
-    state_bytes,
-    use_virtual_devices,
-)
+from train.dry_run.absent import absent_devices, has_compiler, use_virtual_devices
+from train.dry_run.compiled import CompiledMemory, compiled_memory, state_bytes
 from train.dry_run.estimate import (
     Estimate,
     estimate,
@@ -96,7 +90,7 @@ class DryRun:
         """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
         if self.compile:
-            use_virtual_devices(on.n_chips)
+            use_virtual_devices(on.n_chips, are_compiled_for=not has_compiler(on))
         found = search(
             preset,
             on,
@@ -203,17 +197,17 @@ def search(
 
 
 def _compiled(preset: Preset, on: Machine, shape: MeshShape) -> CompiledMemory:
-    """Ask the TPU's compiler where it is installed, else the CPU's."""
-    slice_name = on.slice_name if has_tpu_compiler() else None
+    """Ask the hardware's own compiler where it is installed, else the CPU's."""
+    asked = on if has_compiler(on) else None
     words = (
-        f"compiling for {'CPU' if slice_name is None else slice_name} devices: "
+        f"compiling for {'CPU' if asked is None else on.name} devices: "
         f"mesh {shape}, {preset.compute.n_micro} micro-batches"
     )
     console = Terminal(stderr=True)
     if not console.is_terminal:
         print(words + " ...", file=sys.stderr, flush=True)
     with console.status(words):
-        return compiled_memory(preset, shape.model, absent_devices(slice_name))
+        return compiled_memory(preset, shape.model, absent_devices(asked))
 
 
 def _divides(preset: Preset, model: int) -> bool:

@@ -12,6 +12,7 @@ from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape
 from train.dry_run.compiled import CompiledMemory, state_bytes
 from train.dry_run.hardware import Machine
+from train.dry_run.program import Program
 from train.presets import PRESETS, Preset
 from train.progress import training_flops
 
@@ -167,6 +168,9 @@ def estimate_lines(
     if found.fits:
         lines.append(f"  flags of train.pretrain: {' '.join(train_flags(found))}")
     lines += ["", "memory a chip, GiB", *_memory_lines(found)]
+    if compiled := found.compiled and found.compiled.program:
+        lines += ["", "a step on a chip, read in the compiled program"]
+        lines += program_lines(compiled, preset.decoder.n_layers)
     hours = found.hours(tokens)
     lines += [
         "",
@@ -202,6 +206,18 @@ def _memory_lines(found: Estimate) -> list[str]:
         lines.append(
             "  an upper bound: a CPU keeps attention's scores and widens bfloat16"
         )
-        if found.machine.slice_name is not None:
-            lines.append("  pip install libtpu: the TPU's own compiler answers instead")
+        extra = "cuda" if found.machine.slice_name is None else "tpu"
+        lines.append(f"  pip install -e '.[{extra}]': its own compiler answers instead")
     return lines
+
+
+def program_lines(program: Program, n_layers: int) -> list[str]:
+    """Lines for people: what a compiled program does on one device."""
+    layers = [f"{n:,}" for turns, n in program.loops if turns == n_layers]
+    products = [f"{n} of {words}" for words, n in program.products.items()]
+    return [
+        f"  launches {program.launches:,}"
+        + (f", {' and '.join(layers)} a layer" if layers else ""),
+        f"  read and written {1e-9 * program.moved_bytes:,.1f} GB",
+        f"  products in the program: {'; '.join(products)}",
+    ]

@@ -30,15 +30,19 @@ class Chip:
         name: Prefix of machine names.
         peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
         memory_bytes: Device memory.
+        memory_tb_per_second: Its bandwidth, 10^12 bytes/s.
         name_counts: Units in a machine's name that make one chip.
         slices: TPU slices that exist: number of chips -> topology as XLA names it.
+        generation: Major compute capability of a GPU; None for TPUs.
     """
 
     name: str
     peak_tflops: float
     memory_bytes: int
+    memory_tb_per_second: float
     name_counts: int = 1
     slices: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    generation: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,19 +63,28 @@ class Machine:
 _GIB = 1 << 30
 
 
-def _tpu(name: str, tflops: float, gib: int, sides: str, *, cores: int = 1) -> Chip:
+def _tpu(
+    name: str, tflops: float, gib: int, rate: float, sides: str, *, cores: int = 1
+) -> Chip:
     slices = {math.prod(map(int, word.split("x"))): word for word in sides.split()}
     return Chip(
         name=name,
         peak_tflops=tflops,
         memory_bytes=gib * _GIB,
+        memory_tb_per_second=rate,
         name_counts=cores,
         slices=slices,
     )
 
 
-def _gpu(name: str, tflops: float, gib: int) -> Chip:
-    return Chip(name=name, peak_tflops=tflops, memory_bytes=gib * _GIB)
+def _gpu(name: str, tflops: float, gib: int, rate: float, generation: int) -> Chip:
+    return Chip(
+        name=name,
+        peak_tflops=tflops,
+        memory_bytes=gib * _GIB,
+        memory_tb_per_second=rate,
+        generation=generation,
+    )
 
 
 # Topologies of the slices on offer.
@@ -81,14 +94,14 @@ _TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
-        _tpu("v4", 275, 32, _TORUS_3D, cores=2),
-        _tpu("v5e", 197, 16, _TORUS_2D),
-        _tpu("v5p", 459, 95, _TORUS_3D, cores=2),
-        _tpu("v6e", 918, 32, _TORUS_2D),
-        _gpu("a100-40", 312, 40),
-        _gpu("a100-80", 312, 80),
-        _gpu("h100", 989, 80),
-        _gpu("h200", 989, 141),
+        _tpu("v4", 275, 32, 1.2, _TORUS_3D, cores=2),
+        _tpu("v5e", 197, 16, 0.82, _TORUS_2D),
+        _tpu("v5p", 459, 95, 2.77, _TORUS_3D, cores=2),
+        _tpu("v6e", 918, 32, 1.64, _TORUS_2D),
+        _gpu("a100-40", 312, 40, 1.56, 8),
+        _gpu("a100-80", 312, 80, 2.04, 8),
+        _gpu("h100", 989, 80, 3.35, 9),
+        _gpu("h200", 989, 141, 4.8, 9),
     )
 }
 
