@@ -89,6 +89,7 @@ def local_scorer(
     mesh = weights_mesh(state)
     state, _ = on_mesh(state, mesh)
     divided = division_on(mesh, division)
+    few_shapes = mesh.devices.flat[0].platform != "cpu"
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
         context=config.context,
@@ -96,6 +97,7 @@ def local_scorer(
         n_devices=mesh.size,
         store=store,
         division=divided,
+        few_shapes=few_shapes,
     )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
@@ -106,6 +108,7 @@ def local_scorer(
         division=divided,
         pairs=pairs,
         moments=moments,
+        few_shapes=few_shapes,
     )
 
 
