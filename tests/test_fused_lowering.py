@@ -18,7 +18,7 @@ from jaxcontam.models.fused_attention import (
 )
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
-from jaxcontam.scoring.kernel import PRECISION, target_scores
+from jaxcontam.scoring.kernel import target_scores
 from tests.attention_shapes import (
     GROUPED,
     H100,
@@ -52,7 +52,7 @@ def decoder_of(config, dtype, device):
 def scores(graphdef, state, inputs_BS, targets_BS):
     """As `score_tokens` computes them, in blocks of a CPU's width."""
     decoder = nnx.merge(graphdef, state)
-    with jax.default_matmul_precision(PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         hidden = decoder(inputs_BS).reshape(inputs_BS.size, -1)
         return target_scores(
             hidden, decoder.head_VD, targets_BS.reshape(-1), moments=False
@@ -105,6 +105,22 @@ def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
     outside = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
     assert len(outside) == n_products - 2
     assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
+
+
+@pytest.mark.parametrize("config", [SHAPE, MIXTURE])
+def test_float32_on_a_gpu_is_multiplied_in_three_passes_and_never_in_one(config):
+    """JAX's default there rounds operands to 11 bits, forward and backward."""
+    graphdef, params = decoder_of(config, "float32", H100)
+    ids = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    optimizer = adamw(1e-3, 10, params)
+    step = functools.partial(training_step, graphdef, optimizer)
+    moments = jax.eval_shape(optimizer.init, params)
+    for traced in (
+        jax.jit(functools.partial(scores, graphdef)).trace(params, ids, ids),
+        jax.jit(step).trace(params, moments, ids),
+    ):
+        found = {one.params["precision"] for one in products(traced.jaxpr.jaxpr)}
+        assert found == {jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3}
 
 
 def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():

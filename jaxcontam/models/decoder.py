@@ -30,6 +30,7 @@ from jaxcontam.models.attention import AttentionContext, KVCache, attend
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import Hardware, hardware
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
+from jaxcontam.models.precision import matmul_precision
 from jaxcontam.models.rope import rotary_cos_sin, rotate
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 
@@ -88,6 +89,11 @@ class Decoder(nnx.Module):
     def dtype(self) -> str:
         """Matmul precision: `float32`, or `bfloat16`, faster but less accurate."""
         return str(self.embedding[...].dtype)
+
+    @property
+    def precision(self) -> str:
+        """What whoever runs the decoder sets as JAX's default matmul precision."""
+        return matmul_precision(self.dtype, self.hardware)
 
     def __call__(
         self,

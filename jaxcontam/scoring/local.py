@@ -20,7 +20,7 @@ from jaxcontam.scoring.identity import (
     cpu_cores,
     cpu_kind,
 )
-from jaxcontam.scoring.kernel import PRECISION, VERSION
+from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
     on_mesh,
@@ -129,7 +129,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         context=checkpoint.config.context,
         moments=moments,
         dtype=checkpoint.decoder.dtype,
-        precision=PRECISION,
+        precision=checkpoint.decoder.precision,
         attention=kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware()),
         kernel=VERSION,
         code=code_digest(),
@@ -178,7 +178,7 @@ def model_info(checkpoint: Checkpoint) -> ModelInfo:
         fingerprint=checkpoint.fingerprint,
         n_parameters=checkpoint.n_parameters,
         dtype=dtype,
-        precision=PRECISION,
+        precision=checkpoint.decoder.precision,
         context=config.context,
         attention=None if attention == "blocks" else attention,
     )

@@ -14,7 +14,7 @@ from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring.kernel import PRECISION, TokenScores, target_scores
+from jaxcontam.scoring.kernel import TokenScores, target_scores
 
 
 def score_continuations(
@@ -76,7 +76,7 @@ def score_continuations(
         )
         return jax.tree.map(lambda part: part.reshape(K, T), scores)
 
-    with jax.default_matmul_precision(PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         return jax.lax.map(
             score,
             (prefixes_IP, lengths_I, continuations_IKT),
