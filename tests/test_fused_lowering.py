@@ -19,6 +19,7 @@ from jaxcontam.models.fused_attention import (
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import target_scores
+from jaxcontam.scoring.pairs import score_continuations
 from tests.attention_shapes import (
     GROUPED,
     H100,
@@ -155,6 +156,20 @@ def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
     assert int(size) == (100 if windows else 0)
     assert "256x256" not in text, "no array of all pairs of tokens"
+
+
+def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
+    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
+    K, P, T = 3, 192, 160
+    ids = [
+        jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((4, P), (4,), (4, K, T))
+    ]
+    pairs = functools.partial(score_continuations, graphdef, at_once=2)
+    text = lowered(pairs, "cuda", state, *ids)
+    # The prefix by itself, the rows by themselves, and the rows' look at the prefix.
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"] * 3
+    pairs_of_tokens = [f"{T}x{T}x", f"{T}x{P}x", f"{P}x{P}x", f"{T}x{P + T}x"]
+    assert not [words for words in pairs_of_tokens if words in text]
 
 
 def test_float32_scorer_on_a_gpu_asks_for_no_library():
