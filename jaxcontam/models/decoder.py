@@ -253,15 +253,21 @@ class Block(nnx.Module):
         if config.parallel:
             if not config.shared_norm:
                 read_BTD = self.mlp_norm(hidden_BTD)
-            return hidden_BTD + mixed_BTD + self.mlp(read_BTD), keys_values
+            fed_BTD = self._fed(read_BTD, context)
+            return hidden_BTD + mixed_BTD + fed_BTD, keys_values
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         hidden_BTD += mixed_BTD
         read_BTD = self.mlp_norm(hidden_BTD) if config.pre_norms else hidden_BTD
-        fed_BTD = self.mlp(read_BTD)
+        fed_BTD = self._fed(read_BTD, context)
         if config.post_norms:
             fed_BTD = self.mlp_post_norm(fed_BTD)
         return hidden_BTD + fed_BTD, keys_values
+
+    def _fed(self, read_BTD: jax.Array, context: AttentionContext) -> jax.Array:
+        if self.config.experts is None:
+            return self.mlp(read_BTD)
+        return self.mlp(read_BTD, context.hardware.platform)
 
 
 class Attention(nnx.Module):

@@ -6,8 +6,13 @@ Dimension key
     D  model width
     F  feed-forward width
     W  width of the first product, 2 F where it is gated, else F
+    N  tokens of the batch, N = B * T
     X  experts
     K  experts that a token uses
+    A  choices, A = N * K
+    R  rows of a block, all of one expert
+    M  blocks
+    S  rows of all blocks, S = M * R
     I  inputs of a linear map
     O  its outputs
 """
@@ -20,6 +25,9 @@ from flax import nnx
 
 from jaxcontam.models.config import DecoderConfig, ExpertShape
 
+# Rows of a block of tokens of one expert: fewer read its weights more often, more are
+# padding. Below half a block an expert, all experts are computed for all tokens.
+_EXPERT_ROWS = 64
 # GPT-2's initial scale.
 _INIT_STD = 0.02
 
@@ -51,9 +59,10 @@ class Mlp(nnx.Module):
 class Experts(nnx.Module):
     """Mixture of experts: a router sends each token to a few feed-forward layers.
 
-    Every expert is computed for every token, one expert after the other, with weight 0
-    where the router did not choose it: no token depends on its batch mates, but the
-    work is that of all experts. (Mixtral: 4 times what routing needs.)
+    No token is left out, whatever its batch mates choose. CPUs and TPUs compute the
+    experts that tokens chose, tokens in the order of their experts. Elsewhere every
+    expert is computed for every token, with weight 0 where the router did not choose
+    it (Mixtral: 4 times what routing needs).
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
@@ -67,39 +76,149 @@ class Experts(nnx.Module):
             self.shared = Mlp(config, rngs=rngs, d_ff=config.experts.d_shared)
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
 
-    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """Weighted sum of the experts' outputs, `[B, T, D]` float32."""
-        experts = self.config.experts
+    def __call__(self, hidden_BTD: jax.Array, platform: str = "cpu") -> jax.Array:
+        """Weighted sum of the experts' outputs, `[B, T, D]` float32.
+
+        Args:
+            hidden_BTD: Inputs.
+            platform: Device type that the way is chosen for.
+        """
+        experts, (B, T, D) = self.config.experts, hidden_BTD.shape
         assert experts is not None
-        shares_BTX = _shares(self.router(hidden_BTD), experts)
-
-        # The backward pass recomputes an expert: its saved activations would be wide
-        # arrays of all experts.
-        @jax.checkpoint
-        def add(total_BTD: jax.Array, expert):
-            up_DW, down_FD, share_BT = expert
-            hidden_BTF = _activated(_product(hidden_BTD, up_DW), self.config)
-            out_BTD = _product(hidden_BTF, down_FD) * share_BT[..., None]
-            # An overflow of an expert that the token does not use makes no nan.
-            return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
-
-        shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
-        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT)
-        mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
+        hidden_ND = hidden_BTD.reshape(B * T, D)
+        chosen_NK, index_NK = _chosen(self.router(hidden_ND), experts)
+        kernels = self.up.kernel[...], self.down.kernel[...]
+        is_worth = index_NK.size >= experts.n * _EXPERT_ROWS // 2
+        if platform == "cpu" and is_worth:
+            out_NKD = _by_blocks(hidden_ND, index_NK, kernels, self.config)
+            mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
+        elif platform == "tpu" and is_worth:
+            out_NKD = _by_groups(hidden_ND, index_NK, kernels, self.config)
+            mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
+        else:
+            mixed_ND = _all_experts(
+                hidden_ND, _shares(chosen_NK, index_NK, experts), kernels, self.config
+            )
+        mixed_BTD = mixed_ND.reshape(B, T, D)
         if experts.d_shared:
             gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
             mixed_BTD += gate_BT1 * self.shared(hidden_BTD)
         return mixed_BTD
 
 
-def _shares(logits_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
-    """Weight of each expert for each token, `[B, T, X]`; 0 where it is not used."""
-    probs_BTX = jax.nn.softmax(logits_BTX, axis=-1)
-    chosen_BTK, index_BTK = jax.lax.top_k(probs_BTX, experts.n_used)
+def _chosen(logits_NX: jax.Array, experts: ExpertShape) -> tuple[jax.Array, jax.Array]:
+    """Weights and indices of the experts that each token uses, `[N, K]` each."""
+    probs_NX = jax.nn.softmax(logits_NX, axis=-1)
+    chosen_NK, index_NK = jax.lax.top_k(probs_NX, experts.n_used)
     if experts.normalised:
-        chosen_BTK /= chosen_BTK.sum(axis=-1, keepdims=True)
-    one_hot_BTKX = jax.nn.one_hot(index_BTK, experts.n)
-    return jnp.sum(one_hot_BTKX * chosen_BTK[..., None], axis=-2)
+        chosen_NK /= chosen_NK.sum(axis=-1, keepdims=True)
+    return chosen_NK, index_NK
+
+
+def _shares(
+    chosen_NK: jax.Array, index_NK: jax.Array, experts: ExpertShape
+) -> jax.Array:
+    """Weight of each expert for each token, `[N, X]`; 0 where it is not used."""
+    one_hot_NKX = jax.nn.one_hot(index_NK, experts.n)
+    return jnp.sum(one_hot_NKX * chosen_NK[..., None], axis=-2)
+
+
+def _all_experts(
+    hidden_ND: jax.Array,
+    shares_NX: jax.Array,
+    kernels: tuple[jax.Array, jax.Array],
+    config: DecoderConfig,
+) -> jax.Array:
+    """Every expert for every token, one expert after the other, `[N, D]`."""
+
+    # The backward pass recomputes an expert: its saved activations would be wide
+    # arrays of all experts.
+    @jax.checkpoint
+    def add(total_ND: jax.Array, expert):
+        up_DW, down_FD, share_N = expert
+        hidden_NF = _activated(_product(hidden_ND, up_DW), config)
+        out_ND = _product(hidden_NF, down_FD) * share_N[:, None]
+        # An overflow of an expert that the token does not use makes no nan.
+        return total_ND + jnp.where(share_N[:, None] > 0, out_ND, 0.0), None
+
+    mixed_ND, _ = jax.lax.scan(add, jnp.zeros_like(hidden_ND), (*kernels, shares_NX.T))
+    return mixed_ND
+
+
+def _by_blocks(
+    hidden_ND: jax.Array,
+    index_NK: jax.Array,
+    kernels: tuple[jax.Array, jax.Array],
+    config: DecoderConfig,
+) -> jax.Array:
+    """Outputs of the experts that each token uses, `[N, K, D]`.
+
+    The choices of an expert fill blocks of rows of its own:
+
+        expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
+    """
+    (N, K), (X, R) = index_NK.shape, (kernels[0].shape[0], _EXPERT_ROWS)
+    n_blocks = (N * K + X * (R - 1)) // R
+    slot_A, ends_X = _slots(index_NK.reshape(-1), X, R)
+    expert_M = jnp.searchsorted(ends_X, jnp.arange(n_blocks), side="right")
+    token_S = jnp.zeros(n_blocks * R, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
+
+    def compute(expert: jax.Array, token_R: jax.Array) -> jax.Array:
+        up_DW, down_FD = (kernel[expert] for kernel in kernels)
+        return _product(
+            _activated(_product(hidden_ND[token_R], up_DW), config), down_FD
+        )
+
+    def block(_, chosen: tuple[jax.Array, jax.Array]):
+        expert, token_R = chosen
+        nothing = jnp.zeros((R, hidden_ND.shape[1]), jnp.float32)
+        return None, jax.lax.cond(
+            expert < X, compute, lambda *_: nothing, expert, token_R
+        )
+
+    _, out_MRD = jax.lax.scan(
+        jax.checkpoint(block), None, (expert_M, token_S.reshape(n_blocks, R))
+    )
+    return out_MRD.reshape(n_blocks * R, -1)[slot_A].reshape(N, K, -1)
+
+
+def _by_groups(
+    hidden_ND: jax.Array,
+    index_NK: jax.Array,
+    kernels: tuple[jax.Array, jax.Array],
+    config: DecoderConfig,
+) -> jax.Array:
+    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
+    (N, K), X = index_NK.shape, kernels[0].shape[0]
+    slot_A, ends_X = _slots(index_NK.reshape(-1), X, 1)
+    token_A = jnp.zeros(N * K, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
+    sizes_X = jnp.diff(ends_X, prepend=0)
+
+    def grouped(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+        return jax.lax.ragged_dot(
+            rows_AI.astype(kernel_XIO.dtype),
+            kernel_XIO,
+            sizes_X,
+            preferred_element_type=jnp.float32,
+        )
+
+    up, down = kernels
+    out_AD = grouped(_activated(grouped(hidden_ND[token_A], up), config), down)
+    return out_AD[slot_A].reshape(N, K, -1)
+
+
+def _slots(expert_A: jax.Array, n: int, rows: int) -> tuple[jax.Array, jax.Array]:
+    """Where each choice goes in the order of experts, each from a whole block on.
+
+    Returns:
+        Slot of each choice; and the number of blocks up to the end of each expert.
+    """
+    of_expert_AX = expert_A[:, None] == jnp.arange(n)[None]
+    before_AX = jnp.cumsum(of_expert_AX, axis=0)
+    blocks_X = -(-before_AX[-1] // rows)
+    ends_X = jnp.cumsum(blocks_X)
+    rank_A = jnp.take_along_axis(before_AX, expert_A[:, None], axis=1)[:, 0] - 1
+    return (ends_X - blocks_X)[expert_A] * rows + rank_A, ends_X
 
 
 class Kernels(nnx.Module):
