@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
-from eval.accelerator.compiled import compiled_case, subject_of
-from eval.accelerator.subjects import in_fresh_process
+from eval.accelerator.compiled import compiled_case
+from eval.accelerator.subjects import in_fresh_process, subject
 from train.dry_run.absent import absent_devices, has_compiler, use_virtual_devices
 from train.dry_run.hardware import machine
 from train.dry_run.program import read_program
@@ -105,7 +105,7 @@ V5E = [needs("v5e-1", "tpu"), pytest.mark.slow]
 )
 @pytest.mark.parametrize("case", ["score_124m", "train_124m"])
 def test_compilers_make_products_of_bfloat16_alone_and_no_pairs_of_tokens(case, on):
-    text, config = text_of(case, on), subject_of(case).config
+    text, config = text_of(case, on), subject(case.split("_")[1], tiny=False).config
     products = read_program(text).products
     assert products
     assert all(words.startswith("bf16 x bf16 ->") for words in products)
@@ -120,7 +120,7 @@ def test_compilers_make_products_of_bfloat16_alone_and_no_pairs_of_tokens(case, 
     ],
 )
 def test_a_layer_is_at_most_this_many_launches(case, most):
-    n_layers = subject_of(case).config.n_layers
+    n_layers = subject(case.split("_")[1], tiny=False).config.n_layers
     loops = read_program(text_of(case, "h200-1")).loops
     found = [n for turns, n in loops if turns == n_layers]
     assert len(found) == len(most)

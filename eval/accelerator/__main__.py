@@ -4,8 +4,8 @@ Question: tokens a second in bfloat16 for 124 M, 1.4 B and a 7 B shape with rand
 weights, as a share of the matrix products that the same device does in the same run,
 and beside torch on the same GPU: transformers' model scored in batches, and trained
 with autocast and sdpa. Each part runs in its own process.
-Command: `python -m eval.accelerator`. Hardware: one GPU of 80 GB (torch beside JAX
-there, `pip install -e .[test]`) or one TPU chip (without torch); some ten minutes.
+Command: `python -m eval.accelerator`, or `--compile h200` without one. Hardware: a GPU
+of 80 GB (torch beside JAX, `pip install -e .[test]`) or a TPU chip; ten minutes.
 Headline: not run on an accelerator yet.
 """
 
@@ -30,7 +30,6 @@ from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.report.provenance import utc_now
 from train.dry_run.absent import use_virtual_devices
-from train.dry_run.hardware import machine
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +43,7 @@ class Accelerator:
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
     compile: str | None = None
-    """Measure nothing: ask the compiler of h200, h100, a100 or v5e, which needs no
-    device, what it launches, moves and multiplies."""
+    """Ask the compiler of h200, h100, a100 or v5e instead, which needs no device."""
     tiny: bool = False
     """Small models on any device: a pulse run, whose numbers mean nothing."""
     out: Path = Path("runs/accelerator")
@@ -69,9 +67,8 @@ class Accelerator:
                 are several devices.
         """
         if self.compile is not None:
-            on = machine(f"{self.compile}-1")
             use_virtual_devices(1, are_compiled_for=False)
-            return compile_cases(self.only or CASES, on, self.out)
+            return compile_cases(self.only or CASES, self.compile, self.out)
         # Torch needs its share of the memory; set before a device is first used.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         device = in_fresh_process(device_of)

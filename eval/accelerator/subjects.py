@@ -156,10 +156,7 @@ def same_decoder(model: Any) -> Any:
 def random_decoder(
     config: DecoderConfig, *, dtype: str = "bfloat16", on: Any = None
 ) -> Any:
-    """Our decoder with random weights, operands of a dtype, made on the device.
-
-    `on` is the hardware that it is compiled for; None is JAX's default device.
-    """
+    """Our decoder with random weights, operands of a dtype, made on the device."""
     import jax
     from flax import nnx
 

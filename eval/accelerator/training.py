@@ -201,9 +201,6 @@ def _torch_step(
 
 
 def compute_blocks_again(model: Any) -> None:
-    """Have a torch model save no activations within blocks.
-
-    transformers 5 renamed the method on the way; the old name warns where it has both.
-    """
+    """Rematerialise; transformers 5 renamed the method on the way."""
     newer = getattr(model, "activation_checkpointing_enable", None)
     (newer or model.gradient_checkpointing_enable)()
