@@ -265,9 +265,9 @@ class Block(nnx.Module):
         return hidden_BTD + fed_BTD, keys_values
 
     def _fed(self, read_BTD: jax.Array, context: AttentionContext) -> jax.Array:
-        if self.config.experts is None:
-            return self.mlp(read_BTD)
-        return self.mlp(read_BTD, context.hardware.platform)
+        if isinstance(self.mlp, Experts):
+            return self.mlp(read_BTD, context.hardware.platform)
+        return self.mlp(read_BTD)
 
 
 class Attention(nnx.Module):

@@ -73,7 +73,7 @@ def hardware() -> Hardware:
     return hardware_of(device)
 
 
-def hardware_of(device: jax.Device) -> Hardware:
+def hardware_of(device: Any) -> Hardware:
     """Hardware of a device, which may be compiled for and absent."""
     if device.platform != "gpu":
         return Hardware(device.platform, device.device_kind)

@@ -109,7 +109,7 @@ def absent_devices(on: Machine | None) -> Sequence[Any]:
     return topologies.get_topology_desc(on.slice_name, platform="tpu", **more).devices
 
 
-def compiled_for(lowered: Any, device: jax.Device) -> Any:
+def compiled_for(lowered: Any, device: Any) -> Any:
     """Compile what was lowered for devices such as this absent one."""
     is_gpu = device.platform == "gpu"
     return lowered.compile(compiler_options=_GPU_OPTIONS if is_gpu else None)
