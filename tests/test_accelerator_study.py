@@ -1,10 +1,12 @@
 """`eval.accelerator`: its goals, its faults, and a pulse run on the CPU."""
 
+import functools
 import io
 import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -16,6 +18,7 @@ from rich.console import Console
 from eval.accelerator import __main__ as study
 from eval.accelerator.__main__ import judge, print_measured
 from eval.accelerator.subjects import _tried, in_fresh_process, random_decoder, subject
+from eval.accelerator.training import compute_blocks_again
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 
@@ -142,6 +145,20 @@ def test_a_random_decoder_has_the_dtypes_of_a_loaded_one(tmp_path):
     ):
         assert one.dtype == other.dtype, path
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["gradient_checkpointing_enable"],
+        ["gradient_checkpointing_enable", "activation_checkpointing_enable"],
+    ],
+)
+def test_the_rivals_blocks_are_computed_again_by_old_and_new_transformers(names):
+    called = []
+    methods = {name: functools.partial(called.append, name) for name in names}
+    compute_blocks_again(types.SimpleNamespace(**methods))
+    assert called == names[-1:]
 
 
 @pytest.mark.slow

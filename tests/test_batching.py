@@ -113,3 +113,18 @@ def test_order_of_the_rows_changes_no_shape():
 
 def test_no_rows_make_no_batches():
     assert plan_batches([], context=64, batch_tokens=512) == []
+
+
+@pytest.mark.parametrize(("context", "n_shapes"), [(32, 1), (1024, 5), (2048, 6)])
+def test_two_files_on_an_accelerator_share_their_few_shapes(context, n_shapes):
+    found = set()
+    for n in (300, 2000):
+        for batch in plan_batches(
+            drawn_lengths(context, n, seed=n),
+            context=context,
+            batch_tokens=16_384,
+            few_shapes=True,
+        ):
+            assert 16_384 // 2 < batch.n_rows * batch.length <= 16_384
+            found.add((batch.n_rows, batch.length))
+    assert len(found) == n_shapes

@@ -11,16 +11,13 @@ from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train import dry_run as command
+from train.absent import has_compiler
 from train.dry_run import DryRun, Estimate, main, search
 from train.hardware import machine
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.step import Compute
-from train.step_memory import (
-    CompiledMemory,
-    has_tpu_compiler,
-    state_bytes,
-)
+from train.step_memory import CompiledMemory, state_bytes
 
 
 def _said(capsys, *words: str) -> str:
@@ -186,7 +183,8 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
 _ASK = """
 import dataclasses, json, jax
 from tests.test_dry_run import small_preset
-from train.step_memory import compiled_memory, use_virtual_devices
+from train.absent import use_virtual_devices
+from train.step_memory import compiled_memory
 use_virtual_devices(4)
 found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
 print(json.dumps([dataclasses.asdict(one) for one in found]))
@@ -227,7 +225,9 @@ def test_the_step_is_compiled_for_devices_that_are_not_here():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_tpu_compiler(), reason="no libtpu: pip install '.[tpu]'")
+@pytest.mark.skipif(
+    not has_compiler(machine("v5e-8")), reason="no libtpu: pip install '.[tpu]'"
+)
 def test_a_tpus_own_compiler_is_asked_where_it_is_installed():
     words = ["--preset", "124m", "--on", "v5e-8", "--json"]
     done = subprocess.run(

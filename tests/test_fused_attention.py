@@ -18,7 +18,9 @@ from jaxcontam.models import attention, fused_attention
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
+    attend_after_prefix,
     attend_splash,
+    fuses_prefix,
     hardware,
     kernel_of,
     kernel_of_rows,
@@ -206,3 +208,34 @@ def test_a_change_of_a_later_token_moves_no_earlier_one(interpreted):
     )
     np.testing.assert_array_equal(after[:, :150], before[:, :150])
     assert np.abs(after - before)[:, 150:].max(axis=(0, 2, 3, 4)).min() > 1e-3
+
+
+@pytest.mark.parametrize("length", [1, 37, 48])
+def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(length):
+    config, P, T = GROUPED, 48, 130
+    q, k, v, _ = operands(config, T)
+    _, keys, values, _ = operands(config, P, B=1)
+    cache = attention.KVCache(keys[0], values[0], jnp.int32(length))
+    positions_T = length + jnp.arange(T)
+    wanted = attention._attend_blocks(q, k, v, positions_T, None, config, cache)
+    found = attend_after_prefix(q, k, v, *cache, config, implementation="xla")
+    # Sums of 178 float32 terms of about 1.
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "T", "P", "fuses"),
+    [
+        (SHAPE, 128, 128, True),
+        (SHAPE, 127, 128, False),
+        (change(windows=(256, 256)), 128, 128, True),
+        (change(windows=(255, 255)), 128, 128, False),
+        (change(attention_softcap=2.0), 128, 128, False),
+    ],
+)
+def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(
+    config, T, P, fuses
+):
+    assert fuses_prefix(config, "bfloat16", T, P, H100) == fuses
+    assert not fuses_prefix(config, "float32", T, P, H100)
+    assert not fuses_prefix(config, "bfloat16", T, P, TPU)

@@ -18,7 +18,8 @@ from jaxcontam.models.fused_attention import (
 )
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
-from jaxcontam.scoring.kernel import PRECISION, target_scores
+from jaxcontam.scoring.kernel import target_scores
+from jaxcontam.scoring.pairs import score_continuations
 from tests.attention_shapes import (
     GROUPED,
     H100,
@@ -52,7 +53,7 @@ def decoder_of(config, dtype, device):
 def scores(graphdef, state, inputs_BS, targets_BS):
     """As `score_tokens` computes them, in blocks of a CPU's width."""
     decoder = nnx.merge(graphdef, state)
-    with jax.default_matmul_precision(PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         hidden = decoder(inputs_BS).reshape(inputs_BS.size, -1)
         return target_scores(
             hidden, decoder.head_VD, targets_BS.reshape(-1), moments=False
@@ -73,7 +74,7 @@ def scorer_text(config, dtype, device, T=256):
 def products(jaxpr):
     """Every product of a program, those of its inner programs and kernels as well."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
+        if equation.primitive.name in ("dot_general", "ragged_dot_general"):
             yield equation
         for inner in jax.tree.leaves(
             list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
@@ -102,9 +103,29 @@ def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
     assert {equation.params["precision"] for equation in found} == {(highest, highest)}
     text = traced.lower(lowering_platforms=("tpu",)).as_text()
     assert text.count("tpu_custom_call") == 1
-    outside = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
+    outside = [
+        line
+        for line in text.splitlines()
+        if re.search(r"\Wdot_general|\.ragged_dot\W", line)
+    ]
     assert len(outside) == n_products - 2
-    assert all("precision = [HIGHEST, HIGHEST]" in line for line in outside)
+    assert all(line.count("HIGHEST") == 2 for line in outside), outside
+
+
+@pytest.mark.parametrize("config", [SHAPE, MIXTURE])
+def test_float32_on_a_gpu_is_multiplied_in_three_passes_and_never_in_one(config):
+    """JAX's default there rounds operands to 11 bits, forward and backward."""
+    graphdef, params = decoder_of(config, "float32", H100)
+    ids = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    optimizer = adamw(1e-3, 10, params)
+    step = functools.partial(training_step, graphdef, optimizer)
+    moments = jax.eval_shape(optimizer.init, params)
+    for traced in (
+        jax.jit(functools.partial(scores, graphdef)).trace(params, ids, ids),
+        jax.jit(step).trace(params, moments, ids),
+    ):
+        found = {one.params["precision"] for one in products(traced.jaxpr.jaxpr)}
+        assert found == {jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3}
 
 
 def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():
@@ -141,6 +162,20 @@ def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     assert "256x256" not in text, "no array of all pairs of tokens"
 
 
+def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
+    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
+    K, P, T = 3, 192, 160
+    ids = [
+        jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((4, P), (4,), (4, K, T))
+    ]
+    pairs = functools.partial(score_continuations, graphdef, at_once=2)
+    text = lowered(pairs, "cuda", state, *ids)
+    # The prefix by itself, the rows by themselves, and the rows' look at the prefix.
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"] * 3
+    pairs_of_tokens = [f"{T}x{T}x", f"{T}x{P}x", f"{P}x{P}x", f"{T}x{P + T}x"]
+    assert not [words for words in pairs_of_tokens if words in text]
+
+
 def test_float32_scorer_on_a_gpu_asks_for_no_library():
     text = scorer_text(SHAPE, "float32", H100)
     assert custom_calls(text) == []
@@ -174,6 +209,24 @@ def test_training_step_is_fused_forward_and_backward(device, platform, calls, re
     assert len(custom_calls(text)) == n
     assert set(custom_calls(text)) == calls
     assert "256x256" not in text
+
+
+@pytest.mark.parametrize("config", [SHAPE, LLAMA, MIXTURE])
+def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
+    """Forward and backward: a float32 operand would widen the other one on a GPU."""
+    graphdef, params = decoder_of(config, "float32", H100)
+    optimizer = adamw(1e-3, 10, params)
+    step = functools.partial(
+        training_step, graphdef, optimizer, compute=Compute(dtype="bfloat16")
+    )
+    batch = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    opt_state = jax.eval_shape(optimizer.init, params)
+    traced = jax.jit(step).trace(params, opt_state, batch)
+    found = [{x.aval.dtype for x in one.invars} for one in products(traced.jaxpr.jaxpr)]
+    # A layer has four maps, of which each is one product forward and two backward; a
+    # mixture has a router, and its experts are computed again.
+    assert len(found) >= 12
+    assert found == [{jnp.dtype("bfloat16")}] * len(found)
 
 
 def test_gradient_norms_of_rows_side_by_side_are_fused():

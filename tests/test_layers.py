@@ -90,9 +90,36 @@ def test_experts_are_the_sum_of_the_chosen_ones_by_their_shares(normalised, d_sh
         np.testing.assert_allclose(found_BTD[place], expected_D, **ROUNDING)
 
 
-def test_expert_that_overflows_reaches_only_the_tokens_that_chose_it():
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+@pytest.mark.parametrize("is_even", [True, False])
+def test_chosen_experts_alone_give_the_sums_and_gradients_of_all(platform, is_even):
+    made = experts(with_experts(n=5))
+    # Tokens that are alike choose the same two experts, and three have no token.
+    hidden_BTD = hidden(2, 97, 12) if is_even else np.full((2, 97, 12), 0.3, np.float32)
+    slope_BTD = hidden(2, 97, 12, seed=1)
+    graphdef, state = nnx.split(made)
+
+    def weighted(state, hidden_BTD, platform):
+        out_BTD = nnx.merge(graphdef, state)(hidden_BTD, platform)
+        return jnp.sum(out_BTD * slope_BTD), out_BTD
+
+    both = jax.jit(
+        jax.value_and_grad(weighted, argnums=(0, 1), has_aux=True),
+        static_argnames="platform",
+    )
+    found, wanted = (both(state, hidden_BTD, platform=p) for p in (platform, "cuda"))
+    text = str(jax.make_jaxpr(weighted, static_argnums=2)(state, hidden_BTD, platform))
+    assert {"cpu": "cond[", "tpu": "ragged_dot"}[platform] in text
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        # Sums of 194 tokens and 10 inputs of about 1, in another order.
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+# Few tokens take all experts, many the chosen ones.
+@pytest.mark.parametrize("n_tokens", [16, 200])
+def test_expert_that_overflows_reaches_only_the_tokens_that_chose_it(n_tokens):
     made = experts(with_experts(n_used=1))
-    hidden_BTD = hidden(1, 16, 12)
+    hidden_BTD = hidden(1, n_tokens, 12)
     choice_T = (hidden_BTD @ np.asarray(made.router.kernel[...]))[0].argmax(-1)
     assert set(choice_T) == {0, 1, 2, 3}
     before_TD = run(made, hidden_BTD)[0]

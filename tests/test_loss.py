@@ -1,5 +1,7 @@
 """The fused head: the loss and gradients of full logits, without full logits."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,14 +27,20 @@ def full_loss(hidden, head, targets, softcap=None):
 
 
 @pytest.mark.parametrize("softcap", [None, 3.0])
-@pytest.mark.parametrize("piece_bytes", [4 * 50, 4 * 50 * 7, 1 << 20])
-def test_loss_and_gradients_are_those_of_full_logits(monkeypatch, softcap, piece_bytes):
-    # 23 positions in pieces of 1, of 6 and of all: with and without padding.
+@pytest.mark.parametrize(
+    ("platform", "piece_bytes"),
+    [("cpu", 4 * 50), ("cpu", 4 * 50 * 7), ("cpu", 1 << 20), ("cuda", 1 << 20)],
+)
+def test_loss_and_gradients_are_those_of_full_logits(
+    monkeypatch, softcap, platform, piece_bytes
+):
+    # 23 positions in pieces of 1, of 6 and of all: with and without padding. On a GPU
+    # they are padded to 128, and so are 50 words.
     monkeypatch.setattr(train.loss, "PIECE_BYTES_CPU", piece_bytes)
     hidden, head, targets = inputs(23, 50)
 
     def ours(hidden, head):
-        return 2.5 * head_loss(hidden, head, targets, softcap)
+        return 2.5 * head_loss(hidden, head, targets, softcap, platform)
 
     def theirs(hidden, head):
         return 2.5 * full_loss(hidden, head, targets, softcap)
@@ -95,3 +103,15 @@ def array_sizes(jaxpr):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):
                     yield from array_sizes(inner)
+
+
+def test_products_of_the_head_on_a_gpu_have_whole_tiles():
+    hidden, head, targets = inputs(200, 300, d=64)
+    slopes = jax.grad(
+        lambda *both: head_loss(*both, targets, None, "cuda"), argnums=(0, 1)
+    )
+    text = jax.jit(slopes).trace(hidden, head).lower(lowering_platforms=("cuda",))
+    found = [line for line in text.as_text().splitlines() if "dot_general" in line]
+    assert len(found) == 3
+    sides = {int(n) for line in found for n in re.findall(r"(\d+)x", line)}
+    assert sides == {64, 256, 384}

@@ -16,7 +16,6 @@ from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
-from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.prefixed import plan_prefixed
 from jaxcontam.scoring.stored import NonFiniteScoreError
 from tests.membership_model import (
@@ -387,7 +386,7 @@ def test_gradient_norm_is_that_of_the_plain_mean_loss():
 
     def loss(state, ids):
         model = nnx.merge(graphdef, state)
-        with jax.default_matmul_precision(PRECISION):
+        with jax.default_matmul_precision("highest"):
             logits_SV = model(ids[None, :-1])[0] @ model.head_VD.T
         logs_SV = jax.nn.log_softmax(logits_SV)
         return -jnp.take_along_axis(logs_SV, ids[1:, None], axis=1).mean()

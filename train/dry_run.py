@@ -26,17 +26,11 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
+from train.absent import absent_devices, has_compiler, use_virtual_devices
 from train.hardware import Machine, machine
 from train.presets import PRESETS, Preset
-from train.step_memory import (
-    CompiledMemory,
-    absent_devices,
-    compiled_memory,
-    divides,
-    has_tpu_compiler,
-    state_bytes,
-    use_virtual_devices,
-)
+from train.program import program_lines
+from train.step_memory import CompiledMemory, compiled_memory, divides, state_bytes
 
 RESERVE = 0.15
 """Share of a chip's memory left for the runtime, the program and fragmentation."""
@@ -179,7 +173,7 @@ class DryRun:
         """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
         if self.compile:
-            use_virtual_devices(on.n_chips)
+            use_virtual_devices(on.n_chips, are_compiled_for=not has_compiler(on))
         found = search(
             preset,
             on,
@@ -287,17 +281,17 @@ def search(
 
 
 def _compiled(found: Estimate) -> CompiledMemory:
-    """Ask the TPU's compiler where it is installed, else the CPU's."""
-    slice_name = found.machine.slice_name if has_tpu_compiler() else None
+    """Ask the hardware's own compiler where it is installed, else the CPU's."""
+    asked = found.machine if has_compiler(found.machine) else None
     words = (
-        f"compiling for {'CPU' if slice_name is None else slice_name} devices: "
+        f"compiling for {'CPU' if asked is None else asked.name} devices: "
         f"mesh {found.shape}, {found.preset.compute.n_micro} micro-batches"
     )
     console = Terminal(stderr=True)
     if not console.is_terminal:
         print(words + " ...", file=sys.stderr, flush=True)
     with console.status(words):
-        devices = absent_devices(slice_name)
+        devices = absent_devices(asked)
         return compiled_memory(found.preset, found.shape.model, devices)
 
 
@@ -348,6 +342,9 @@ def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[
     if found.fits:
         lines.append(f"  flags of train.pretrain: {' '.join(found.train_flags())}")
     lines += ["", "memory a chip, GiB", *_memory_lines(found)]
+    if found.compiled is not None and (program := found.compiled.program) is not None:
+        lines += ["", "a step on a chip, read in the compiled program"]
+        lines += program_lines(program, preset.decoder.n_layers)
     lines += [
         "",
         f"{found.seconds:.3f} s a step, from the datasheet (nothing was measured)",
@@ -382,8 +379,8 @@ def _memory_lines(found: Estimate) -> list[str]:
         lines.append(
             "  an upper bound: a CPU keeps attention's scores and widens bfloat16"
         )
-        if found.machine.slice_name is not None:
-            lines.append("  pip install libtpu: the TPU's own compiler answers instead")
+        extra = "cuda" if found.machine.slice_name is None else "tpu"
+        lines.append(f"  pip install -e '.[{extra}]': its own compiler answers instead")
     return lines
 
 

@@ -30,15 +30,19 @@ class Chip:
         name: Prefix of machine names.
         peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
         memory_gib: Device memory.
+        memory_tb_per_second: Its bandwidth, 10^12 bytes/s.
         topologies: TPU slices on offer, as XLA names them.
         name_counts: Units in a machine's name that make one chip.
+        generation: Major compute capability of a GPU; None for TPUs.
     """
 
     name: str
     peak_tflops: float
     memory_gib: int
+    memory_tb_per_second: float
     topologies: str = ""
     name_counts: int = 1
+    generation: int | None = None
 
     @property
     def slices(self) -> Mapping[int, str]:
@@ -68,14 +72,14 @@ _TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
-        Chip("v4", 275, 32, _TORUS_3D, 2),
-        Chip("v5e", 197, 16, _TORUS_2D),
-        Chip("v5p", 459, 95, _TORUS_3D, 2),
-        Chip("v6e", 918, 32, _TORUS_2D),
-        Chip("a100-40", 312, 40),
-        Chip("a100-80", 312, 80),
-        Chip("h100", 989, 80),
-        Chip("h200", 989, 141),
+        Chip("v4", 275, 32, 1.2, _TORUS_3D, 2),
+        Chip("v5e", 197, 16, 0.82, _TORUS_2D),
+        Chip("v5p", 459, 95, 2.77, _TORUS_3D, 2),
+        Chip("v6e", 918, 32, 1.64, _TORUS_2D),
+        Chip("a100-40", 312, 40, 1.56, generation=8),
+        Chip("a100-80", 312, 80, 2.04, generation=8),
+        Chip("h100", 989, 80, 3.35, generation=9),
+        Chip("h200", 989, 141, 4.8, generation=9),
     )
 }
 

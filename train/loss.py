@@ -9,6 +9,7 @@ Dimension key
     C  positions of a piece
     D  model width
     V  vocabulary
+    W  vocabulary with the padding of an accelerator
 """
 
 import functools
@@ -24,6 +25,8 @@ from jaxcontam.models.attention import softcapped
 # (arithmetic, not measured).
 PIECE_BYTES_CPU = 1 << 26
 PIECE_BYTES_ACCELERATOR = 1 << 29
+# Rows and columns that matrix units take at once.
+_LANES = 128
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -87,6 +90,10 @@ def _by_pieces(
     N, D = hidden_ND.shape
     V, _ = head_VD.shape
     C = _piece_size(N, V, platform)
+    W = V if platform == "cpu" else -(-V // _LANES) * _LANES
+    # Once: else each product of each piece would be padded by itself.
+    head_WD = head_VD if W == V else jnp.pad(head_VD, ((0, W - V), (0, 0)))
+    is_word_W = jnp.arange(W) < V
     n_pieces = -(-N // C)
     padding = n_pieces * C - N
     pieces = (
@@ -96,44 +103,48 @@ def _by_pieces(
     )
 
     def step(carry, piece):
-        total, head_gradient_VD = carry
+        total, head_gradient_WD = carry
         hidden_CD, targets_C, counts_C = piece
-        raw_CV = _product(hidden_CD.astype(head_VD.dtype), head_VD, (1, 1))
-        logits_CV = softcapped(raw_CV, softcap)
-        top_C = logits_CV.max(axis=-1)
-        weights_CV = jnp.exp(logits_CV - top_C[:, None])
-        sums_C = weights_CV.sum(axis=-1)
-        is_target_CV = jnp.arange(V)[None] == targets_C[:, None]
-        target_C = jnp.sum(logits_CV, axis=-1, where=is_target_CV)
+        raw_CW = _product(hidden_CD.astype(head_WD.dtype), head_WD, (1, 1))
+        logits_CW = softcapped(raw_CW, softcap)
+        known_CW = logits_CW
+        if W > V:
+            known_CW = jnp.where(is_word_W[None], logits_CW, -jnp.inf)
+        top_C = known_CW.max(axis=-1)
+        weights_CW = jnp.exp(known_CW - top_C[:, None])
+        sums_C = weights_CW.sum(axis=-1)
+        is_target_CW = jnp.arange(W)[None] == targets_C[:, None]
+        target_C = jnp.sum(logits_CW, axis=-1, where=is_target_CW)
         losses_C = jnp.log(sums_C) + top_C - target_C
         total += jnp.sum(losses_C, where=counts_C)
         if not with_gradients:
-            return (total, head_gradient_VD), None
+            return (total, head_gradient_WD), None
         share_C = jnp.where(counts_C, 1.0 / N, 0.0)
-        slope_CV = weights_CV * (share_C / sums_C)[:, None]
-        slope_CV -= jnp.where(is_target_CV, share_C[:, None], 0.0)
+        slope_CW = weights_CW * (share_C / sums_C)[:, None]
+        slope_CW -= jnp.where(is_target_CW, share_C[:, None], 0.0)
         if softcap is not None:
-            slope_CV *= 1.0 - jnp.square(logits_CV / softcap)
-        slope_CV = slope_CV.astype(head_VD.dtype)
-        gradient_CD = _product(slope_CV, head_VD, (1, 0))
-        head_gradient_VD += _product(slope_CV, hidden_CD.astype(head_VD.dtype), (0, 0))
-        return (total, head_gradient_VD), gradient_CD.astype(hidden_CD.dtype)
+            slope_CW *= 1.0 - jnp.square(logits_CW / softcap)
+        slope_CW = slope_CW.astype(head_WD.dtype)
+        gradient_CD = _product(slope_CW, head_WD, (1, 0))
+        head_gradient_WD += _product(slope_CW, hidden_CD.astype(head_WD.dtype), (0, 0))
+        return (total, head_gradient_WD), gradient_CD.astype(hidden_CD.dtype)
 
-    start = (jnp.float32(0.0), jnp.zeros((V, D) if with_gradients else (), jnp.float32))
-    (total, head_gradient_VD), gradients = jax.lax.scan(step, start, pieces)
+    start = (jnp.float32(0.0), jnp.zeros((W, D) if with_gradients else (), jnp.float32))
+    (total, head_gradient_WD), gradients = jax.lax.scan(step, start, pieces)
     if not with_gradients:
         return (total / N,)
     assert gradients is not None, "each step gave one"
     gradient_ND = gradients.reshape(n_pieces * C, D)[:N]
-    return total / N, gradient_ND, head_gradient_VD.astype(head_VD.dtype)
+    return total / N, gradient_ND, head_gradient_WD[:V].astype(head_VD.dtype)
 
 
 def _piece_size(n: int, vocab_size: int, platform: str) -> int:
-    """Positions of a piece: equal pieces, the largest within the budget."""
+    """Positions of a piece: equal pieces, the largest within the budget, or 128."""
     n_bytes = PIECE_BYTES_CPU if platform == "cpu" else PIECE_BYTES_ACCELERATOR
     largest = max(1, n_bytes // (4 * vocab_size))
     n_pieces = -(-n // largest)
-    return -(-n // n_pieces)
+    size = -(-n // n_pieces)
+    return size if platform == "cpu" else -(-size // _LANES) * _LANES
 
 
 def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:

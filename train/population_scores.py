@@ -25,6 +25,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import PairLayout, ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, unscorable
+from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import (
@@ -143,7 +144,8 @@ def _calls(
     groups: Sequence[Sequence[PairGroup]], context: int, batch_tokens: int
 ) -> Iterator[list[PairBatch]]:
     """Batches that go to the device together, one of each model, all of one shape."""
-    of_models = [groups_by_length(of_model, context) for of_model in groups]
+    buckets = bucket_lengths(context)
+    of_models = [groups_by_length(of_model, buckets) for of_model in groups]
     K = max(len(group.continuations) for of_model in groups for group in of_model)
     for length in sorted({length for found in of_models for length in found}):
         at_once = max(1, batch_tokens // (length * (1 + K)))

@@ -15,6 +15,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
 
+from jaxcontam.models.precision import matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,
@@ -40,7 +41,8 @@ class Compute:
     """How a step is computed; none of it changes a weight, except by rounding.
 
     Attributes:
-        dtype: Matmul precision; weights are always float32.
+        dtype: Of operands of products; weights are always float32. In float32 no
+            product is rounded to fewer bits, see `matmul_precision`.
         remat: Rematerialise each block in the backward pass: less memory, more time.
         n_micro: Micro-batches, whose gradients are averaged.
     """
@@ -187,6 +189,21 @@ def _loss_and_gradients(
     layout: WeightSharding,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in `n_micro` equal parts."""
+    precision = None
+    if compute.dtype == "float32":
+        on = nnx.merge(graphdef, params).hardware
+        precision = matmul_precision(compute.dtype, on)
+    with jax.default_matmul_precision(precision):
+        return _by_micro_batches(params, graphdef, batch_BT, compute, layout)
+
+
+def _by_micro_batches(
+    params: nnx.State,
+    graphdef: nnx.GraphDef,
+    batch_BT: jax.Array,
+    compute: Compute,
+    layout: WeightSharding,
+) -> tuple[jax.Array, Any]:
     differentiate = jax.value_and_grad(_loss)
     if compute.n_micro == 1:
         return differentiate(params, graphdef, batch_BT, compute, layout)

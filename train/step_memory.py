@@ -1,13 +1,10 @@
 """Memory of a training step, compiled for devices that are absent.
 
-Virtual CPU devices stand for any hardware. Where libtpu is installed, the TPU compiler
-is asked instead; it needs no TPU. Nothing is allocated.
+Nothing is allocated.
 """
 
 import dataclasses
-import importlib.util
 import math
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +15,14 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import hardware
+from jaxcontam.models.fused_attention import Hardware, hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
+from train.absent import compiled_for
 from train.loop import compiled_step
 from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset
+from train.program import Program, read_program
 from train.step import adamw
 
 # Length of the learning-rate schedule; it changes no shape.
@@ -36,11 +35,13 @@ class CompiledMemory:
     """Memory of one compiled training step on each device, by its compiler's analysis.
 
     Attributes:
-        compiler: `cpu` or `tpu`.
+        compiler: `cpu`, `gpu` or `tpu`.
         argument_bytes: Weights, optimiser state and rows.
         peak_bytes: Largest memory at any time, arguments included; None if refused.
         seconds: Time to compile.
         refused: The compiler's reason for making no such step, or None.
+        program: What the step launches, moves and multiplies; None if refused, or from
+            the CPU's compiler, whose program says nothing of another device's.
     """
 
     compiler: str
@@ -48,44 +49,7 @@ class CompiledMemory:
     peak_bytes: int | None
     seconds: float
     refused: str | None = None
-
-
-def use_virtual_devices(n: int) -> None:
-    """Make this process see `n` CPU devices and look for no others.
-
-    Call it before JAX is first used.
-    """
-    os.environ.update(
-        XLA_FLAGS=" ".join(
-            (
-                "--xla_backend_optimization_level=0",
-                "--xla_llvm_disable_expensive_passes=true",
-                # On a CPU it copies masks for all rows and keeps them through the loop.
-                "--xla_disable_hlo_passes=while-loop-invariant-code-motion",
-            )
-        ),
-        TPU_SKIP_MDS_QUERY="1",
-        TPU_ACCELERATOR_TYPE="v5litepod-8",
-        TPU_WORKER_HOSTNAMES="localhost",
-    )
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", n)
-
-
-def has_tpu_compiler() -> bool:
-    """Whether libtpu is installed."""
-    return importlib.util.find_spec("libtpu") is not None
-
-
-def absent_devices(slice_name: str | None) -> Sequence[Any]:
-    """Devices of a TPU slice such as `v5e:2x4`; None is the virtual CPU devices."""
-    if slice_name is None:
-        return jax.devices()
-    from jax.experimental import topologies
-
-    # A v4 chip has two cores, which a program sees as one device.
-    more = {"chip_config_name": "megacore"} if slice_name.startswith("v4:") else {}
-    return topologies.get_topology_desc(slice_name, platform="tpu", **more).devices
+    program: Program | None = None
 
 
 def compiled_memory(
@@ -93,12 +57,14 @@ def compiled_memory(
 ) -> CompiledMemory:
     """Compile the step as a run makes it, and read the compiler's memory analysis."""
     begun, compiler = time.monotonic(), devices[0].platform
-    memory = refused = None
-    with jax.default_device(devices[0]):  # attention chooses its kernel by it
-        mesh = device_mesh(MeshShape(model=model), devices)
-        lowered = _traced_step(preset, mesh).lower()
+    memory = refused = program = None
+    mesh = device_mesh(MeshShape(model=model), devices)
+    lowered = _traced_step(preset, mesh, hardware_of(devices[0])).lower()
     try:
-        memory = lowered.compile().memory_analysis()
+        compiled = compiled_for(lowered, devices[0])
+        memory = compiled.memory_analysis()
+        if compiler != "cpu":
+            program = read_program(compiled.as_text())
     except jax.errors.JaxRuntimeError as e:
         if "RESOURCE_EXHAUSTED" not in str(e):
             raise
@@ -109,6 +75,7 @@ def compiled_memory(
         peak_bytes=None if memory is None else _peak(memory, compiler),
         seconds=round(time.monotonic() - begun, 1),
         refused=refused,
+        program=program,
     )
 
 
@@ -145,9 +112,8 @@ def divides(preset: Preset, model: int) -> bool:
     return True
 
 
-def _traced_step(preset: Preset, mesh: Any) -> Any:
+def _traced_step(preset: Preset, mesh: Any, on: Hardware) -> Any:
     """The step as a run jits it."""
-    on = hardware()
     decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0), on=on))
     graphdef, shapes = nnx.split(decoder)
     optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)

@@ -153,8 +153,10 @@ def same_decoder(model: Any) -> Any:
         return load_decoder(Path(folder), dtype="bfloat16")
 
 
-def random_decoder(config: DecoderConfig) -> Any:
-    """Our decoder with random weights, bfloat16 operands, made on the device."""
+def random_decoder(
+    config: DecoderConfig, *, dtype: str = "bfloat16", on: Any = None
+) -> Any:
+    """Our decoder with random weights, operands of a dtype, made on the device."""
     import jax
     from flax import nnx
 
@@ -162,19 +164,21 @@ def random_decoder(config: DecoderConfig) -> Any:
     from jaxcontam.models.fused_attention import hardware
     from jaxcontam.models.sharding import weight_name
 
-    on = hardware()
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
-    graphdef, _ = nnx.split(decoder)
+    on = on or hardware()
+
+    def make() -> Decoder:
+        return Decoder(config, rngs=nnx.Rngs(0), on=on)
+
+    graphdef, _ = nnx.split(nnx.eval_shape(make))
 
     def rounded(path, leaf):
         name = weight_name(path)
         is_operand = name.endswith("kernel") or name in ("embedding", "head")
-        return leaf.astype("bfloat16") if is_operand else leaf
+        return leaf.astype(dtype) if is_operand else leaf
 
     @jax.jit
     def fill():
-        state = nnx.state(Decoder(config, rngs=nnx.Rngs(0), on=on))
-        return jax.tree.map_with_path(rounded, state)
+        return jax.tree.map_with_path(rounded, nnx.state(make()))
 
     return nnx.merge(graphdef, fill())
 

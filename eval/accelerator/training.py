@@ -169,7 +169,7 @@ def _torch_step(
     torch.set_float32_matmul_precision("high")
     model = torch_model(chosen.config, device, torch.float32).train()
     if chosen.remat:
-        model.activation_checkpointing_enable()
+        compute_blocks_again(model)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=_RATE, betas=(0.9, 0.95), weight_decay=0.1, fused=True
     )
@@ -198,3 +198,9 @@ def _torch_step(
         return 1e-9 * torch.cuda.max_memory_allocated() if device == "cuda" else None
 
     return step, memory_gb
+
+
+def compute_blocks_again(model: Any) -> None:
+    """Rematerialise; transformers 5 renamed the method on the way."""
+    newer = getattr(model, "activation_checkpointing_enable", None)
+    (newer or model.gradient_checkpointing_enable)()

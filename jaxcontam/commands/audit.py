@@ -22,8 +22,8 @@ from jaxcontam.analyses.order_files import (
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.dry_run import dry_run
-from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for, report_name
-from jaxcontam.commands.publish import shown
+from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for
+from jaxcontam.commands.publish import report_name, shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for

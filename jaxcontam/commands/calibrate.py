@@ -16,9 +16,8 @@ from jaxcontam.commands.flags import (
     flags_of,
     names_of,
     open_for,
-    report_name,
 )
-from jaxcontam.commands.publish import shown
+from jaxcontam.commands.publish import report_name, shown
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines

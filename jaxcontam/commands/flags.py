@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +19,6 @@ from jaxcontam.scoring.mirror import url_folder
 from jaxcontam.scoring.shares import AUTO, Division, parse_share, share_of_process
 
 if TYPE_CHECKING:
-    from jaxcontam.data.benchmark import Benchmark
     from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
@@ -80,7 +77,8 @@ class DtypeFlags(Flags):
     """How a model computes."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Matmul precision; bfloat16 is faster but less accurate."""
+    """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
+    faster."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -349,21 +347,6 @@ def open_for(
         plan_only=plan_only,
         division=division,
     )
-
-
-def report_name(
-    model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
-) -> str:
-    """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
-
-    The first benchmark lends its name; `decides` is all else that decides a result.
-    """
-    from jaxcontam.data.benchmark import fingerprint
-
-    first = re.sub(r"[^\w.-]+", "_", benchmarks[0].name)[:60]
-    more = f"-and-{len(benchmarks) - 1}" if len(benchmarks) > 1 else ""
-    digest = fingerprint([*(one.fingerprint for one in benchmarks), *decides])
-    return f"{model}-{first}{more}-{digest[7:15]}"
 
 
 def keep_other_report(name: str, command: Any) -> None:

@@ -1,6 +1,7 @@
 """The end of a command that tests: verdicts, files, and what is printed."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,23 @@ from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import decide
 
 if TYPE_CHECKING:
+    from jaxcontam.data.benchmark import Benchmark
     from jaxcontam.scoring.opened import OpenModel
+
+
+def report_name(
+    model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
+) -> str:
+    """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
+
+    The first benchmark lends its name; `decides` is all else that decides a result.
+    """
+    from jaxcontam.data.benchmark import fingerprint
+
+    first = re.sub(r"[^\w.-]+", "_", benchmarks[0].name)[:60]
+    more = f"-and-{len(benchmarks) - 1}" if len(benchmarks) > 1 else ""
+    digest = fingerprint([*(one.fingerprint for one in benchmarks), *decides])
+    return f"{model}-{first}{more}-{digest[7:15]}"
 
 
 def publish(

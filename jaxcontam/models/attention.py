@@ -26,8 +26,10 @@ import jax.numpy as jnp
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
     Hardware,
+    attend_after_prefix,
     attend_fused,
     attention_scale,
+    fuses_prefix,
     kernel_of_rows,
 )
 from jaxcontam.models.rope import CosSin
@@ -103,7 +105,11 @@ def attend(
         Mixed values, `[B, T, G, R, E]` float32.
     """
     positions_T, window = context.positions, context.window
-    if context.cache is not None or context.sinks is not None:
+    if (cache := context.cache) is not None:
+        dtype, P = str(q_BTGRE.dtype), cache.keys.shape[0]
+        if fuses_prefix(config, dtype, q_BTGRE.shape[1], P, context.hardware):
+            return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
+    if cache is not None or context.sinks is not None:
         return _attend_blocks(
             q_BTGRE,
             k_BTGE,
@@ -111,7 +117,7 @@ def attend(
             positions_T,
             window,
             config,
-            context.cache,
+            cache,
             context.sinks,
         )
     kernel = kernel_of_rows(

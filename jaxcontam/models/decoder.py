@@ -31,6 +31,7 @@ from jaxcontam.models.config import DecoderConfig, dense_blocks
 from jaxcontam.models.fused_attention import Hardware, hardware
 from jaxcontam.models.latent import LatentAttention
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
+from jaxcontam.models.precision import matmul_precision
 from jaxcontam.models.rope import rotary_cos_sin, rotate, unrotated
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 
@@ -87,6 +88,11 @@ class Decoder(nnx.Module):
     def dtype(self) -> str:
         """Matmul precision: `float32`, or `bfloat16`, faster but less accurate."""
         return str(self.embedding[...].dtype)
+
+    @property
+    def precision(self) -> str:
+        """What whoever runs the decoder sets as JAX's default matmul precision."""
+        return matmul_precision(self.dtype, self.hardware)
 
     def __call__(
         self,
@@ -280,19 +286,25 @@ class Block(nnx.Module):
         if config.parallel:
             if not config.shared_norm:
                 read_BTD = self.mlp_norm(hidden_BTD)
-            return hidden_BTD + mixed_BTD + self.mlp(read_BTD), keys_values
+            fed_BTD = self._fed(read_BTD, context)
+            return hidden_BTD + mixed_BTD + fed_BTD, keys_values
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         if config.residual_scale != 1.0:
             mixed_BTD *= config.residual_scale
         hidden_BTD += mixed_BTD
         read_BTD = self.mlp_norm(hidden_BTD) if config.pre_norms else hidden_BTD
-        fed_BTD = self.mlp(read_BTD)
+        fed_BTD = self._fed(read_BTD, context)
         if config.post_norms:
             fed_BTD = self.mlp_post_norm(fed_BTD)
         if config.residual_scale != 1.0:
             fed_BTD *= config.residual_scale
         return hidden_BTD + fed_BTD, keys_values
+
+    def _fed(self, read_BTD: jax.Array, context: AttentionContext) -> jax.Array:
+        if isinstance(self.mlp, Experts):
+            return self.mlp(read_BTD, context.hardware.platform)
+        return self.mlp(read_BTD)
 
 
 class Attention(nnx.Module):

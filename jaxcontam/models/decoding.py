@@ -20,9 +20,6 @@ from flax import nnx
 from jaxcontam.models.attention import KVCache, softcapped
 from jaxcontam.models.decoder import Decoder
 
-# Full float32 products, as in scoring.
-_PRECISION = "highest"
-
 
 class Written(NamedTuple):
     """State of the generation of a batch.
@@ -75,7 +72,7 @@ def read_prompts(
         )
         return hidden_PD[length - 1], longer
 
-    with jax.default_matmul_precision(_PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         read_B = jax.vmap(read)(prompts_BP, lengths_B)
     # The samples of a prompt start from the same cache.
     hidden_BKD, cache = jax.tree.map(
@@ -157,5 +154,5 @@ def go_on(
             going_BK,
         )
 
-    with jax.default_matmul_precision(_PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         return jax.lax.while_loop(is_unfinished, one_more, written)

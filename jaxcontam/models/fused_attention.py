@@ -7,6 +7,7 @@ splash kernel both dtypes on TPUs. All else is computed in blocks (`attention`).
 Dimension key
     B  sequences in the batch
     T  tokens in a sequence
+    P  tokens of the prefix that all sequences share
     G  key and value heads
     R  query heads a key head serves
     H  query heads, H = G * R
@@ -69,11 +70,18 @@ def hardware() -> Hardware:
     device = chosen
     if not isinstance(device, jax.Device):
         device = jax.local_devices(backend=chosen)[0]
+    return hardware_of(device)
+
+
+def hardware_of(device: Any) -> Hardware:
+    """Hardware of a device, which may be compiled for and absent."""
     if device.platform != "gpu":
         return Hardware(device.platform, device.device_kind)
-    if "cuda" not in device.client.platform_version:
-        return Hardware("rocm", device.device_kind)
+    # CUDA's are numbers, such as 9.0; ROCm names an architecture, such as gfx942. A
+    # card that is compiled for and absent has no other sign.
     major, _, minor = str(device.compute_capability).partition(".")
+    if not major.isdigit():
+        return Hardware("rocm", device.device_kind)
     return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
 
 
@@ -107,6 +115,15 @@ def kernel_of_rows(config: DecoderConfig, dtype: str, T: int, on: Hardware) -> K
     if T < _SHORTEST or len(_windows(config, T)) > 1:
         return "blocks"
     return kernel_of(config, dtype, on)
+
+
+def fuses_prefix(
+    config: DecoderConfig, dtype: str, T: int, P: int, on: Hardware
+) -> bool:
+    """Whether rows of T tokens after a prefix of P are cuDNN's."""
+    return kernel_of_rows(config, dtype, T, on) == "cudnn" and _windows(
+        config, P + T
+    ) == {None}
 
 
 def attend_fused(
@@ -177,6 +194,57 @@ def attend_cudnn(
         local_window_size=None if window is None else (window - 1, 0),
         implementation="cudnn",
     )
+
+
+def attend_after_prefix(
+    q_BTGRE: jax.Array,
+    k_BTGE: jax.Array,
+    v_BTGE: jax.Array,
+    keys_PGE: jax.Array,
+    values_PGE: jax.Array,
+    length: jax.Array,
+    config: DecoderConfig,
+    *,
+    implementation: Literal["cudnn", "xla"] = "cudnn",
+) -> jax.Array:
+    """Causal attention of rows that share a prefix, `[B, T, G, R, E]` float32.
+
+    Two calls, one to the rows' own tokens and one to the prefix, for which all queries
+    are those of one row, so that its keys are never copied. They are merged by their
+    log-sum-exps: no array of scores is written.
+
+    Args:
+        q_BTGRE: Queries, after rotation.
+        k_BTGE: Keys, after rotation.
+        v_BTGE: Values.
+        keys_PGE: Keys of the prefix.
+        values_PGE: Values of the prefix.
+        length: int32 scalar, tokens of the prefix that are not padding, at least 1.
+        config: No layer has a window within P + T, nor a soft cap.
+        implementation: That of `jax.nn.dot_product_attention`.
+    """
+    B, T, G, R, E = q_BTGRE.shape
+    attend = functools.partial(
+        jax.nn.dot_product_attention,
+        scale=attention_scale(config),
+        implementation=implementation,
+        return_residual=True,
+    )
+    q_BTHE = q_BTGRE.reshape(B, T, G * R, E)
+    own_BTHE, own_BTH = attend(q_BTHE, k_BTGE, v_BTGE, is_causal=True)
+    far_1NHE, far_1NH = attend(
+        q_BTHE.reshape(1, B * T, G * R, E),
+        keys_PGE[None],
+        values_PGE[None],
+        # A number that vmap has an axis for, as JAX's batching of this call asks.
+        query_seq_lengths=(0 * length + B * T)[None],
+        key_value_seq_lengths=length[None],
+    )
+    far_BTHE = far_1NHE.reshape(own_BTHE.shape).astype(jnp.float32)
+    # Share of the own tokens in the sum of both softmaxes.
+    share_BTH1 = jax.nn.sigmoid(own_BTH - far_1NH.reshape(own_BTH.shape))[..., None]
+    mixed_BTHE = far_BTHE + share_BTH1 * (own_BTHE.astype(jnp.float32) - far_BTHE)
+    return mixed_BTHE.reshape(B, T, G, R, E)
 
 
 def attend_splash(

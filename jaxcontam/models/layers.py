@@ -6,8 +6,13 @@ Dimension key
     D  model width
     F  feed-forward width
     W  width of the first product, 2 F where it is gated, else F
+    N  tokens of the batch, N = B * T
     X  experts
     K  experts that a token uses
+    A  choices, A = N * K
+    R  rows of a block, all of one expert
+    M  blocks
+    S  rows of all blocks, S = M * R
     I  inputs of a linear map
     O  its outputs
 """
@@ -22,8 +27,14 @@ from jaxcontam.models.clipped_gate import clipped_gate
 from jaxcontam.models.config import DecoderConfig, ExpertShape
 from jaxcontam.models.routing import chosen_experts
 
+# Rows of a block of tokens of one expert: fewer read its weights more often, more are
+# padding. Below half a block an expert, all experts are computed for all tokens.
+_EXPERT_ROWS = 64
 # GPT-2's initial scale.
 _INIT_STD = 0.02
+
+# Kernels of both layers, `[X, D, W]` and `[X, F, D]`, and biases of both, or None.
+_Layers = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
 
 _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
@@ -53,9 +64,10 @@ class Mlp(nnx.Module):
 class Experts(nnx.Module):
     """Mixture of experts: a router sends each token to a few feed-forward layers.
 
-    Every expert is computed for every token, one expert after the other, with weight 0
-    where the router did not choose it: no token depends on its batch mates, but the
-    work is that of all experts. (Mixtral: 4 times what routing needs.)
+    No token is left out, whatever its batch mates choose. CPUs and TPUs compute the
+    experts that tokens chose, tokens in the order of their experts. Elsewhere every
+    expert is computed for every token, with weight 0 where the router did not choose
+    it (Mixtral: 4 times what routing needs).
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
@@ -74,32 +86,37 @@ class Experts(nnx.Module):
         if config.experts.d_shared and config.experts.shared_gated:
             self.shared_gate = Linear(D, 1, bias=False, rngs=rngs)
 
-    def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
-        """Weighted sum of the experts' outputs, `[B, T, D]` float32."""
-        experts = self.config.experts
+    def __call__(self, hidden_BTD: jax.Array, platform: str = "cpu") -> jax.Array:
+        """Weighted sum of the experts' outputs, `[B, T, D]` float32.
+
+        Args:
+            hidden_BTD: Inputs.
+            platform: Device type that the way is chosen for.
+        """
+        experts, (B, T, D) = self.config.experts, hidden_BTD.shape
         assert experts is not None
         preference_X = self.preference[...] if experts.has_preference else None
-        shares_BTX = _shares(self.router(hidden_BTD), experts, preference_X)
-
-        # The backward pass recomputes an expert: its saved activations would be wide
-        # arrays of all experts.
-        @jax.checkpoint
-        def add(total_BTD: jax.Array, expert):
-            up_DW, down_FD, share_BT, biases = expert
-            up_BTW = _product(hidden_BTD, up_DW)
-            if biases is not None:
-                up_BTW += biases[0][None, None]
-            out_BTD = _product(_activated(up_BTW, self.config), down_FD)
-            if biases is not None:
-                out_BTD += biases[1][None, None]
-            out_BTD *= share_BT[..., None]
-            # An overflow of an expert that the token does not use makes no nan.
-            return total_BTD + jnp.where(share_BT[..., None] > 0, out_BTD, 0.0), None
-
-        shares_XBT = jnp.moveaxis(shares_BTX, -1, 0)
+        chosen_BTK, index_BTK = chosen_experts(
+            self.router(hidden_BTD), experts, preference_X
+        )
+        hidden_ND = hidden_BTD.reshape(B * T, D)
+        chosen_NK, index_NK = (
+            x.reshape(B * T, experts.n_used) for x in (chosen_BTK, index_BTK)
+        )
         biases = (self.up.bias[...], self.down.bias[...]) if experts.biased else None
-        layers = (self.up.kernel[...], self.down.kernel[...], shares_XBT, biases)
-        mixed_BTD, _ = jax.lax.scan(add, jnp.zeros_like(hidden_BTD), layers)
+        layers = (self.up.kernel[...], self.down.kernel[...], biases)
+        is_worth = index_NK.size >= experts.n * _EXPERT_ROWS // 2
+        if platform == "cpu" and is_worth:
+            out_NKD = _by_blocks(hidden_ND, index_NK, layers, self.config)
+            mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
+        elif platform == "tpu" and is_worth:
+            out_NKD = _by_groups(hidden_ND, index_NK, layers, self.config)
+            mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
+        else:
+            mixed_ND = _all_experts(
+                hidden_ND, _shares(chosen_NK, index_NK, experts), layers, self.config
+            )
+        mixed_BTD = mixed_ND.reshape(B, T, D)
         if experts.d_shared and not experts.shared_gated:
             mixed_BTD += self.shared(hidden_BTD)
         elif experts.d_shared:
@@ -109,12 +126,125 @@ class Experts(nnx.Module):
 
 
 def _shares(
-    logits_BTX: jax.Array, experts: ExpertShape, preference_X: jax.Array | None
+    chosen_NK: jax.Array, index_NK: jax.Array, experts: ExpertShape
 ) -> jax.Array:
-    """Weight of each expert for each token, `[B, T, X]`; 0 where it is not used."""
-    chosen_BTK, index_BTK = chosen_experts(logits_BTX, experts, preference_X)
-    one_hot_BTKX = jax.nn.one_hot(index_BTK, experts.n)
-    return jnp.sum(one_hot_BTKX * chosen_BTK[..., None], axis=-2)
+    """Weight of each expert for each token, `[N, X]`; 0 where it is not used."""
+    one_hot_NKX = jax.nn.one_hot(index_NK, experts.n)
+    return jnp.sum(one_hot_NKX * chosen_NK[..., None], axis=-2)
+
+
+def _all_experts(
+    hidden_ND: jax.Array,
+    shares_NX: jax.Array,
+    layers: _Layers,
+    config: DecoderConfig,
+) -> jax.Array:
+    """Every expert for every token, one expert after the other, `[N, D]`."""
+
+    # The backward pass recomputes an expert: its saved activations would be wide
+    # arrays of all experts.
+    @jax.checkpoint
+    def add(total_ND: jax.Array, expert):
+        layers, share_N = expert
+        out_ND = _one_expert(hidden_ND, layers, config) * share_N[:, None]
+        # An overflow of an expert that the token does not use makes no nan.
+        return total_ND + jnp.where(share_N[:, None] > 0, out_ND, 0.0), None
+
+    mixed_ND, _ = jax.lax.scan(add, jnp.zeros_like(hidden_ND), (layers, shares_NX.T))
+    return mixed_ND
+
+
+def _one_expert(
+    hidden_ND: jax.Array, layers: _Layers, config: DecoderConfig
+) -> jax.Array:
+    """Output of one expert, whose layers have no axis X, `[N, D]`."""
+    up_DW, down_FD, biases = layers
+    up_NW = _product(hidden_ND, up_DW)
+    if biases is not None:
+        up_NW += biases[0][None]
+    out_ND = _product(_activated(up_NW, config), down_FD)
+    return out_ND if biases is None else out_ND + biases[1][None]
+
+
+def _by_blocks(
+    hidden_ND: jax.Array,
+    index_NK: jax.Array,
+    layers: _Layers,
+    config: DecoderConfig,
+) -> jax.Array:
+    """Outputs of the experts that each token uses, `[N, K, D]`.
+
+    The choices of an expert fill blocks of rows of its own:
+
+        expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
+    """
+    (N, K), (X, R) = index_NK.shape, (layers[0].shape[0], _EXPERT_ROWS)
+    n_blocks = (N * K + X * (R - 1)) // R
+    slot_A, ends_X = _slots(index_NK.reshape(-1), X, R)
+    expert_M = jnp.searchsorted(ends_X, jnp.arange(n_blocks), side="right")
+    token_S = jnp.zeros(n_blocks * R, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
+
+    def compute(expert: jax.Array, token_R: jax.Array) -> jax.Array:
+        of_one = jax.tree.map(lambda stacked: stacked[expert], layers)
+        return _one_expert(hidden_ND[token_R], of_one, config)
+
+    def block(_, chosen: tuple[jax.Array, jax.Array]):
+        expert, token_R = chosen
+        nothing = jnp.zeros((R, hidden_ND.shape[1]), jnp.float32)
+        return None, jax.lax.cond(
+            expert < X, compute, lambda *_: nothing, expert, token_R
+        )
+
+    _, out_MRD = jax.lax.scan(
+        jax.checkpoint(block), None, (expert_M, token_S.reshape(n_blocks, R))
+    )
+    return out_MRD.reshape(n_blocks * R, -1)[slot_A].reshape(N, K, -1)
+
+
+def _by_groups(
+    hidden_ND: jax.Array,
+    index_NK: jax.Array,
+    layers: _Layers,
+    config: DecoderConfig,
+) -> jax.Array:
+    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
+    (N, K), X = index_NK.shape, layers[0].shape[0]
+    chosen_A = index_NK.reshape(-1)
+    slot_A, ends_X = _slots(chosen_A, X, 1)
+    expert_A = jnp.zeros_like(chosen_A).at[slot_A].set(chosen_A)
+    token_A = jnp.zeros(N * K, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
+    sizes_X = jnp.diff(ends_X, prepend=0)
+
+    def grouped(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+        return jax.lax.ragged_dot(
+            rows_AI.astype(kernel_XIO.dtype),
+            kernel_XIO,
+            sizes_X,
+            preferred_element_type=jnp.float32,
+        )
+
+    up_XDW, down_XFD, biases = layers
+    up_AW = grouped(hidden_ND[token_A], up_XDW)
+    if biases is not None:
+        up_AW += biases[0][expert_A]
+    out_AD = grouped(_activated(up_AW, config), down_XFD)
+    if biases is not None:
+        out_AD += biases[1][expert_A]
+    return out_AD[slot_A].reshape(N, K, -1)
+
+
+def _slots(expert_A: jax.Array, n: int, rows: int) -> tuple[jax.Array, jax.Array]:
+    """Where each choice goes in the order of experts, each from a whole block on.
+
+    Returns:
+        Slot of each choice; and the number of blocks up to the end of each expert.
+    """
+    of_expert_AX = expert_A[:, None] == jnp.arange(n)[None]
+    before_AX = jnp.cumsum(of_expert_AX, axis=0)
+    blocks_X = -(-before_AX[-1] // rows)
+    ends_X = jnp.cumsum(blocks_X)
+    rank_A = jnp.take_along_axis(before_AX, expert_A[:, None], axis=1)[:, 0] - 1
+    return (ends_X - blocks_X)[expert_A] * rows + rank_A, ends_X
 
 
 class Kernels(nnx.Module):
@@ -186,6 +316,32 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
 
 
 def _product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
-    return jnp.matmul(
-        x_BTI.astype(kernel_IO.dtype), kernel_IO, preferred_element_type=jnp.float32
-    )
+    """`x @ kernel` in the kernel's dtype, added up in float32."""
+    x_BTI = x_BTI.astype(kernel_IO.dtype)
+    if kernel_IO.dtype == jnp.float32:
+        return _summed(x_BTI, kernel_IO)
+    return _rounded_product(x_BTI, kernel_IO)
+
+
+def _summed(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
+    return jnp.matmul(x_BTI, kernel_IO, preferred_element_type=jnp.float32)
+
+
+# Without it the float32 cotangent would widen the other operand of both products of
+# the gradient, which a GPU then computes in TF32, at half the speed of bfloat16.
+@jax.custom_vjp
+def _rounded_product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
+    """`_summed`, whose gradient takes the cotangent in the kernel's dtype."""
+    return _summed(x_BTI, kernel_IO)
+
+
+def _rounded_forward(x_BTI: jax.Array, kernel_IO: jax.Array):
+    return _summed(x_BTI, kernel_IO), (x_BTI, kernel_IO)
+
+
+def _rounded_backward(kept: tuple[jax.Array, jax.Array], cotangent_BTO: jax.Array):
+    _, transposed = jax.vjp(jnp.matmul, *kept)
+    return transposed(cotangent_BTO.astype(kept[1].dtype))
+
+
+_rounded_product.defvjp(_rounded_forward, _rounded_backward)

@@ -17,7 +17,6 @@ from flax import nnx
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.batching import plan_batches
-from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.local import default_batch_tokens
 
 
@@ -72,7 +71,7 @@ def _mean_states(
     """Mean hidden state of each row, `[B, D]`."""
     _, T = tokens_BT.shape
     decoder: Decoder = nnx.merge(graphdef, state)
-    with jax.default_matmul_precision(PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         # Without the trailing 1 of a head with a bias.
         hidden_BTD = decoder(tokens_BT)[..., : decoder.config.d_model]
     counts_BT1 = (jnp.arange(T)[None] < lengths_B[:, None])[..., None]

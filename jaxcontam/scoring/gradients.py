@@ -29,7 +29,6 @@ from jaxcontam.models.sharding import (
 )
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import Batch, plan_batches
-from jaxcontam.scoring.kernel import PRECISION
 from jaxcontam.scoring.mesh import (
     on_mesh,
     over_mesh,
@@ -170,7 +169,7 @@ def _norms(
             gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, sharding)
             return jnp.sqrt(_square_sum(gradients, sharding, mesh.shape[MODEL_AXIS]))
 
-        with jax.default_matmul_precision(PRECISION):
+        with jax.default_matmul_precision(nnx.merge(graphdef, state).precision):
             return jax.lax.map(
                 one, (inputs_BS, targets_BS, lengths_B), batch_size=at_once
             )

@@ -23,13 +23,11 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxcontam.models.attention import softcapped
+from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
 
 VERSION = 3
 """Version of the numbers: raised when the same inputs could give others."""
-
-PRECISION = "highest"
-"""Full float32 products: accelerators otherwise round operands to fewer bits."""
 
 # Widest block of logits that stays in cache on CPUs; measured flat from 256 to 2048.
 _VOCAB_BLOCK = 1024
@@ -88,8 +86,8 @@ def score_tokens(
         raise ValueError(f"targets must have shape {(B, S)}, got {targets_BS.shape}")
     if sharding is not None:
         state = sharding.gather(state)
-    decoder = nnx.merge(graphdef, state)
-    with jax.default_matmul_precision(PRECISION):
+    decoder: Decoder = nnx.merge(graphdef, state)
+    with jax.default_matmul_precision(decoder.precision):
         hidden_ND = decoder(inputs_BS, sharding=sharding).reshape(B * S, -1)
         scores = target_scores(
             hidden_ND,

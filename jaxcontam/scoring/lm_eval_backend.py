@@ -80,6 +80,7 @@ class JaxcontamLM(TemplateLM):
             context=made.context,
             batch_tokens=made.batch_tokens,
             n_devices=made.n_devices,
+            few_shapes=made.few_shapes,
         )
 
     @property
@@ -235,5 +236,6 @@ class _FullRows(Scorer):
             context=self.context,
             batch_tokens=self.batch_tokens,
             n_devices=self.n_devices,
+            few_shapes=self.few_shapes,
         )
         return rows, batches

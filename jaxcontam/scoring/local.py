@@ -20,7 +20,7 @@ from jaxcontam.scoring.identity import (
     cpu_cores,
     cpu_kind,
 )
-from jaxcontam.scoring.kernel import PRECISION, VERSION
+from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
     on_mesh,
@@ -89,6 +89,7 @@ def local_scorer(
     mesh = weights_mesh(state)
     state, _ = on_mesh(state, mesh)
     divided = division_on(mesh, division)
+    few_shapes = mesh.devices.flat[0].platform != "cpu"
     pairs = PairScorer(
         sharded_pairs(graphdef, state, mesh),
         context=config.context,
@@ -96,6 +97,7 @@ def local_scorer(
         n_devices=mesh.size,
         store=store,
         division=divided,
+        few_shapes=few_shapes,
     )
     return Scorer(
         sharded_forward(graphdef, state, mesh, moments=moments),
@@ -106,6 +108,7 @@ def local_scorer(
         division=divided,
         pairs=pairs,
         moments=moments,
+        few_shapes=few_shapes,
     )
 
 
@@ -126,7 +129,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         context=checkpoint.config.context,
         moments=moments,
         dtype=checkpoint.decoder.dtype,
-        precision=PRECISION,
+        precision=checkpoint.decoder.precision,
         attention=kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware()),
         kernel=VERSION,
         code=code_digest(),
@@ -171,7 +174,7 @@ def model_info(checkpoint: Checkpoint) -> ModelInfo:
         fingerprint=checkpoint.fingerprint,
         n_parameters=checkpoint.n_parameters,
         dtype=dtype,
-        precision=PRECISION,
+        precision=checkpoint.decoder.precision,
         context=config.context,
         attention=None if attention == "blocks" else attention,
     )

@@ -107,6 +107,7 @@ class PairScorer:
         n_devices: int = 1,
         store: ScoreStore | None = None,
         division: Division | Together | None = None,
+        few_shapes: bool = False,
     ):
         """Wrap a forward function; arguments as for `Scorer`."""
         self.forward = forward
@@ -115,6 +116,7 @@ class PairScorer:
         self.n_devices = n_devices
         self.store = store
         self.division = division
+        self.few_shapes = few_shapes
         self._no_room: set[str] = set()
 
     def logprobs(
@@ -158,7 +160,7 @@ class PairScorer:
         Raises:
             ValueError: See `logprobs`.
         """
-        of_length = groups_by_length(groups, self.context)
+        of_length = groups_by_length(groups, self._buckets)
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
         for length, members in sorted(of_length.items()):
@@ -173,7 +175,7 @@ class PairScorer:
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
         """How many batches of each shape `plan` makes of groups of these sizes."""
-        padded_G = _padded(sizes.prefix, sizes.longest, self.context)
+        padded_G = _padded(sizes.prefix, sizes.longest, self._buckets)
         K = int(sizes.n_continuations.max(initial=0))
         found = {}
         for length, n in zip(*np.unique(padded_G, return_counts=True), strict=True):
@@ -181,19 +183,30 @@ class PairScorer:
             found[shape] = -(-int(n) // shape[0])
         return found
 
+    @property
+    def _buckets(self) -> list[int]:
+        return bucket_lengths(self.context, few_shapes=self.few_shapes)
+
     def _shape(self, length: int, K: int) -> tuple[int, int, int, int]:
         """`PairBatch.shape` of a padded length."""
         at_once = max(1, self.batch_tokens // (length * (1 + K)))
         return self.n_devices * _STEPS_A_BATCH * at_once, K, length, at_once
 
 
-def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, list[int]]:
+def groups_by_length(
+    groups: Sequence[PairGroup], buckets: Sequence[int]
+) -> dict[int, list[int]]:
     """Indices of groups by their padded length, one for prefix and continuations.
+
+    Args:
+        groups: Any.
+        buckets: Padded lengths, the last of which is the context.
 
     Raises:
         ValueError: If a prefix or a continuation is empty, or the two together exceed
             the context.
     """
+    context = buckets[-1]
     longest_G = np.zeros(len(groups), np.int64)
     for i, group in enumerate(groups):
         longest_G[i] = longest = max(len(ids) for ids in group.continuations)
@@ -206,20 +219,21 @@ def groups_by_length(groups: Sequence[PairGroup], context: int) -> dict[int, lis
             )
     prefix_G = np.array([len(group.prefix) for group in groups], np.int64)
     of_length: dict[int, list[int]] = {}
-    for i, length in enumerate(_padded(prefix_G, longest_G, context).tolist()):
+    for i, length in enumerate(_padded(prefix_G, longest_G, buckets).tolist()):
         of_length.setdefault(length, []).append(i)
     return of_length
 
 
-def _padded(prefix_G: np.ndarray, longest_G: np.ndarray, context: int) -> np.ndarray:
+def _padded(
+    prefix_G: np.ndarray, longest_G: np.ndarray, buckets: Sequence[int]
+) -> np.ndarray:
     """(G,) int64, one padded length for a prefix and its longest continuation.
 
     Few programs to compile, and a prefix is a small part of the work.
     """
-    buckets = np.array(bucket_lengths(context))
-    return buckets[
-        np.searchsorted(buckets, np.minimum(np.maximum(prefix_G, longest_G), context))
-    ]
+    padded_L = np.array(buckets)
+    longest_G = np.minimum(np.maximum(prefix_G, longest_G), padded_L[-1])
+    return padded_L[np.searchsorted(padded_L, longest_G)]
 
 
 def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring.kernel import PRECISION, TokenScores, target_scores
+from jaxcontam.scoring.kernel import TokenScores, target_scores
 
 
 def score_continuations(
@@ -32,8 +32,8 @@ def score_continuations(
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
-    prefix's last hidden state, and the last id is never read. Not compiled: the caller
-    jits it, with everything but the arrays static.
+    prefix's last hidden state, and the state after the last id is not used. Not
+    compiled: the caller jits it, with everything but the arrays static.
 
     Args:
         graphdef: Graph definition of the decoder, from `nnx.split`.
@@ -64,7 +64,9 @@ def score_continuations(
         last_KD = jnp.broadcast_to(hidden_PD[length - 1], (K, hidden_PD.shape[-1]))
         hidden_KTD = last_KD[:, None]
         if T > 1:
-            read_KTD = decoder(ids_KT[:, :-1], cache, sharding=sharding)
+            # An accelerator pads T - 1 to T, in copies of its own.
+            read_KT = ids_KT if decoder.hardware.platform != "cpu" else ids_KT[:, :-1]
+            read_KTD = decoder(read_KT, cache, sharding=sharding)[:, : T - 1]
             hidden_KTD = jnp.concatenate([hidden_KTD, read_KTD], axis=1)
         scores = target_scores(
             hidden_KTD.reshape(K * T, -1),
@@ -76,7 +78,7 @@ def score_continuations(
         )
         return jax.tree.map(lambda part: part.reshape(K, T), scores)
 
-    with jax.default_matmul_precision(PRECISION):
+    with jax.default_matmul_precision(decoder.precision):
         return jax.lax.map(
             score,
             (prefixes_IP, lengths_I, continuations_IKT),

@@ -197,7 +197,7 @@ def plan_prefixed(
     scorer: PairScorer, n_prefix: int, lengths: Sequence[int], *, n_heads: int = 1
 ) -> list[PrefixedBatch]:
     """Batches of few shapes, determined by the lengths alone."""
-    buckets = bucket_lengths(scorer.context)
+    buckets = bucket_lengths(scorer.context, few_shapes=scorer.few_shapes)
     of_bucket: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
         bucket = buckets[int(np.searchsorted(buckets, length))]
@@ -206,8 +206,9 @@ def plan_prefixed(
     for bucket, members in sorted(of_bucket.items()):
         fit = _MOST_BYTES // (4 * n_heads * (n_prefix + bucket))
         ids = min(fit, max(scorer.batch_tokens, _PER_PREFIX * n_prefix))
-        on_device = -(-len(members) // scorer.n_devices)
-        K = max(1, min(ids // bucket, on_device))
+        K = max(1, ids // bucket)
+        if not scorer.few_shapes:
+            K = min(K, -(-len(members) // scorer.n_devices))
         n_rows = scorer.n_devices * K
         shape = (scorer.n_devices, K, n_prefix, bucket)
         batches += [

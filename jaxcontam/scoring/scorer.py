@@ -80,6 +80,7 @@ class Scorer:
         pairs: PairScorer | None = None,
         division: Division | Together | None = None,
         moments: bool = False,
+        few_shapes: bool = False,
     ):
         """Wrap a forward function.
 
@@ -93,6 +94,7 @@ class Scorer:
             division: How batches are divided among processes; None where there is one.
             moments: Whether the forward function gives means, variances and tops; a
                 store says it by itself.
+            few_shapes: See `plan_batches`.
         """
         self.forward = forward
         self.context = context
@@ -102,6 +104,7 @@ class Scorer:
         self.pairs = pairs
         self.division = division
         self.moments = moments
+        self.few_shapes = few_shapes
         # Sizes for which the device had no memory: no plan tries them twice.
         self._no_room: set[str] = set()
 
@@ -204,6 +207,7 @@ class Scorer:
             context=self.context,
             batch_tokens=self.batch_tokens,
             n_devices=self.n_devices,
+            few_shapes=self.few_shapes,
         )
         return rows, batches
 
