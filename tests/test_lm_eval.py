@@ -105,11 +105,10 @@ def test_order_tests_take_it_and_refuse_first_tokens(harness, tmp_path, name):
             score_test(test, harness.make_scorer(store=None))
 
 
-def test_scores_of_tokens_and_moments_are_refused(harness):
+def test_tables_of_tokens_and_moments_are_refused(harness):
     scorer = harness.make_scorer(store=None)
-    for ask in (scorer.tokens, scorer.token_table):
-        with pytest.raises(InputError, match="one number a text"):
-            ask(sequences())
+    with pytest.raises(InputError, match="one number a text"):
+        scorer.token_table(sequences())
     with pytest.raises(InputError, match="no moments"):
         harness.make_scorer(store=None, moments=True)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from jaxcontam.methods.unlearning import (
     screen_result,
     similarity_result,
 )
-from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
+from jaxcontam.results.unlearning import ScreenedText, ScreenResult, SimilarityResult
 
 DECIDING = MIN_K.name
 """Screen that decides, and says which texts to sample from."""
@@ -180,65 +180,64 @@ def screened_audit(
 
 
 def audit_from_rows(
-    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+    screen: ScreenResult,
+    measures: Sequence[SimilarityResult],
+    rows: Sequence[ScreenedText],
 ) -> TaskAudit:
     """Undo `TaskAudit.rows`; what can be measured without a model is measured again.
 
+    Args:
+        screen: A screen of the task, as the report states it.
+        measures: Likenesses of samples, as the report states them.
+        rows: The texts of the task.
+
     Raises:
-        KeyError: If a field is missing.
+        KeyError: If a score is missing.
         InputError: If no text has a score.
     """
     items = (
         UnlearningText(
-            source=row["source"],
-            text=row["text"],
-            prompt=row["prompt"],
-            truth=row.get("truth", ""),
+            source=row.source, text=row.text, prompt=row.prompt, truth=row.truth
         )
         for row in rows
     )
-    name, task = stated[0]["benchmark"], stated[0]["task"]
     original, unlearned = (
         np.array(
-            [
-                _floats([row["scores"][f"{one}_{which}"] for one in _SCORES])
-                for row in rows
-            ]
+            [_floats([row.scores[f"{one}_{which}"] for one in _SCORES]) for row in rows]
         )
         for which in ("original", "unlearned")
     )
     audit = screened_audit(
-        Screened(task=task, name=name, items=tuple(items)),
+        Screened(task=screen.task, name=screen.benchmark, items=tuple(items)),
         original,
         unlearned,
-        stated[0]["bound"],
+        screen.bound,
     )
-    measures = [row for row in stated if "n_samples" in row]
     if not measures:
         return audit
-    has_samples = np.array(["samples" in row for row in rows])
+    has_samples = np.array([bool(row.samples) for row in rows])
     suspicious = audit.suspicious(DECIDING)
     chosen: list[int] = np.flatnonzero(has_samples).tolist()
     sampled = Sampled(
         selected=np.flatnonzero(has_samples & suspicious),
         unselected=np.flatnonzero(has_samples & ~suspicious),
-        samples={i: tuple(rows[i]["samples"]) for i in chosen},
-        truths={i: rows[i]["truth"] for i in chosen},
+        samples={i: rows[i].samples for i in chosen},
+        truths={i: rows[i].truth for i in chosen},
         n_cut_prompts=0,
         new_tokens=0,
     )
     found = [rouge_similarities(sampled)]
     for row in measures[1:]:
-        method = row["method"]
+        own, other = row.method, row.method + ELSEWHERE
         one = measured(
-            method,
+            own,
             sampled,
-            lambda i, j, method=method: _floats(
-                rows[i][method if i == j else method + ELSEWHERE]
+            lambda i, j, own=own, other=other: _floats(
+                getattr(rows[i], own if i == j else other)
             ),
-            elsewhere=any(method + ELSEWHERE in text for text in rows),
+            elsewhere=any(getattr(text, other) for text in rows),
         )
-        found.append(dataclasses.replace(one, n_refused=row.get("n_refused", 0)))
+        found.append(dataclasses.replace(one, n_refused=row.n_refused))
     return dataclasses.replace(audit, sampled=sampled, found=found)
 
 

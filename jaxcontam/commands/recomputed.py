@@ -47,8 +47,10 @@ from jaxcontam.report.report_files import (
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
+from jaxcontam.results import Report
 from jaxcontam.results.membership import MembershipStudy, TextScores
 from jaxcontam.results.read import read_result
+from jaxcontam.results.unlearning import ScreenedText
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -255,15 +257,17 @@ def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
 
 def unlearning_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Ratios, recalls, means and intervals of an unlearning report."""
-    results, texts = [], []
-    for task in dict.fromkeys(row["task"] for row in document["results"]):
-        stated = [row for row in document["results"] if row["task"] == task]
-        audit = audit_from_rows(stated, [row for row in rows if row["task"] == task])
-        n_samples = stated[-1].get("n_samples", 0)
+    report = read_result(Report, document, REPORT_NAME, more=True)
+    screens, measures = unlearning.unlearning_rows(report)
+    results, texts, typed = [], [], typed_rows(rows, ScreenedText)
+    for task in dict.fromkeys(row.task for row in screens):
+        screen = next(row for row in screens if row.task == task)
+        alike = [row for row in measures if row.task == task]
+        own = [row for row in typed if row.task == task]
+        audit = audit_from_rows(screen, alike, own)
+        n_samples = alike[-1].n_samples if alike else 0
         # Words that tell of k and of the length of a chunk are not compared.
-        results += audit.results(
-            k=100, words=0, n_samples=n_samples, seed=document["seed"]
-        )
+        results += audit.results(k=100, words=0, n_samples=n_samples, seed=report.seed)
         texts += audit.rows()
     return {"results": results, TEXTS_NAME: texts}
 

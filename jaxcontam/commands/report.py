@@ -99,6 +99,8 @@ class Report:
             table = results_csv(report)
             pictures = ()
             if report.command[0] == MEMBERSHIP:
+                if report.study is None:
+                    raise KeyError("study")
                 texts = typed_rows(read_text_rows(self.directory), TextScores)
                 _, again = judged_again(study_of(report), texts, seed=report.seed)
                 pictures = again.pictures

@@ -247,7 +247,7 @@ def _closest(texts: Sequence[ScreenedText], *, screen: str) -> list[Details]:
         found = [(value, sample) for value, sample in values if value is not None]
         if text.suspicious[screen] and found:
             value, sample = max(found, key=lambda one: one[0])
-            shown = [("Given", text.prompt or ""), ("Text", text.truth)]
+            shown = [("Given", text.prompt), ("Text", text.truth)]
             best.append((value, text.source, [*shown, ("Unlearned model", sample)]))
     best.sort(key=lambda one: -one[0])
     return [

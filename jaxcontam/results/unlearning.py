@@ -116,13 +116,15 @@ class SimilarityResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedText:
-    """A text before and after unlearning: a row of `texts.jsonl`, as a page shows it.
+    """A text before and after unlearning: a row of `texts.jsonl`.
 
     Attributes:
         id: Its place among the texts of its task.
         task: `CHUNKS` or `QUESTIONS`.
         source: File or book that it comes from.
-        prompt: What was sampled from, or None.
+        text: What both models score.
+        scores: Score and model -> its value; None where the text has none.
+        prompt: What was sampled from, or would be.
         truth: What should follow, of sampled texts.
         samples: What the unlearned model wrote.
         ratios: Screen -> score after unlearning over that before.
@@ -130,12 +132,16 @@ class ScreenedText:
         rouge_l_recall: Likeness of each sample to the truth.
         embedding_cosine: The same by embeddings.
         judge: The same by a chat model.
+        embedding_cosine_elsewhere: Likeness to what should follow another text.
+        judge_elsewhere: The same by a chat model.
     """
 
     id: int
     task: str
     source: str
-    prompt: str | None = None
+    text: str
+    scores: dict[str, float | None]
+    prompt: str
     truth: str = ""
     samples: tuple[str, ...] = ()
     ratios: dict[str, float | None]
@@ -143,3 +149,5 @@ class ScreenedText:
     rouge_l_recall: tuple[float | None, ...] = ()
     embedding_cosine: tuple[float | None, ...] = ()
     judge: tuple[float | None, ...] = ()
+    embedding_cosine_elsewhere: tuple[float | None, ...] = ()
+    judge_elsewhere: tuple[float | None, ...] = ()
