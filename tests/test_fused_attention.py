@@ -89,7 +89,7 @@ def test_report_names_the_kernel_of_rows_as_long_as_the_context(
     monkeypatch.setattr(local, "hardware", lambda: TPU)
     checkpoint = types.SimpleNamespace(
         config=config,
-        decoder=types.SimpleNamespace(dtype="float32"),
+        decoder=types.SimpleNamespace(dtype="float32", precision="highest"),
         name="m",
         fingerprint="f",
         n_parameters=1,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import ExpertShape, llama_shape
+from jaxcontam.models.config import ExpertShape, GateClip, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.models.layers import Experts
@@ -91,9 +91,17 @@ def test_experts_are_the_sum_of_the_chosen_ones_by_their_shares(normalised, d_sh
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
-@pytest.mark.parametrize("is_even", [True, False])
-def test_chosen_experts_alone_give_the_sums_and_gradients_of_all(platform, is_even):
-    made = experts(with_experts(n=5))
+@pytest.mark.parametrize(
+    ("is_even", "biased"), [(True, False), (False, False), (True, True)]
+)
+def test_chosen_experts_alone_give_the_sums_and_gradients_of_all(
+    platform, is_even, biased
+):
+    config = with_experts(n=5, biased=biased, has_preference=biased)
+    if biased:
+        clip = GateClip(limit=1.0, slope=1.7)
+        config = dataclasses.replace(config, gate_clip=clip)
+    made = experts(config)
     # Tokens that are alike choose the same two experts, and three have no token.
     hidden_BTD = hidden(2, 97, 12) if is_even else np.full((2, 97, 12), 0.3, np.float32)
     slope_BTD = hidden(2, 97, 12, seed=1)
