@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 ROUNDING = 1e-12
 """Slack of log10 p: a p-value equal to the level must not be lost."""

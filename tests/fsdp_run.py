@@ -15,9 +15,9 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.loop import Watch, compiled_step, train
-from train.placement import abstract_params, fresh_decoder, placed, whole_decoder
 from train.presets import PRESETS, Preset
 from train.rows import Rows, row_batches
+from train.state_sharding import abstract_params, fresh_decoder, placed, whole_decoder
 from train.step import Compute
 
 N_STEPS = 12

@@ -3,8 +3,8 @@
 import numpy as np
 
 from train.loop import Watch, train
-from train.placement import fresh_decoder
 from train.rows import Rows, row_batches
+from train.state_sharding import fresh_decoder
 
 
 def train_decoder(preset, rows_RT, *, seed):

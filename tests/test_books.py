@@ -14,7 +14,7 @@ from jaxcontam.data.book_files import (
     snippets_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 from tests.labelled_rows import write_lines
 
 pytestmark = pytest.mark.unoptimised

@@ -17,7 +17,7 @@ from jaxcontam.data.book_files import (
 )
 from jaxcontam.report.archive import read_text_rows, score_columns, typed_rows
 from jaxcontam.results.membership import TextScores
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 from tests.labelled_rows import write_lines
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 from tests.page_laws import check_page

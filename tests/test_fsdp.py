@@ -13,8 +13,8 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from jaxcontam.models.sharding import weight_name, weight_sharding
-from train.placement import abstract_params, state_shardings
 from train.presets import PRESETS
+from train.state_sharding import abstract_params, state_shardings
 from train.step import adamw
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,7 @@ from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.prefixed import plan_prefixed
-from jaxcontam.scoring.stored import NonFiniteScoreError
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from tests.membership_model import (
     CONTEXT,
     SHOTS,

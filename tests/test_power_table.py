@@ -16,7 +16,7 @@ from eval.power.estimates import (
     power_grids,
     power_table,
 )
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 from tests.power_records import record, row
 
 pytestmark = pytest.mark.unoptimised

@@ -9,7 +9,7 @@ from jaxcontam.methods.replication.instance import Instance
 from jaxcontam.methods.replication.judges import Judged, fewest_above, judge_result
 from jaxcontam.methods.replication.local_judge import is_short
 from jaxcontam.report.replication import replication_sentences
-from jaxcontam.stats.shares import rate_test
+from jaxcontam.stats.proportions import rate_test
 
 
 def result(labels, **more):

@@ -28,7 +28,7 @@ from jaxcontam.methods.replication.local_judge import (
     judge_pair,
     near_score,
 )
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 LONG = "the old mill by the river was sold to a painter"
 

@@ -10,8 +10,8 @@ from jaxcontam.stats.paired import (
     sign_flip_test,
     unpaired_bootstrap_p,
 )
+from jaxcontam.stats.proportions import rate_test
 from jaxcontam.stats.randomisation import randomisation_test
-from jaxcontam.stats.shares import rate_test
 
 
 def enumerated(units):

@@ -22,7 +22,7 @@ from jaxcontam.methods.unlearning import (
 )
 from jaxcontam.report.unlearning import unlearning_sentences
 from jaxcontam.scoring.similarity_judge import parse_number
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 NAMES = {"name": "book", "fingerprint": "sha256:0", "task": "chunks"}
 

@@ -27,8 +27,8 @@ from jaxcontam.methods.order_test import (
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.stored import NonFiniteScoreError
 from jaxcontam.stats.roc import auc_delong
 from train.step_log import AuditRow
 

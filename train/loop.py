@@ -28,13 +28,13 @@ from jaxcontam.models.sharding import ROWS, mesh_sharding
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
-from train.placement import (
+from train.presets import Preset
+from train.state_sharding import (
     abstract_params,
     param_shardings,
     placed,
     state_shardings,
 )
-from train.presets import Preset
 from train.step import adamw, training_step
 
 # Steps dispatched ahead of the host: the device is never idle, and stops soon.

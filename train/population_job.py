@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 from train.population_plan import Design, Texts, read_pool
 from train.tokenizer import prefix_id
 from train.tokens import BOUND_TYPE, BOUNDS, IDS, TokenCache, id_type

@@ -37,7 +37,7 @@ from jaxcontam.scoring.pair_scorer import (
     pair_values,
 )
 from jaxcontam.scoring.pairs import score_continuations
-from jaxcontam.scoring.stored import NonFiniteScoreError
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16

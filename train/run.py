@@ -53,7 +53,6 @@ from train.loop import (
     training_mesh,
 )
 from train.page import PAGE_NAME, write_training_page
-from train.placement import fresh_decoder, whole_decoder
 from train.plan import PlannedSet, check_sets
 from train.planting_records import write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
@@ -62,6 +61,7 @@ from train.rows import Rows, row_batches
 from train.run_log import RunLog, shared_watch
 from train.shared_rows import place_stream, prepared_once, rows_of_run
 from train.sources import Corpus
+from train.state_sharding import fresh_decoder, whole_decoder
 from train.step_log import AUDITS_NAME, METRICS_NAME, audit_steps, read_rows
 
 TENSORBOARD_DIR = "tensorboard"

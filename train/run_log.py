@@ -26,8 +26,8 @@ from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
 from train.loop import Watch
 from train.page import write_training_page
-from train.placement import whole_decoder
 from train.presets import Preset
+from train.state_sharding import whole_decoder
 from train.step import learning_rate
 from train.step_log import (
     AUDITS_NAME,

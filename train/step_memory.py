@@ -20,9 +20,9 @@ from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.absent import compiled_for
 from train.loop import compiled_step
-from train.placement import abstract_params, param_shardings, state_shardings
 from train.presets import Preset
 from train.program import Program, read_program
+from train.state_sharding import abstract_params, param_shardings, state_shardings
 from train.step import adamw
 
 # Length of the learning-rate schedule; it changes no shape.

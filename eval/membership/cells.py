@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.roc import auc_delong, auc_interval, tpr_at_fpr
-from jaxcontam.stats.shares import wilson_interval
 
 FPR = 0.05
 

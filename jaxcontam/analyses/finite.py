@@ -17,7 +17,7 @@ def finite_scores(place: Callable[[int], str]) -> Iterator[None]:
         InputError: If one is not.
     """
     # Imports JAX.
-    from jaxcontam.scoring.stored import NonFiniteScoreError
+    from jaxcontam.scoring.run_batches import NonFiniteScoreError
 
     try:
         yield

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 from jaxcontam.stats.bootstrap import BootstrapResult, bootstrap
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 BOUND = 1.15
 """Ratios between 1 / 1.15 and 1.15 are suspicious, as in Shi et al. 2023, section 7."""

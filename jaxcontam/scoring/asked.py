@@ -15,8 +15,8 @@ from jaxcontam.progress import Progress
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import FIRST_K, rows_of
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
-from jaxcontam.scoring.stored import NonFiniteScoreError
 
 Request = tuple[np.ndarray, np.ndarray]
 """int32 ids of a context and of its continuation; only texts have an empty context."""

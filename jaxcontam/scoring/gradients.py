@@ -36,6 +36,7 @@ from jaxcontam.scoring.mesh import (
     weights_mesh,
 )
 from jaxcontam.scoring.rows import fill, rows_of
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
 from jaxcontam.scoring.shares import (
     Division,
     Together,
@@ -43,7 +44,6 @@ from jaxcontam.scoring.shares import (
     division_on,
 )
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 # Most bytes of the gradients of sequences in one batch, at least one sequence.
 _MOST_BYTES = 1 << 28

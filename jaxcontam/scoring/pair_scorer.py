@@ -17,9 +17,9 @@ import numpy as np
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import GroupSizes, PairGroup
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""

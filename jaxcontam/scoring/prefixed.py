@@ -18,9 +18,9 @@ from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.opened import PairSource
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
 from jaxcontam.scoring.shares import divided_batches
 from jaxcontam.scoring.store import RowKeys
-from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 # Least ratio of a batch's ids to the prefix's: prefills cost at most a quarter more.
 _PER_PREFIX = 4

@@ -9,9 +9,9 @@ from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
-from jaxcontam.scoring.stored import NonFiniteScoreError, Work
 
 Forward = Callable[[np.ndarray, np.ndarray], Sequence]
 """(inputs_BS, targets_BS) int32 -> logprobs_BS; means, variances and tops or None."""

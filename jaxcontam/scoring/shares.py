@@ -19,8 +19,8 @@ import numpy as np
 
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.processes import gather, is_first, process_count, process_index
+from jaxcontam.scoring.run_batches import Work, scored_batches
 from jaxcontam.scoring.store import SUFFIX, RowKeys, ScoreStore
-from jaxcontam.scoring.stored import Work, scored_batches
 from jaxcontam.terminal import visible
 
 if TYPE_CHECKING:

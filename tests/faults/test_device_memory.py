@@ -8,9 +8,9 @@ from jaxcontam.scoring.batching import Batch
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
+from jaxcontam.scoring.run_batches import NoRoomError, room_for
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
-from jaxcontam.scoring.stored import NoRoomError, room_for
 from tests.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
 
 XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12 bytes.\n#0 ..."

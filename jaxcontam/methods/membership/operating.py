@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxcontam.results.membership import OperatingPoint
 from jaxcontam.stats.bootstrap import bootstrap, few_tpr_interval, tpr_statistic
+from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.roc import Clusters, Convention, tpr_at_fpr
-from jaxcontam.stats.shares import wilson_interval
 
 # With fewer expected false positives than these, bootstrap intervals of 95 % held the
 # true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.

@@ -46,9 +46,9 @@ from jaxcontam.methods.membership.score import (
 )
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.progress import Progress, progress_after
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import ShareScored, each_scored
-from jaxcontam.scoring.stored import NonFiniteScoreError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -19,7 +19,7 @@ from jaxcontam.methods.replication.questions import UNSPACED
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 Tokenize = Callable[[str], Sequence[Hashable]]
 

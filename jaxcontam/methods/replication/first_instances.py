@@ -15,7 +15,7 @@ from jaxcontam.methods.replication.questions import (
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
 """Version of the question's wording."""

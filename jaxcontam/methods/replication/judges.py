@@ -6,7 +6,7 @@ from typing import Literal
 
 from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
 from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
-from jaxcontam.stats.shares import rate_test, wilson_interval
+from jaxcontam.stats.proportions import rate_test, wilson_interval
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""

@@ -30,7 +30,7 @@ from jaxcontam.methods.replication.questions import (
 )
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult
-from jaxcontam.stats.shares import wilson_interval
+from jaxcontam.stats.proportions import wilson_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
 """Version of the questions' wording."""

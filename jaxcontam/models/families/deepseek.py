@@ -17,7 +17,11 @@ from jaxcontam.models.families.family import (
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rotary import rope_fields, rope_kind, yarn_magnitude
+from jaxcontam.models.families.rope_settings import (
+    rope_fields,
+    rope_kind,
+    yarn_magnitude,
+)
 
 _CHOICES = ("greedy", "group_limited_greedy")
 

@@ -22,7 +22,7 @@ from jaxcontam.models.families.family import (
     refuse,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rotary import two_ropes
+from jaxcontam.models.families.rope_settings import two_ropes
 
 
 def _read_gemma(raw: Mapping[str, Any]) -> DecoderConfig:

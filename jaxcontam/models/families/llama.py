@@ -16,7 +16,7 @@ from jaxcontam.models.families.family import (
     number,
     switch,
 )
-from jaxcontam.models.families.rotary import (
+from jaxcontam.models.families.rope_settings import (
     rope_fields,
     rope_scaling,
     with_first_context,

@@ -19,7 +19,7 @@ from jaxcontam.models.families.family import (
     number_or_none,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rotary import two_ropes
+from jaxcontam.models.families.rope_settings import two_ropes
 
 
 def _read_olmo(raw: Mapping[str, Any]) -> DecoderConfig:

@@ -17,7 +17,7 @@ from jaxcontam.models.families.family import (
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rotary import (
+from jaxcontam.models.families.rope_settings import (
     rope_fields,
     rope_kind,
     rope_scaling,
