@@ -162,7 +162,7 @@ def preset_to_json(preset: Preset) -> dict[str, Any]:
 def preset_from_json(fields: Mapping[str, Any]) -> Preset:
     """A preset from what `preset_to_json` gave, read back from JSON."""
     # JSON has no tuples.
-    shape = {
+    shape: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in fields["decoder"].items()
     }
