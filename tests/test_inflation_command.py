@@ -312,7 +312,7 @@ def test_a_model_directory_is_asked_and_the_report_verified(finished, capsys):
     assert "1 result judged again from texts.jsonl" in capsys.readouterr().out
     page = (finished / "report.html").read_text()
     check_page(page)
-    assert "Inflated: contamination gives +" in page
+    assert "points of the published score are missing on unseen items" in page
 
 
 def test_a_rerun_scores_nothing_and_says_the_same(finished, folder, capsys):

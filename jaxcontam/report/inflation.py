@@ -138,7 +138,7 @@ def inflation_sentences(result: InflationResult) -> list[str]:
 def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
     points = _points(found.points, found.low, found.high)
     if result.verdict == "inflated":
-        return f"contamination gives {points} points of the published score."
+        return f"{points} points of the published score are missing on unseen items."
     if result.verdict == "no inflation found":
         return f"the estimate is {points} points."
     return f"the estimate is {points} points; {result.min_points:g} would matter."
