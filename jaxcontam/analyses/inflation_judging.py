@@ -91,10 +91,12 @@ def judged_inflation(
         notes: Warnings that come before those of here.
 
     Raises:
-        InputError: If fewer than two items of a side have all scores.
+        InputError: If fewer than two items of a side have all scores, or two models
+            have the same ones throughout.
     """
     paired, n_references = asked.paired, len(models) - 1
     published_MN, other_MP, left_out = score_tables(rows, models, paired=paired)
+    _refuse_twins(np.hstack([published_MN, other_MP]), models)
     gaps = [
         gap_estimate(published_MN[m, None], other_MP[m, None], paired=paired)
         for m in range(len(models))
@@ -244,6 +246,18 @@ def _curve(
         "constat is a straight line there"
     )
     return [estimate], [beyond] * found.outside
+
+
+def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
+    """Refuse a model that stands twice: it would hide how much models differ."""
+    for m, name in enumerate(models):
+        for n in range(m):
+            is_one = (scores_MI[m] == scores_MI[n]).all()
+            if is_one and np.ptp(scores_MI[m]) > 0:
+                raise InputError(
+                    f"{models[n]} and {name} have the same score on every item",
+                    hint="name each model once; MODEL is no reference of itself",
+                )
 
 
 def _of_references(

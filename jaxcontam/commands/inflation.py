@@ -106,6 +106,13 @@ class Inflation(DeviceFlags, ReportFlags):
             raise InputError(f"--min-points must be positive, got {self.min_points}")
         if (self.benchmark is None) != (self.against is None):
             raise InputError("BENCHMARK and --against go together")
+        if self.against is not None and self.against == self.benchmark:
+            raise InputError(f"--against {self.against}: the published items again")
+        if len({self.model, *self.reference}) <= len(self.reference):
+            raise InputError(
+                "--reference names a model twice, or MODEL itself",
+                hint="it would hide how much models differ: name each once",
+            )
         if self.scores:
             if self.dry_run:
                 raise InputError("--scores asks no model: leave out --dry-run")

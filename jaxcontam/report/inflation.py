@@ -120,10 +120,12 @@ def inflation_sentences(result: InflationResult) -> list[str]:
         f"{result.accuracies[0].other:.1%}.",
     ]
     if found.mde is not None:
+        could = f"An inflation of {found.mde:.1f} points would have been found"
+        if found.mde > 100:
+            could = "No inflation at all would have been found"
         sentences.append(
-            f"An inflation of {found.mde:.1f} points would have been found with a "
-            "chance of 0.8; of models without any, one in forty is called inflated, if "
-            "what is assumed holds."
+            f"{could} with a chance of 0.8; of models without any, one in forty is "
+            "called inflated, if what is assumed holds."
         )
     if result.reason:
         sentences.append(f"{_WHY[result.reason]}.")
