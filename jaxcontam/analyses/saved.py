@@ -24,12 +24,13 @@ from jaxcontam.report.archive import (
 from jaxcontam.report.page import render
 from jaxcontam.report.report_files import (
     PAGE_NAME,
-    replace_bytes,
+    replace_files,
     to_document,
     write_report,
     write_sums,
 )
 from jaxcontam.report.section import Page
+from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
@@ -86,7 +87,7 @@ def write_texts(
 def write_page(
     report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
 ) -> Path:
-    """Write report.html beside a report's other files, then the digests of all.
+    """Write report.html and results.csv beside a report, then the digests of all.
 
     Returns:
         The page's path.
@@ -94,8 +95,11 @@ def write_page(
     Raises:
         InputError: If what stands beside the report is missing or damaged.
     """
-    page = render(_page(report, directory, pictures))
-    replace_bytes(directory / PAGE_NAME, page.encode())
+    texts = {
+        RESULTS_NAME: results_csv(report),
+        PAGE_NAME: render(_page(report, directory, pictures)),
+    }
+    replace_files({directory / name: text.encode() for name, text in texts.items()})
     write_sums(report, directory)
     return directory / PAGE_NAME
 

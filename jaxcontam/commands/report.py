@@ -24,7 +24,7 @@ from jaxcontam.report.report_files import (
     read_report,
     replace_bytes,
 )
-from jaxcontam.report.table_csv import RESULTS_NAME, csv_cell, results_csv
+from jaxcontam.report.table_csv import csv_cell
 from jaxcontam.results.membership import TextScores
 from jaxcontam.terminal import visible
 
@@ -96,7 +96,6 @@ class Report:
                     reference=self.reference,
                 )
                 print(visible(str(rows)))
-            table = results_csv(report)
             pictures = ()
             if report.command[0] == MEMBERSHIP:
                 if report.study is None:
@@ -104,7 +103,6 @@ class Report:
                 texts = typed_rows(read_text_rows(self.directory), TextScores)
                 _, again = judged_again(study_of(report), texts, seed=report.seed)
                 pictures = again.pictures
-            replace_bytes(self.directory / RESULTS_NAME, table.encode())
             print(visible(str(write_page(report, self.directory, pictures))))
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(

@@ -12,6 +12,7 @@ from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     PAGE_NAME,
     REPORT_NAME,
+    SUMS_NAME,
     sealed_text,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
@@ -111,7 +112,7 @@ def _rerun(folder, files, command):
     assert code in (0, 2, 3), code
     after = contents(folder)
     if command == "report" and code == 0:
-        for name in (PAGE_NAME, RESULTS_NAME):
+        for name in (PAGE_NAME, RESULTS_NAME, SUMS_NAME):
             after.pop(name)
             before.pop(name, None)
     assert after == before
