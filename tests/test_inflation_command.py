@@ -383,30 +383,3 @@ def test_shares_are_scored_by_model_directories_alone():
     assert Inflation(**asked, reference=("r", "s")).reference == ("r", "s")
     with pytest.raises(InputError, match="--reference must be a model directory"):
         Inflation(**asked, reference=("r", "api:http://host/v1#s"))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["m"], "no items to compare"),
-        (["m", "a.jsonl"], "BENCHMARK and --against go together"),
-        (["m", "a", "--against", "b", "--min-points", "0"], "--min-points must be"),
-        (["m", "--scores"], "m: not a .csv or .tsv file of scores"),
-        (["m.csv", "--scores", "--dry-run"], "--scores asks no model"),
-        (["m", "a.jsonl", "--against", "b.jsonl"], "a.jsonl: no such file"),
-        (["m", "a.jsonl", "--against", "a.jsonl"], "the published items again"),
-        (
-            ["m", "a.jsonl", "--against", "b.jsonl", "--reference", "r", "r"],
-            "names a model twice",
-        ),
-        (
-            ["m", "a.jsonl", "--against", "b.jsonl", "--reference", "m"],
-            "names a model twice, or MODEL itself",
-        ),
-    ],
-)
-def test_mistakes_cost_one_line(words, said, capsys):
-    assert run(*words) == 2
-    first, *_ = capsys.readouterr().err.splitlines()
-    assert first.startswith("jaxcontam: error: ")
-    assert said in first
