@@ -12,7 +12,7 @@ from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import TESTS, direction, methods_to_score, two_min
-from jaxcontam.methods.method import Planned, TestMethod
+from jaxcontam.methods.method import Planned, SingleTest, TestMethod
 from jaxcontam.methods.options import plan_options
 from jaxcontam.methods.order_test import (
     NothingToPermuteError,
@@ -163,7 +163,8 @@ def with_reference(
         theirs, other = of_reference.get(
             (result.benchmark, result.method), (None, None)
         )
-        if method.scores_pairs and evidence is not None and theirs and other:
+        is_of_pairs = isinstance(method, SingleTest) and method.scores_pairs
+        if is_of_pairs and evidence is not None and theirs and other:
             evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
             warnings = result.warnings
             if theirs.n_cut > result.n_cut:

@@ -21,7 +21,7 @@ from jaxcontam.methods import (
     reported_method,
     two_min,
 )
-from jaxcontam.methods.method import TestRow
+from jaxcontam.methods.method import SingleTest, TestRow
 from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.reference_model import reference_result
 from jaxcontam.methods.two_min import combined_results
@@ -161,7 +161,7 @@ def _rebuilt(
 
 
 def _reference(
-    method: TestRow, stated: OrderResult, evidence: Evidence, report: Report
+    method: SingleTest, stated: OrderResult, evidence: Evidence, report: Report
 ) -> ReferenceResult | None:
     if not method.scores_pairs:
         return None

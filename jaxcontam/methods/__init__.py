@@ -18,7 +18,7 @@ from jaxcontam.methods import (
 )
 from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import TestMethod, TestRow
+from jaxcontam.methods.method import SingleTest, TestMethod, TestRow
 from jaxcontam.methods.plugins import own_methods
 
 _HERE: Mapping[str, TestRow | ScoreMethod] = {
@@ -127,13 +127,13 @@ def order_method(name: str) -> TestMethod:
     return tests[name]
 
 
-def reported_method(name: str) -> TestRow:
+def reported_method(name: str) -> SingleTest:
     """Look up the test that a row of a report names.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if isinstance(method, TestRow) and method.scored_as == (method,):
+    if isinstance(method, SingleTest):
         return method
     raise unknown_name("test", name, METHODS)

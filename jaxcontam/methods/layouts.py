@@ -5,6 +5,7 @@ Dimension key
     S  examples of the largest stratum
 """
 
+import abc
 import contextlib
 import dataclasses
 import math
@@ -69,7 +70,7 @@ def named_example(example: Callable[[NonFiniteScoreError], int]) -> Iterator[Non
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class Layout(abc.ABC):
     """What every laid-out test has.
 
     Attributes:
@@ -103,16 +104,12 @@ class Layout:
     @property
     def n_scored(self) -> int:
         """Distinct sequences, or pairs."""
-        if isinstance(self.plan, PairPlan):
-            return self.plan.n_pairs
-        return len(self.plan.sequences)
+        return len(self._sequences)
 
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost, at most."""
-        if isinstance(self.plan, PairPlan):
-            return self.plan.n_targets
-        return n_targets(self.plan.sequences)
+        return n_targets(self._sequences)
 
     @property
     def cut(self) -> np.ndarray:
@@ -128,10 +125,14 @@ class Layout:
             planned: Keys that tests before this one put into the store; grows. None
                 where no other test can ask for the same.
         """
-        if isinstance(self.plan, PairPlan):
-            return pair_cost(scorer, self.plan, planned)
-        return sequence_cost(scorer, self.plan.sequences, planned)
+        return sequence_cost(scorer, self._sequences, planned)
 
+    @property
+    def _sequences(self) -> Sequence[np.ndarray]:
+        assert not isinstance(self.plan, PairPlan)
+        return self.plan.sequences
+
+    @abc.abstractmethod
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score everything.
 
@@ -139,7 +140,6 @@ class Layout:
             UnscorableExampleError: Names the example.
             InputError: If the model gives less than the test needs.
         """
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -191,6 +191,20 @@ class PairLayout(Layout):
             return floor
         # The best of several is found by Monte Carlo.
         return max(floor, -math.log10(N_MONTE_CARLO + 1))
+
+    @property
+    def n_scored(self) -> int:
+        """Distinct pairs."""
+        return self.plan.n_pairs
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return self.plan.n_targets
+
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
+        """What scoring the pairs would cost."""
+        return pair_cost(scorer, self.plan, planned)
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score all pairs."""

@@ -1,5 +1,6 @@
 """What a row of METHODS is made of, where it is a test."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, cast
@@ -112,6 +113,22 @@ class TestRow(MethodRow):
         """The tests that are scored for it."""
         return (self,)
 
+    def premises(
+        self, result: OrderResult, command: Sequence[str]
+    ) -> tuple[Null, Validity]:
+        """Null and validity of a row, by what is known of its order and by flags."""
+        return cast(Null, self.null), cast(Validity, self.validity)
+
+    def least_effect(self, unit: str) -> float:
+        """Effect that `no evidence` must have been able to find by default."""
+        return self.least_effects.get(unit, MIN_EFFECT)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SingleTest(TestRow, abc.ABC):
+    """A test with evidence of its own, from which `verify` makes its numbers again."""
+
+    @abc.abstractmethod
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
     ) -> OrderNumbers:
@@ -127,7 +144,6 @@ class TestRow(MethodRow):
             ValueError: If a part of the evidence is missing or not finite, or there are
                 too few strata.
         """
-        raise NotImplementedError
 
     def counts(self, evidence: Evidence) -> tuple[int, int]:
         """Strata and counterfactual orders that a row of a report states.
@@ -139,16 +155,7 @@ class TestRow(MethodRow):
             raise ValueError("no scores")
         return len(evidence.scores), evidence.scores.shape[1] - 1
 
-    def premises(
-        self, result: OrderResult, command: Sequence[str]
-    ) -> tuple[Null, Validity]:
-        """Null and validity of a row, by what is known of its order and by flags."""
-        return cast(Null, self.null), cast(Validity, self.validity)
-
-    def least_effect(self, unit: str) -> float:
-        """Effect that `no evidence` must have been able to find by default."""
-        return self.least_effects.get(unit, MIN_EFFECT)
-
+    @abc.abstractmethod
     def redrawn(
         self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
     ) -> Evidence:
@@ -170,11 +177,10 @@ class TestRow(MethodRow):
             ValueError: If a part of the evidence is missing, or counts contradict, or a
                 pair that the test asks for was not scored.
         """
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestMethod(TestRow):
+class TestMethod(SingleTest):
     """What tests of the order of a file have in common.
 
     Attributes:
@@ -215,17 +221,17 @@ class TestMethod(TestRow):
         )
         return null, self.validity
 
+    @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
         """Design the test of a file; asks no model.
 
         Raises:
             InputError: If no two examples fit the context.
         """
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Planned:
+class Planned(abc.ABC):
     """A test of one benchmark, ready to be scored."""
 
     benchmark: Benchmark
@@ -238,6 +244,7 @@ class Planned:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
 
+    @abc.abstractmethod
     def result(
         self,
         scored: ScoredTest,
@@ -254,7 +261,6 @@ class Planned:
             pretests: Pre-tests of the file's order.
             method: Analyse the same scores by another method, at no cost.
         """
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.methods.method import TestRow
+from jaxcontam.methods.method import SingleTest
 from jaxcontam.methods.pair_method import pair_strata
 from jaxcontam.results import Evidence, ReferenceResult
 from jaxcontam.stats.direction import backward_spread
 
 
 def reference_result(
-    method: TestRow,
+    method: SingleTest,
     evidence: Evidence,
     *,
     name: str,

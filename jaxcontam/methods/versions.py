@@ -16,7 +16,7 @@ import numpy as np
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import TestRow
+from jaxcontam.methods.method import SingleTest
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.results.terms import Null, Validity
@@ -39,7 +39,7 @@ def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionMethod(TestRow):
+class VersionMethod(SingleTest):
     """A test of published versions: texts, secrets or options, not orders of a file.
 
     Attributes:
