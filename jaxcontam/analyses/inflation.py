@@ -29,6 +29,7 @@ from jaxcontam.analyses.inflation_judging import (
     judged_inflation,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.writable import Writable
 from jaxcontam.data.score_columns import (
     OTHER,
     PUBLISHED,
@@ -44,7 +45,7 @@ COMMAND = "inflation"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class InflationAnalysis:
+class InflationAnalysis(Writable):
     """What scores say of inflation.
 
     Attributes:
@@ -81,17 +82,6 @@ class InflationAnalysis:
         low, high = self.interval
         words = f"{self.points:+.1f} points ({low:+.1f} to {high:+.1f}), {self.verdict}"
         return textwrap.fill(f"<InflationAnalysis: {words}>", 80)
-
-    def save(self, out: str | Path) -> Path:
-        """Write report.json, texts.jsonl, results.csv and report.html into a folder.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
-        return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
