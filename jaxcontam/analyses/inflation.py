@@ -3,8 +3,8 @@
 Read both sides and ask the models (`inflation_answers`), judge (`inflation_judging`).
 """
 
-import contextlib
 import dataclasses
+import os
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +25,7 @@ from jaxcontam.analyses.inflation_answers import (
 )
 from jaxcontam.analyses.inflation_judging import (
     MIN_POINTS,
+    NAME_ONCE,
     Comparison,
     judged_inflation,
 )
@@ -157,8 +158,6 @@ def inflation(
     """
     watch = Stopwatch()
     asked = Comparison(
-        benchmark=str(benchmark),
-        against=str(against),
         paired=paired,
         equally_hard=equally_hard,
         min_points=min_points,
@@ -194,17 +193,17 @@ def inflation(
                 open_prompted(word, tokenizer=tokenizer, dtype=dtype, is_plain=True),
                 new_tokens=new_tokens,
             )
-        one = choosing(
+        return choosing(
             load(word, tokenizer=tokenizer, dtype=dtype),
             store=None if store is None else Path(store),
             batch_tokens=batch_tokens,
             per_byte=per_byte,
         )
-        return contextlib.nullcontext(one)
 
     return score_and_judge(
         sides,
-        [lambda word=word: open_one(word) for word in (model, *reference)],
+        (model, *reference),
+        open_one,
         dataclasses.replace(asked, metric=sides.metric(per_byte=per_byte)),
         command=(COMMAND, sides.benchmark, "--against", sides.against, *asked.words),
         watch=watch,
@@ -214,34 +213,28 @@ def inflation(
 
 def score_and_judge(
     sides: Sides,
-    answerers: Sequence[OpenAnswerer],
+    models: Sequence[Any],
+    open_one: OpenAnswerer,
     asked: Comparison,
     *,
     command: Sequence[str],
     watch: Stopwatch,
     bar: Bar,
 ) -> InflationAnalysis:
-    """Ask one model after the other, then judge.
-
-    Args:
-        sides: Items.
-        answerers: The model in question, then references.
-        asked: What is compared; names and chance come from the items.
-        command: As typed.
-        watch: Runs since the start.
-        bar: Shows progress.
+    """Ask the model in question and then each reference, and judge.
 
     Raises:
-        InputError: If a score is not finite (names the item), or too few items have
-            one.
+        InputError: If two folders hold one model, a score is not finite (names the
+            item), or too few items have one.
     """
+    _refuse_same_weights(models)
     from jaxcontam.scoring.shares import each_scored
 
     def place(name: str, i: int) -> str:
         return f"item {sides.questions[i].item!r}: a score of {name}"
 
-    def answers(open_one: OpenAnswerer) -> tuple[Answerer, np.ndarray, tuple[str, ...]]:
-        with open_one() as one, bar(f"asking {one.info.name}") as progress:
+    def answers(model: Any) -> tuple[Answerer, np.ndarray, tuple[str, ...]]:
+        with open_one(model) as one, bar(f"asking {one.info.name}") as progress:
             name = one.info.name
             with finite_scores(lambda i: place(name, i)):
                 scores = one.score(sides.questions, progress)
@@ -249,7 +242,7 @@ def score_and_judge(
             kept = dataclasses.replace(one, score=lambda *_: scores, notes=tuple)
             return kept, scores, one.notes()
 
-    found = list(each_scored([lambda one=one: answers(one) for one in answerers]))
+    found = list(each_scored([lambda one=one: answers(one) for one in models]))
     names = distinct([one.info.name for one, _, _ in found])
     rows = sides.rows(
         [(name, own) for name, (_, own, _) in zip(names, found, strict=True)]
@@ -282,6 +275,24 @@ def score_and_judge(
     return InflationAnalysis(report=report, rows=tuple(rows))
 
 
+def _refuse_same_weights(models: Sequence[Any]) -> None:
+    """Refuse folders that hold one model, under whatever names."""
+    folders = [str(one) for one in models if isinstance(one, str | Path)]
+    folders = [one for one in folders if os.path.isdir(one)]
+    if len(folders) < 2:
+        return
+    from jaxcontam.models.checkpoint import read_identity
+
+    seen: dict[str, str] = {}
+    for folder in folders:
+        digest = read_identity(folder).fingerprint
+        if digest in seen:
+            raise InputError(
+                f"{folder}: the same model as {seen[digest]}", hint=NAME_ONCE
+            )
+        seen[digest] = folder
+
+
 def given_scores(
     models: Sequence[str],
     benchmark: str | Path | None,
@@ -293,15 +304,8 @@ def given_scores(
 ) -> InflationAnalysis:
     """Judge scores that somebody else computed.
 
-    Args:
-        models: The model in question, then references: columns of `benchmark` and
-            `against`; without these each a .csv with columns `item`, `published` and
-            `other`.
-        benchmark: A .csv with a column `item` and one a model: published items.
-        against: Likewise, of the other items.
-        asked: What is compared.
-        watch: Runs since the start.
-        command: As typed.
+    Models are columns of the two files, see `read_columns`; without these each is a
+    file, see `read_model`.
 
     Raises:
         InputError: If a file or a column is missing, or a score is none.

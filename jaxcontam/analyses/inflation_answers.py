@@ -139,18 +139,19 @@ class Answerer:
     notes: Callable[[], tuple[str, ...]]
 
 
-OpenAnswerer = Callable[[], AbstractContextManager[Answerer]]
-"""Opens a model for as long as it is asked."""
+OpenAnswerer = Callable[[Any], AbstractContextManager[Answerer]]
+"""Opens a model, by what its user calls it, for as long as it is asked."""
 
 
+@contextlib.contextmanager
 def choosing(
     opened: "OpenModel",
     *,
     store: Path | None,
     batch_tokens: int | None,
     per_byte: bool,
-) -> Answerer:
-    """A model that chooses by log-probability."""
+) -> Iterator[Answerer]:
+    """A model that chooses by log-probability, for the block."""
     from jaxcontam.scoring.choices import choice_scores
 
     def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
@@ -159,7 +160,7 @@ def choosing(
             questions, opened, scorer, per_byte=per_byte, progress=progress
         )
 
-    return Answerer(
+    yield Answerer(
         info=opened.info, device=opened.device, score=score, notes=opened.notes
     )
 

@@ -1,6 +1,5 @@
 """`jaxcontam inflation`: how many points of a score come from having seen the items."""
 
-import contextlib
 import dataclasses
 import math
 from contextlib import AbstractContextManager
@@ -23,7 +22,7 @@ from jaxcontam.analyses.inflation_answers import (
     read_sides,
     writing,
 )
-from jaxcontam.analyses.inflation_judging import MIN_POINTS, Comparison
+from jaxcontam.analyses.inflation_judging import MIN_POINTS, NAME_ONCE, Comparison
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     DeviceFlags,
@@ -111,7 +110,7 @@ class Inflation(DeviceFlags, ReportFlags):
         if len({self.model, *self.reference}) <= len(self.reference):
             raise InputError(
                 "--reference names a model twice, or MODEL itself",
-                hint="it would hide how much models differ: name each once",
+                hint=NAME_ONCE,
             )
         if self.scores:
             if self.dry_run:
@@ -129,8 +128,6 @@ class Inflation(DeviceFlags, ReportFlags):
         words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
         command = (COMMAND, *words, *flags_of(self))
         asked = Comparison(
-            benchmark="",
-            against="",
             paired=not self.unpaired,
             equally_hard=self.equally_hard,
             min_points=self.min_points,
@@ -169,10 +166,8 @@ class Inflation(DeviceFlags, ReportFlags):
             return None
         found = score_and_judge(
             sides,
-            [
-                lambda word=word: self._open(word, sides, out)
-                for word in (self.model, *self.reference)
-            ],
+            (self.model, *self.reference),
+            lambda word: self._open(word, sides, out),
             dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
             command=command,
             watch=watch,
@@ -201,14 +196,12 @@ class Inflation(DeviceFlags, ReportFlags):
             )
             return writing(prompted, new_tokens=self.new_tokens)
         opened = open_for(self, word)
-        store = self.store_in(out / opened.store_name)
-        one = choosing(
+        return choosing(
             opened,
-            store=store,
+            store=self.store_in(out / opened.store_name),
             batch_tokens=self.batch_tokens,
             per_byte=self.per_byte,
         )
-        return contextlib.nullcontext(one)
 
     def _settings(self) -> "ServerSettings":
         from jaxcontam.analyses.prompted_model import ServerSettings

@@ -30,11 +30,9 @@ class GapEstimate:
         high: Upper end.
         p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
             above 0.
-        se: Standard error.
         spread: Standard deviation of the references' gaps; None with fewer than two.
         rests_on: What the interval is that of: the draw of items, or models, where the
             gaps of references leave it wider.
-        df: Degrees of freedom of the t distribution that the interval rests on.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
     """
 
@@ -42,10 +40,8 @@ class GapEstimate:
     low: float
     high: float
     p_value: float
-    se: float
     spread: float | None
     rests_on: Literal["items", "models"]
-    df: float
     mde: float
 
 
@@ -125,10 +121,8 @@ def gap_estimate(
         low=max(-1.0, centre - quantile * se),
         high=min(1.0, centre + quantile * se),
         p_value=float(stats.t.sf(centre / se, df)),
-        se=se,
         spread=spread,
         rests_on=rests_on,
-        df=float(df),
         mde=(quantile + float(stats.norm.ppf(POWER))) * se,
     )
 
