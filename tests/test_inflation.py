@@ -193,11 +193,11 @@ def test_the_spline_is_that_of_scipy():
         scipys = make_smoothing_spline(x, y, lam=penalty)
         own = smoothing_spline(x, y, penalty)
         inside = np.linspace(x[0], x[-1], 40)
-        found = [spline_at(at, x, *own) for at in inside]
+        found = [spline_at(at, x, own) for at in inside]
         assert found == pytest.approx(scipys(inside), abs=1e-8)
         slope = scipys.derivative()(x[-1])
         beyond = scipys(x[-1]) + 0.2 * slope
-        assert spline_at(x[-1] + 0.2, x, *own) == pytest.approx(beyond, abs=1e-7)
+        assert spline_at(x[-1] + 0.2, x, own) == pytest.approx(beyond, abs=1e-7)
 
 
 def test_what_stands_above_the_line_of_the_references_is_the_estimate():
