@@ -4,6 +4,7 @@ Read both sides and ask the models (`inflation_answers`), judge (`inflation_judg
 """
 
 import dataclasses
+import functools
 import os
 import textwrap
 from collections.abc import Sequence
@@ -39,10 +40,12 @@ from jaxcontam.data.score_columns import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
-from jaxcontam.results import Report
+from jaxcontam.report.inflation import COMMAND
+from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.inflation import InflationResult
 
-COMMAND = "inflation"
+Answers = tuple[ModelInfo, DeviceInfo | None, np.ndarray, tuple[str, ...]]
+"""A model, its device, its scores, and what a reader should know of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -227,50 +230,44 @@ def score_and_judge(
         InputError: If two folders hold one model, a score is not finite (names the
             item), or too few items have one.
     """
-    _refuse_same_weights(models)
     from jaxcontam.scoring.shares import each_scored
+
+    _refuse_same_weights(models)
 
     def place(name: str, i: int) -> str:
         return f"item {sides.questions[i].item!r}: a score of {name}"
 
-    def answers(model: Any) -> tuple[Answerer, np.ndarray, tuple[str, ...]]:
+    # Weights go once a model has answered.
+    def answers(model: Any) -> Answers:
         with open_one(model) as one, bar(f"asking {one.info.name}") as progress:
-            name = one.info.name
-            with finite_scores(lambda i: place(name, i)):
+            with finite_scores(functools.partial(place, one.info.name)):
                 scores = one.score(sides.questions, progress)
-            # What is said of it stays, its weights do not.
-            kept = dataclasses.replace(one, score=lambda *_: scores, notes=tuple)
-            return kept, scores, one.notes()
+            return one.info, one.device, scores, one.notes()
 
-    found = list(each_scored([lambda one=one: answers(one) for one in models]))
-    names = distinct([one.info.name for one, _, _ in found])
-    rows = sides.rows(
-        [(name, own) for name, (_, own, _) in zip(names, found, strict=True)]
-    )
-    notes = [
-        f"{name}: {note}"
-        for name, (_, _, own) in zip(names, found, strict=True)
-        for note in own
-    ]
+    calls = [functools.partial(answers, model) for model in models]
+    found = list(each_scored(calls))
+    infos = [info for info, _, _, _ in found]
+    named = list(zip(distinct([info.name for info in infos]), found, strict=True))
+    rows = sides.rows({name: scores for name, (_, _, scores, _) in named})
+    said = [f"{name}: {note}" for name, (_, _, _, notes) in named for note in notes]
     result = judged_inflation(
         rows,
-        names,
+        [name for name, _ in named],
         dataclasses.replace(
             asked,
             benchmark=sides.benchmark,
             against=sides.against,
             chance=sides.chance,
         ),
-        notes=(*sides.notes, *notes),
+        notes=(*sides.notes, *said),
     )
-    first = found[0][0]
     report = watch.report(
         command,
         asked.seed,
         [result],
-        model=first.info,
-        device=first.device,
-        references=tuple(one.info for one, _, _ in found[1:]),
+        model=infos[0],
+        device=found[0][1],
+        references=tuple(infos[1:]),
     )
     return InflationAnalysis(report=report, rows=tuple(rows))
 

@@ -10,6 +10,7 @@ Dimension key
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,10 @@ class Comparison:
     chance: float | None = None
     min_points: float = MIN_POINTS
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.min_points) and self.min_points > 0):
+            raise InputError(f"{LEAST} must be positive, got {self.min_points}")
 
     @property
     def words(self) -> tuple[str, ...]:

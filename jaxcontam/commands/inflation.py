@@ -1,7 +1,6 @@
 """`jaxcontam inflation`: how many points of a score come from having seen the items."""
 
 import dataclasses
-import math
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from jaxcontam.analyses.inflation import (
-    COMMAND,
     InflationAnalysis,
     given_scores,
     score_and_judge,
@@ -37,7 +35,7 @@ from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar, waiting_for
-from jaxcontam.report.inflation import inflation_sentences, inflation_tables
+from jaxcontam.report.inflation import COMMAND, inflation_sentences, inflation_tables
 from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
@@ -101,8 +99,6 @@ class Inflation(DeviceFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "limit", "new_tokens")
-        if not (math.isfinite(self.min_points) and self.min_points > 0):
-            raise InputError(f"--min-points must be positive, got {self.min_points}")
         if (self.benchmark is None) != (self.against is None):
             raise InputError("BENCHMARK and --against go together")
         if self.against is not None and self.against == self.benchmark:
