@@ -11,7 +11,6 @@ import pytest
 
 import jaxcontam as jc
 from jaxcontam.analyses.inflation_answers import writing
-from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.commands.inflation import Inflation
@@ -176,35 +175,6 @@ def test_a_written_answer_counts_by_its_first_line():
     assert np.isnan(scores[3])
 
 
-def test_items_are_paired_by_name_and_rewrites_averaged():
-    rows = [
-        {"side": side, "item": item, "text": "", "scores": {"m": score}}
-        for side, item, score in (
-            *(
-                ("published", "a", 1.0),
-                ("published", "b", 1.0),
-                ("published", "c", 0.0),
-            ),
-            *(("other", "b", 0.0), ("other", "b", 1.0), ("other", "a", 0.0)),
-            *(("other", "z", 1.0), ("published", "d", None)),
-        )
-    ]
-    asked = Comparison(benchmark="x", against="y")
-    found = judged_inflation(rows, ["m"], asked)
-    assert (found.n_published, found.n_other) == (2, 2)
-    assert found.accuracies[0].other == 0.25
-    assert found.decides.points == 75
-    assert found.warnings == (
-        "items without a score of each model, left out: 1",
-        "items without a partner, left out: 2",
-    )
-    again = [*rows, rows[0]]
-    with pytest.raises(InputError, match="item 'a' is published twice"):
-        judged_inflation(again, ["m"], asked)
-    with pytest.raises(InputError, match="too few items to compare: 0 and 0"):
-        judged_inflation([rows[0], rows[6]], ["m"], asked)
-
-
 def test_five_references_give_the_curve_of_constat(tmp_path):
     test, new = choice_items(30, "old"), choice_items(30, "new")
     write_lines(tmp_path / "a.jsonl", test)
@@ -350,6 +320,16 @@ def test_a_changed_report_is_found(finished, tmp_path, capsys, file, old, new):
     assert main(["verify", str(copy)]) == 3
     name = new.split('"')[1] if file == "report.json" else "results[0].accuracies"
     assert name in capsys.readouterr().out
+
+
+def test_a_copy_of_the_model_is_refused_before_anything_is_scored(
+    folder, tmp_path, capsys
+):
+    copy, out = tmp_path / "other", tmp_path / "out"
+    shutil.copytree(folder / "heart", copy)
+    assert run(*of_models(folder, copy, "--out", out)) == 2
+    assert f"{copy}: the same model as {folder / 'heart'}" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(folder, tmp_path, capsys):

@@ -63,6 +63,7 @@ def test_items_without_a_name_have_their_number(tmp_path):
             "example 1: no field tells the right option",
         ),
         (CHOICE, {"template": "{question} {answer}"}, "'answer' is the answer"),
+        (CHOICE | {"cop": 1}, {"template": "{question} {cop}"}, "'cop' is the answer"),
         ({"question": "?", "x": 1}, {}, "example 1: no answer (it has: question, x)"),
         ({"q": "?", "answer": "1"}, {}, "example 1: no question (it has: q, answer)"),
         ({"question": "?", "answer": [""]}, {}, "'answer' holds no answer"),

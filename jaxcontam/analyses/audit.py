@@ -16,6 +16,7 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import Planned
 from jaxcontam.progress import Bar, Progress, default_bar
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AuditResult:
+class AuditResult(Writable):
     """Tests of one or several benchmarks, decided.
 
     Attributes:
@@ -118,17 +119,6 @@ class AuditResult:
             made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
             raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")
         return found[0]
-
-    def save(self, out: str | Path) -> Path:
-        """Write report.json, orders.npz, results.csv and report.html into a folder.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
-        return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""

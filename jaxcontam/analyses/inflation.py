@@ -3,8 +3,9 @@
 Read both sides and ask the models (`inflation_answers`), judge (`inflation_judging`).
 """
 
-import contextlib
 import dataclasses
+import functools
+import os
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,10 +26,12 @@ from jaxcontam.analyses.inflation_answers import (
 )
 from jaxcontam.analyses.inflation_judging import (
     MIN_POINTS,
+    NAME_ONCE,
     Comparison,
     judged_inflation,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.writable import Writable
 from jaxcontam.data.score_columns import (
     OTHER,
     PUBLISHED,
@@ -37,14 +40,16 @@ from jaxcontam.data.score_columns import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
-from jaxcontam.results import Report
+from jaxcontam.report.inflation import COMMAND
+from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.inflation import InflationResult
 
-COMMAND = "inflation"
+Answers = tuple[ModelInfo, DeviceInfo | None, np.ndarray, tuple[str, ...]]
+"""A model, its device, its scores, and what a reader should know of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class InflationAnalysis:
+class InflationAnalysis(Writable):
     """What scores say of inflation.
 
     Attributes:
@@ -81,17 +86,6 @@ class InflationAnalysis:
         low, high = self.interval
         words = f"{self.points:+.1f} points ({low:+.1f} to {high:+.1f}), {self.verdict}"
         return textwrap.fill(f"<InflationAnalysis: {words}>", 80)
-
-    def save(self, out: str | Path) -> Path:
-        """Write report.json, texts.jsonl, results.csv and report.html into a folder.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
-        return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
@@ -167,8 +161,6 @@ def inflation(
     """
     watch = Stopwatch()
     asked = Comparison(
-        benchmark=str(benchmark),
-        against=str(against),
         paired=paired,
         equally_hard=equally_hard,
         min_points=min_points,
@@ -204,17 +196,17 @@ def inflation(
                 open_prompted(word, tokenizer=tokenizer, dtype=dtype, is_plain=True),
                 new_tokens=new_tokens,
             )
-        one = choosing(
+        return choosing(
             load(word, tokenizer=tokenizer, dtype=dtype),
             store=None if store is None else Path(store),
             batch_tokens=batch_tokens,
             per_byte=per_byte,
         )
-        return contextlib.nullcontext(one)
 
     return score_and_judge(
         sides,
-        [lambda word=word: open_one(word) for word in (model, *reference)],
+        (model, *reference),
+        open_one,
         dataclasses.replace(asked, metric=sides.metric(per_byte=per_byte)),
         command=(COMMAND, sides.benchmark, "--against", sides.against, *asked.words),
         watch=watch,
@@ -224,72 +216,78 @@ def inflation(
 
 def score_and_judge(
     sides: Sides,
-    answerers: Sequence[OpenAnswerer],
+    models: Sequence[Any],
+    open_one: OpenAnswerer,
     asked: Comparison,
     *,
     command: Sequence[str],
     watch: Stopwatch,
     bar: Bar,
 ) -> InflationAnalysis:
-    """Ask one model after the other, then judge.
-
-    Args:
-        sides: Items.
-        answerers: The model in question, then references.
-        asked: What is compared; names and chance come from the items.
-        command: As typed.
-        watch: Runs since the start.
-        bar: Shows progress.
+    """Ask the model in question and then each reference, and judge.
 
     Raises:
-        InputError: If a score is not finite (names the item), or too few items have
-            one.
+        InputError: If two folders hold one model, a score is not finite (names the
+            item), or too few items have one.
     """
     from jaxcontam.scoring.shares import each_scored
+
+    _refuse_same_weights(models)
 
     def place(name: str, i: int) -> str:
         return f"item {sides.questions[i].item!r}: a score of {name}"
 
-    def answers(open_one: OpenAnswerer) -> tuple[Answerer, np.ndarray, tuple[str, ...]]:
-        with open_one() as one, bar(f"asking {one.info.name}") as progress:
-            name = one.info.name
-            with finite_scores(lambda i: place(name, i)):
+    # Weights go once a model has answered.
+    def answers(model: Any) -> Answers:
+        with open_one(model) as one, bar(f"asking {one.info.name}") as progress:
+            with finite_scores(functools.partial(place, one.info.name)):
                 scores = one.score(sides.questions, progress)
-            # What is said of it stays, its weights do not.
-            kept = dataclasses.replace(one, score=lambda *_: scores, notes=tuple)
-            return kept, scores, one.notes()
+            return one.info, one.device, scores, one.notes()
 
-    found = list(each_scored([lambda one=one: answers(one) for one in answerers]))
-    names = distinct([one.info.name for one, _, _ in found])
-    rows = sides.rows(
-        [(name, own) for name, (_, own, _) in zip(names, found, strict=True)]
-    )
-    notes = [
-        f"{name}: {note}"
-        for name, (_, _, own) in zip(names, found, strict=True)
-        for note in own
-    ]
+    calls = [functools.partial(answers, model) for model in models]
+    found = list(each_scored(calls))
+    infos = [info for info, _, _, _ in found]
+    named = list(zip(distinct([info.name for info in infos]), found, strict=True))
+    rows = sides.rows({name: scores for name, (_, _, scores, _) in named})
+    said = [f"{name}: {note}" for name, (_, _, _, notes) in named for note in notes]
     result = judged_inflation(
         rows,
-        names,
+        [name for name, _ in named],
         dataclasses.replace(
             asked,
             benchmark=sides.benchmark,
             against=sides.against,
             chance=sides.chance,
         ),
-        notes=(*sides.notes, *notes),
+        notes=(*sides.notes, *said),
     )
-    first = found[0][0]
     report = watch.report(
         command,
         asked.seed,
         [result],
-        model=first.info,
-        device=first.device,
-        references=tuple(one.info for one, _, _ in found[1:]),
+        model=infos[0],
+        device=found[0][1],
+        references=tuple(infos[1:]),
     )
     return InflationAnalysis(report=report, rows=tuple(rows))
+
+
+def _refuse_same_weights(models: Sequence[Any]) -> None:
+    """Refuse folders that hold one model, under whatever names."""
+    folders = [str(one) for one in models if isinstance(one, str | Path)]
+    folders = [one for one in folders if os.path.isdir(one)]
+    if len(folders) < 2:
+        return
+    from jaxcontam.models.checkpoint import read_identity
+
+    seen: dict[str, str] = {}
+    for folder in folders:
+        digest = read_identity(folder).fingerprint
+        if digest in seen:
+            raise InputError(
+                f"{folder}: the same model as {seen[digest]}", hint=NAME_ONCE
+            )
+        seen[digest] = folder
 
 
 def given_scores(
@@ -303,15 +301,8 @@ def given_scores(
 ) -> InflationAnalysis:
     """Judge scores that somebody else computed.
 
-    Args:
-        models: The model in question, then references: columns of `benchmark` and
-            `against`; without these each a .csv with columns `item`, `published` and
-            `other`.
-        benchmark: A .csv with a column `item` and one a model: published items.
-        against: Likewise, of the other items.
-        asked: What is compared.
-        watch: Runs since the start.
-        command: As typed.
+    Models are columns of the two files, see `read_columns`; without these each is a
+    file, see `read_model`.
 
     Raises:
         InputError: If a file or a column is missing, or a score is none.

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,13 +59,13 @@ class Sides:
             return 0.0
         return float(np.mean([1 / len(one.choices) for one in self.questions]))
 
-    def metric(self, *, per_byte: bool = False) -> str:
+    def metric(self, *, per_byte: bool) -> str:
         """How the items are scored."""
         if not self.is_choice:
             return "exact match"
         return "likeliest choice" + " per byte" * per_byte
 
-    def rows(self, scores: Sequence[tuple[str, np.ndarray]]) -> list[dict[str, Any]]:
+    def rows(self, scores: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
         """Rows of `texts.jsonl`; NaN is no score."""
         names = [PUBLISHED] * len(self.published) + [OTHER] * len(self.other)
         return [
@@ -75,7 +75,7 @@ class Sides:
                 "text": one.prompt,
                 "scores": {
                     name: None if np.isnan(own[i]) else float(own[i])
-                    for name, own in scores
+                    for name, own in scores.items()
                 },
             }
             for i, (side, one) in enumerate(zip(names, self.questions, strict=True))
@@ -139,18 +139,19 @@ class Answerer:
     notes: Callable[[], tuple[str, ...]]
 
 
-OpenAnswerer = Callable[[], AbstractContextManager[Answerer]]
-"""Opens a model for as long as it is asked."""
+OpenAnswerer = Callable[[Any], AbstractContextManager[Answerer]]
+"""Opens a model, by what its user calls it, for as long as it is asked."""
 
 
+@contextlib.contextmanager
 def choosing(
     opened: "OpenModel",
     *,
     store: Path | None,
     batch_tokens: int | None,
     per_byte: bool,
-) -> Answerer:
-    """A model that chooses by log-probability."""
+) -> Iterator[Answerer]:
+    """A model that chooses by log-probability, for the block."""
     from jaxcontam.scoring.choices import choice_scores
 
     def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
@@ -159,7 +160,7 @@ def choosing(
             questions, opened, scorer, per_byte=per_byte, progress=progress
         )
 
-    return Answerer(
+    yield Answerer(
         info=opened.info, device=opened.device, score=score, notes=opened.notes
     )
 

@@ -34,6 +34,7 @@ from jaxcontam.analyses.membership_plan import (
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MembershipAnalysis:
+class MembershipAnalysis(Writable):
     """What scores say of texts.
 
     Attributes:
@@ -95,17 +96,6 @@ class MembershipAnalysis:
     def verdict(self) -> str | None:
         """Verdict of the score that decides; None where no side is known."""
         return next((row.verdict for row in self.results if row.primary), None)
-
-    def save(self, out: str | Path) -> Path:
-        """Write report.json, texts.jsonl and report.html into a folder.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
-        return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""

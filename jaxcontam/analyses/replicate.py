@@ -33,6 +33,7 @@ from jaxcontam.analyses.replicate_plan import (
 )
 from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.comparisons import COMPARISONS, ComparisonInputs
 from jaxcontam.methods.replication.instance import Completer, Completion
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ReplicationAnalysis:
+class ReplicationAnalysis(Writable):
     """What a model wrote, and what is said of it.
 
     Attributes:
@@ -81,17 +82,6 @@ class ReplicationAnalysis:
     def verdict(self) -> str | None:
         """Verdict of the deciding judge."""
         return next((row.verdict for row in self.results if row.primary), None)
-
-    def save(self, out: str | Path) -> Path:
-        """Write report.json, texts.jsonl and report.html into a folder.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
-        return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""

@@ -1,8 +1,6 @@
 """`jaxcontam inflation`: how many points of a score come from having seen the items."""
 
-import contextlib
 import dataclasses
-import math
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from jaxcontam.analyses.inflation import (
-    COMMAND,
     InflationAnalysis,
     given_scores,
     score_and_judge,
@@ -23,7 +20,7 @@ from jaxcontam.analyses.inflation_answers import (
     read_sides,
     writing,
 )
-from jaxcontam.analyses.inflation_judging import MIN_POINTS, Comparison
+from jaxcontam.analyses.inflation_judging import MIN_POINTS, NAME_ONCE, Comparison
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     DeviceFlags,
@@ -38,7 +35,7 @@ from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar, waiting_for
-from jaxcontam.report.inflation import inflation_sentences, inflation_tables
+from jaxcontam.report.inflation import COMMAND, inflation_sentences, inflation_tables
 from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
@@ -102,8 +99,6 @@ class Inflation(DeviceFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "limit", "new_tokens")
-        if not (math.isfinite(self.min_points) and self.min_points > 0):
-            raise InputError(f"--min-points must be positive, got {self.min_points}")
         if (self.benchmark is None) != (self.against is None):
             raise InputError("BENCHMARK and --against go together")
         if self.against is not None and self.against == self.benchmark:
@@ -111,7 +106,7 @@ class Inflation(DeviceFlags, ReportFlags):
         if len({self.model, *self.reference}) <= len(self.reference):
             raise InputError(
                 "--reference names a model twice, or MODEL itself",
-                hint="it would hide how much models differ: name each once",
+                hint=NAME_ONCE,
             )
         if self.scores:
             if self.dry_run:
@@ -129,8 +124,6 @@ class Inflation(DeviceFlags, ReportFlags):
         words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
         command = (COMMAND, *words, *flags_of(self))
         asked = Comparison(
-            benchmark="",
-            against="",
             paired=not self.unpaired,
             equally_hard=self.equally_hard,
             min_points=self.min_points,
@@ -169,10 +162,8 @@ class Inflation(DeviceFlags, ReportFlags):
             return None
         found = score_and_judge(
             sides,
-            [
-                lambda word=word: self._open(word, sides, out)
-                for word in (self.model, *self.reference)
-            ],
+            (self.model, *self.reference),
+            lambda word: self._open(word, sides, out),
             dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
             command=command,
             watch=watch,
@@ -201,14 +192,12 @@ class Inflation(DeviceFlags, ReportFlags):
             )
             return writing(prompted, new_tokens=self.new_tokens)
         opened = open_for(self, word)
-        store = self.store_in(out / opened.store_name)
-        one = choosing(
+        return choosing(
             opened,
-            store=store,
+            store=self.store_in(out / opened.store_name),
             batch_tokens=self.batch_tokens,
             per_byte=self.per_byte,
         )
-        return contextlib.nullcontext(one)
 
     def _settings(self) -> "ServerSettings":
         from jaxcontam.analyses.prompted_model import ServerSettings

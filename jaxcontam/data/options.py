@@ -37,6 +37,7 @@ class Item:
         sources: Source text of each option.
         parts: Text of the item: literals, and the places of options as integers.
         answer: Place of the right option, 0-based; None if no field tells it.
+        hidden: Fields that name a place among the options.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Item:
     sources: tuple[str, ...]
     parts: tuple[str | int, ...]
     answer: int | None
+    hidden: frozenset[str] = frozenset()
 
     def text(self, order: Sequence[int]) -> str:
         """The item with option `order[j]` at place j."""
@@ -122,6 +124,7 @@ def read_items(
                 sources=sources,
                 parts=parts,
                 answer=answer_place(row, found, answer, first),
+                hidden=hidden,
             )
         )
     return items

@@ -70,8 +70,7 @@ def read_questions(
             benchmark, options_field=options_field, answer_field=answer_field
         )
         return [
-            _choice(benchmark, item, ids[item.number - 1], template, answer_field)
-            for item in items
+            _choice(benchmark, item, ids[item.number - 1], template) for item in items
         ]
     questions = []
     for number, row in enumerate(benchmark.rows, 1):
@@ -87,11 +86,7 @@ def read_questions(
 
 
 def _choice(
-    benchmark: Benchmark,
-    item: Item,
-    name: str,
-    template: str | None,
-    answer_field: str | None,
+    benchmark: Benchmark, item: Item, name: str, template: str | None
 ) -> Question:
     where = f"{benchmark.name}: example {item.number}"
     if item.answer is None:
@@ -102,8 +97,7 @@ def _choice(
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
     listed = "\n".join(f"{a}. {b}" for a, b in zip(letters, item.options, strict=False))
-    hidden = {*_ANSWERS} if answer_field is None else {answer_field}
-    prompt = _prompt(template, row, where, hidden, listed)
+    prompt = _prompt(template, row, where, item.hidden, listed)
     is_lettered = template is not None and "{options}" in template
     follow = letters if is_lettered else item.options
     return Question(name, prompt, tuple(f" {one}" for one in follow), item.answer)

@@ -35,7 +35,7 @@ _WHY = {
     "ones: --reference names models that saw neither, --equally-hard vouches for them",
     "one reference": "One reference does not show how much models differ by "
     "themselves: name two, or better five",
-    "items": "More items, or items in pairs, would tell",
+    "items": "More items, ten at least, or items in pairs, would tell",
     "references": "More references, or such as are more alike, would tell",
 }
 _ESTIMATORS = {

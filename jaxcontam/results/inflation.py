@@ -9,9 +9,10 @@ InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 InflationReason = Literal["", "no reference", "one reference", "items", "references"]
 """Why it cannot be told.
 
-Nothing shows that the other items are as hard as the published ones; or one model alone
-does, which does not show how models differ; or an inflation of `min_points` could have
-been missed, for want of items or of references that are more or more alike.
+There are fewer than ten pairs, or items of a side; or nothing shows that the other
+items are as hard as the published ones; or one model alone does, which does not show
+how models differ; or an inflation of `min_points` could have been missed, for want of
+items or of references that are more or more alike.
 """
 
 

@@ -87,7 +87,7 @@ def constat(
     P = other_MP.shape[1]
     if M - 1 < FEWEST:
         raise ValueError(f"references must be at least {FEWEST}, got {M - 1}")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 17])))
+    rng = np.random.default_rng([seed, 17])
     x_M, y_M = other_MP.mean(axis=1), published_MN.mean(axis=1)
     guess = () if chance is None else ((chance, chance),)
     own = _excess(x_M, y_M, np.arange(1, M), guess)
@@ -130,7 +130,7 @@ def constat(
 
 def smoothing_spline(
     x_K: np.ndarray, y_K: np.ndarray, penalty: float | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
     """Natural cubic spline that trades distance to points against curvature.
 
     Args:
@@ -140,7 +140,7 @@ def smoothing_spline(
             by generalised cross-validation.
 
     Returns:
-        `fitted_K`, and the second derivatives `bent_K` there, 0 at both ends.
+        `fitted_K`, its heights at the points.
 
     Source:
         Green and Silverman 1994, "Nonparametric Regression and Generalized Linear
@@ -148,16 +148,11 @@ def smoothing_spline(
     """
     K = len(x_K)
     step = np.diff(x_K)
-    Q = np.zeros((K, K - 2))
-    R = np.zeros((K - 2, K - 2))
-    for j in range(K - 2):
-        Q[j, j], Q[j + 2, j] = 1 / step[j], 1 / step[j + 1]
-        Q[j + 1, j] = -Q[j, j] - Q[j + 2, j]
-        R[j, j] = (step[j] + step[j + 1]) / 3
-        if j:
-            R[j, j - 1] = R[j - 1, j] = step[j] / 6
-    slopes = np.linalg.solve(R, Q.T)
-    values_K, vectors = np.linalg.eigh(Q @ slopes)
+    # Heights -> by how much the slope changes at each point inside.
+    bends = np.diff(np.diff(np.eye(K), axis=0) / step[:, None], axis=0)
+    beside = np.diag(step[1:-1] / 6, 1)
+    within = np.diag((step[:-1] + step[1:]) / 3) + beside + beside.T
+    values_K, vectors = np.linalg.eigh(bends.T @ np.linalg.solve(within, bends))
     # Straight lines cost nothing; what rounding leaves of that is no curvature.
     values_K[:2] = 0.0
     along_K = vectors.T @ y_K
@@ -166,23 +161,16 @@ def smoothing_spline(
         left_GK = grid[:, None] * values_K / (1 + grid[:, None] * values_K)
         error_G = ((left_GK * along_K) ** 2).sum(axis=1) / left_GK.sum(axis=1) ** 2
         penalty = float(grid[np.argmin(error_G)])
-    fitted_K = vectors @ (along_K / (1 + penalty * values_K))
-    return fitted_K, np.concatenate([[0.0], slopes @ fitted_K, [0.0]])
+    return vectors @ (along_K / (1 + penalty * values_K))
 
 
-def spline_at(
-    x: float, x_K: np.ndarray, fitted_K: np.ndarray, bent_K: np.ndarray
-) -> float:
+def spline_at(x: float, x_K: np.ndarray, fitted_K: np.ndarray) -> float:
     """Height of a natural cubic spline, which goes on straight beyond its ends."""
-    inside = min(max(x, float(x_K[0])), float(x_K[-1]))
-    i = min(max(int(np.searchsorted(x_K, inside)) - 1, 0), len(x_K) - 2)
-    h = x_K[i + 1] - x_K[i]
-    a, b = (x_K[i + 1] - inside) / h, (inside - x_K[i]) / h
-    height = a * fitted_K[i] + b * fitted_K[i + 1]
-    height += ((a**3 - a) * bent_K[i] + (b**3 - b) * bent_K[i + 1]) * h * h / 6
-    slope = (fitted_K[i + 1] - fitted_K[i]) / h
-    slope += ((1 - 3 * a**2) * bent_K[i] + (3 * b**2 - 1) * bent_K[i + 1]) * h / 6
-    return float(height + slope * (x - inside))
+    from scipy.interpolate import CubicSpline
+
+    curve = CubicSpline(x_K, fitted_K, bc_type="natural")
+    inside = min(max(x, x_K[0]), x_K[-1])
+    return float(curve(inside) + curve(inside, 1) * (x - inside))
 
 
 def _excess(
@@ -202,7 +190,7 @@ def _excess(
     x_K, y_K = x_K[starts], np.add.reduceat(y_K, starts) / counts
     if len(x_K) < 3:
         return None
-    predicted = spline_at(float(x_M[0]), x_K, *smoothing_spline(x_K, y_K))
+    predicted = spline_at(float(x_M[0]), x_K, smoothing_spline(x_K, y_K))
     return float(y_M[0] - min(max(predicted, 0.0), 1.0))
 
 

