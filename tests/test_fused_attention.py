@@ -255,7 +255,7 @@ def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
     found = attend_after_prefix(q, k, v, keys[0], values[0], jnp.int32(length), config)
     wanted = blocks_after(*exact)
     if dtype == jnp.float32:
-        # Sums of 178 float32 terms of about 1; scores of some 40, whose last bit is 4e-6.
+        # Sums of 178 float32 terms of about 1, whose scores of some 40 step by 4e-6.
         np.testing.assert_allclose(found, wanted, atol=4e-5)
         return
     errors = [
