@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax._src.cudnn import fused_attention_stablehlo
 
 from jaxcontam.models import attention, fused_attention
 from jaxcontam.models.decoder import Decoder
@@ -210,17 +211,58 @@ def test_a_change_of_a_later_token_moves_no_earlier_one(interpreted):
     assert np.abs(after - before)[:, 150:].max(axis=(0, 2, 3, 4)).min() > 1e-3
 
 
+def cudnn_in_xla(q, k, v, *, scale, mask_type, return_residual, **lengths):
+    """cuDNN's function: values in the operands' dtype, float32 log-sums `[B, H, T]`."""
+    T, S = q.shape[1], k.shape[1]
+    seen_TS = jnp.tri(T, S, dtype=bool)
+    if mask_type == fused_attention_stablehlo.MaskType.PADDING:
+        assert lengths["q_seqlen"].tolist() == [T]
+        there_S = jnp.arange(S) < lengths["kv_seqlen"][0]
+        seen_TS = jnp.broadcast_to(there_S[None], (T, S))
+    n_served = q.shape[2] // k.shape[2]
+    q, k, v_BSHE = (
+        x.astype(jnp.float32) for x in (q, *(x.repeat(n_served, 2) for x in (k, v)))
+    )
+    raw = jnp.einsum("bthe,bshe->bhts", q, k)
+    scores = jnp.where(seen_TS[None, None], scale * raw, -jnp.inf)
+    mixed = jnp.einsum("bhts,bshe->bthe", jax.nn.softmax(scores, axis=-1), v_BSHE)
+    assert return_residual
+    return mixed.astype(v.dtype), jax.nn.logsumexp(scores, axis=-1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("length", [1, 37, 48])
-def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(length):
+def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
+    length, dtype, monkeypatch
+):
+    monkeypatch.setattr(
+        fused_attention_stablehlo, "dot_product_attention", cudnn_in_xla
+    )
     config, P, T = GROUPED, 48, 130
     q, k, v, _ = operands(config, T)
     _, keys, values, _ = operands(config, P, B=1)
-    cache = attention.KVCache(keys[0], values[0], jnp.int32(length))
-    positions_T = length + jnp.arange(T)
-    wanted = attention._attend_blocks(q, k, v, positions_T, None, config, cache)
-    found = attend_after_prefix(q, k, v, *cache, config, implementation="xla")
-    # Sums of 178 float32 terms of about 1.
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    # Away from 0 scores are large, as those of a text's first token are.
+    away = 3.0
+    rounded = [x.astype(dtype) for x in (q + away, k + away, v, keys + away, values)]
+    exact = [x.astype(jnp.float32) for x in rounded]
+
+    def blocks_after(q, k, v, keys, values):
+        cache = attention.KVCache(keys[0], values[0], jnp.int32(length))
+        places_T = length + jnp.arange(T)
+        return attention._attend_blocks(q, k, v, places_T, None, config, cache)
+
+    q, k, v, keys, values = rounded
+    found = attend_after_prefix(q, k, v, keys[0], values[0], jnp.int32(length), config)
+    wanted = blocks_after(*exact)
+    if dtype == jnp.float32:
+        # Sums of 178 float32 terms of about 1, whose scores of some 40 step by 4e-6.
+        np.testing.assert_allclose(found, wanted, atol=4e-5)
+        return
+    errors = [
+        np.square(x - wanted).mean() ** 0.5 for x in (found, blocks_after(*rounded))
+    ]
+    # Both calls round their values; the blocks round the weights.
+    assert 0 < errors[0] < 3 * errors[1]
 
 
 @pytest.mark.parametrize(

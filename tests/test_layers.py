@@ -123,6 +123,20 @@ def test_chosen_experts_alone_give_the_sums_and_gradients_of_all(
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "tpu", "cuda"])
+def test_a_row_has_the_same_bits_at_any_place_among_any_mates(platform):
+    graphdef, state = nnx.split(experts(with_experts(n=5)))
+    call = jax.jit(lambda x_BTD: nnx.merge(graphdef, state)(x_BTD, platform))
+    own_TD, found = hidden(40, 12), []
+    # Mates that are all alike fill the blocks of two experts.
+    alike = np.broadcast_to(hidden(12, seed=3), (4, 40, 12))
+    for place, mates in [(0, hidden(4, 40, 12, seed=1)), (3, alike), (2, -alike)]:
+        batch = np.array(mates)
+        batch[place] = own_TD
+        found.append(np.asarray(call(batch))[place])
+    np.testing.assert_array_equal(found[1:], [found[0]] * 2)
+
+
 # Few tokens take all experts, many the chosen ones.
 @pytest.mark.parametrize("n_tokens", [16, 200])
 def test_expert_that_overflows_reaches_only_the_tokens_that_chose_it(n_tokens):

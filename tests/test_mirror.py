@@ -116,6 +116,24 @@ def test_a_url_knows_the_newest_division(url, tmp_path, capsys):
     assert "1 of 2 shares are missing: 1;" in capsys.readouterr().err
 
 
+def test_names_of_objects_are_no_commands(url, tmp_path, capsys):
+    bucket = MemoryFileSystem()
+    bucket.pipe_file(f"/bucket/run/shard-0-of-2.{'9' * 30}", b"")
+    bucket.pipe_file("/bucket/run/\x1b[2Jx.0-9.scores", b"")
+    score_mirrored(url, tmp_path / "0", 0, 1)
+    said = capsys.readouterr().err
+    assert "x.0-9.scores: is damaged" in said and "\x1b" not in said
+
+
+def test_what_another_process_fetches_may_go_while_this_one_publishes(url, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    # Listed, and not there.
+    (disk / ".fetch-gone").symlink_to(disk / "nowhere")
+    score_mirrored(url, disk, 0, 1)
+    assert MemoryFileSystem().glob("/bucket/run/*.scores")
+
+
 def test_a_half_written_line_is_not_published(url, tmp_path):
     disk = tmp_path / "disk"
     asked = score_share(disk, 0, 1)
@@ -164,6 +182,8 @@ def test_a_url_that_refuses_is_told_before_anything_slow(
     ("words", "message"),
     [
         (["model", "--store", "gs://b/run"], "such addresses are not read here"),
+        (["model", "--store", "gs://"], "names no place"),
+        (["model", "--store", "file:///"], "names no place"),
         (["model", "--store", "nosuch://b"], "cannot be read (Protocol not known"),
         (["api:http://x#m", "--store", "gs://b"], "a URL keeps scores of model dir"),
     ],

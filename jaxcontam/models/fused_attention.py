@@ -8,6 +8,7 @@ Dimension key
     B  sequences in the batch
     T  tokens in a sequence
     P  tokens of the prefix that all sequences share
+    N  tokens of the batch, N = B * T
     G  key and value heads
     R  query heads a key head serves
     H  query heads, H = G * R
@@ -23,6 +24,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax._src.cudnn import fused_attention_stablehlo
 
 from jaxcontam.models.config import DecoderConfig
 
@@ -204,14 +206,12 @@ def attend_after_prefix(
     values_PGE: jax.Array,
     length: jax.Array,
     config: DecoderConfig,
-    *,
-    implementation: Literal["cudnn", "xla"] = "cudnn",
 ) -> jax.Array:
     """Causal attention of rows that share a prefix, `[B, T, G, R, E]` float32.
 
-    Two calls, one to the rows' own tokens and one to the prefix, for which all queries
-    are those of one row, so that its keys are never copied. They are merged by their
-    log-sum-exps: no array of scores is written.
+    Two calls of cuDNN, one to the rows' own tokens and one to the prefix, for which all
+    queries are those of one row, so that its keys are never copied. They are merged by
+    their log-sum-exps: no array of scores is written.
 
     Args:
         q_BTGRE: Queries, after rotation.
@@ -221,28 +221,31 @@ def attend_after_prefix(
         values_PGE: Values of the prefix.
         length: int32 scalar, tokens of the prefix that are not padding, at least 1.
         config: No layer has a window within P + T, nor a soft cap.
-        implementation: That of `jax.nn.dot_product_attention`.
     """
     B, T, G, R, E = q_BTGRE.shape
+    # `jax.nn.dot_product_attention` rounds the log-sum-exps to the operands' dtype: in
+    # bfloat16 those from 16 to 32 would be off by up to 1/16, and with them the shares.
+    # Its declared type is that of calls of every kind.
+    call: Any = fused_attention_stablehlo.dot_product_attention
     attend = functools.partial(
-        jax.nn.dot_product_attention,
-        scale=attention_scale(config),
-        implementation=implementation,
-        return_residual=True,
+        call, scale=attention_scale(config), return_residual=True
     )
+    masks = fused_attention_stablehlo.MaskType
     q_BTHE = q_BTGRE.reshape(B, T, G * R, E)
-    own_BTHE, own_BTH = attend(q_BTHE, k_BTGE, v_BTGE, is_causal=True)
-    far_1NHE, far_1NH = attend(
+    own_BTHE, own_BHT = attend(q_BTHE, k_BTGE, v_BTGE, mask_type=masks.CAUSAL)
+    far_1NHE, far_1HN = attend(
         q_BTHE.reshape(1, B * T, G * R, E),
         keys_PGE[None],
         values_PGE[None],
         # A number that vmap has an axis for, as JAX's batching of this call asks.
-        query_seq_lengths=(0 * length + B * T)[None],
-        key_value_seq_lengths=length[None],
+        q_seqlen=(0 * length + B * T)[None],
+        kv_seqlen=length[None],
+        mask_type=masks.PADDING,
     )
     far_BTHE = far_1NHE.reshape(own_BTHE.shape).astype(jnp.float32)
+    far_BTH = far_1HN[0].T.reshape(B, T, G * R)
     # Share of the own tokens in the sum of both softmaxes.
-    share_BTH1 = jax.nn.sigmoid(own_BTH - far_1NH.reshape(own_BTH.shape))[..., None]
+    share_BTH1 = jax.nn.sigmoid(jnp.moveaxis(own_BHT, 1, 2) - far_BTH)[..., None]
     mixed_BTHE = far_BTHE + share_BTH1 * (own_BTHE.astype(jnp.float32) - far_BTHE)
     return mixed_BTHE.reshape(B, T, G, R, E)
 

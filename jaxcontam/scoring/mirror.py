@@ -24,9 +24,11 @@ from pathlib import Path
 from jaxcontam.data.bucket import bucket_errors, is_url
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.scoring.store import SUFFIX
+from jaxcontam.terminal import visible
 
 _SEGMENT = re.compile(rf"(.+)\.(\d+)-(\d+){re.escape(SUFFIX)}", re.ASCII)
-_MARK = re.compile(r"(shard-\d+-of-\d+)\.(\d+)", re.ASCII)
+# More digits are no time that a file can have.
+_MARK = re.compile(r"(shard-\d+-of-\d+)\.(\d{1,19})", re.ASCII)
 _EVERY_SECONDS = 30
 # Read and sent at once.
 _MOST_BYTES = 64 << 20
@@ -102,10 +104,17 @@ class Mirror:
         """Name both.
 
         Raises:
-            InputError: If the URL's scheme is unknown, or its package missing.
+            InputError: If the URL names no place, its scheme is unknown, or its package
+                missing.
         """
         import fsspec.core
 
+        # fsspec takes a scheme by itself for a folder here.
+        if not url.partition("://")[2].strip("/"):
+            raise InputError(
+                f"--store {url}: names no place",
+                hint="such as gs://BUCKET/scores; a variable may be empty",
+            )
         self._url, self._folder = url, folder
         with bucket_errors("--store", url, "read"):
             self._fs, self._root = fsspec.core.url_to_fs(url.rstrip("/"))
@@ -128,8 +137,9 @@ class Mirror:
                         segments.append((start, end, found[1] + SUFFIX, name))
                     else:
                         print(
-                            f"jaxcontam: warning: {self._url}/{name}: is damaged (not "
-                            "of the length in its name); what is missing is done again",
+                            f"jaxcontam: warning: {visible(f'{self._url}/{name}')}: is "
+                            "damaged (not of the length in its name); what is missing "
+                            "is done again",
                             file=sys.stderr,
                         )
             for start, end, own, name in sorted(segments):
@@ -152,12 +162,16 @@ class Mirror:
         """Write what the URL lacks of the folder's own files."""
         with bucket_errors("--store", self._url, "written"):
             for path in sorted(self._folder.iterdir()):
-                mark = f"{path.name}.{path.stat().st_mtime_ns}"
-                if _MARK.fullmatch(mark) and mark not in self._marks:
-                    self._fs.pipe_file(f"{self._root}/{mark}", b"")
-                    self._marks.add(mark)
+                # Of other names some go meanwhile: a process beside this one fetches.
+                if _MARK.fullmatch(f"{path.name}.0"):
+                    self._publish_mark(f"{path.name}.{path.stat().st_mtime_ns}")
                 elif path.suffix == SUFFIX and not _SEGMENT.fullmatch(path.name):
                     self._publish_lines(path)
+
+    def _publish_mark(self, mark: str) -> None:
+        if mark not in self._marks:
+            self._fs.pipe_file(f"{self._root}/{mark}", b"")
+            self._marks.add(mark)
 
     def _publish_lines(self, path: Path) -> None:
         with path.open("rb") as file:
