@@ -163,8 +163,11 @@ def with_reference(
         theirs, other = of_reference.get(
             (result.benchmark, result.method), (None, None)
         )
-        is_of_pairs = isinstance(method, SingleTest) and method.scores_pairs
-        if is_of_pairs and evidence is not None and theirs and other:
+        if (
+            isinstance(method, SingleTest)
+            and method.scores_pairs
+            and (evidence is not None and theirs and other)
+        ):
             evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
             warnings = result.warnings
             if theirs.n_cut > result.n_cut:

@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax._src.cudnn import fused_attention_stablehlo
 
 from jaxcontam.models.config import DecoderConfig
 
@@ -123,9 +122,23 @@ def fuses_prefix(
     config: DecoderConfig, dtype: str, T: int, P: int, on: Hardware
 ) -> bool:
     """Whether rows of T tokens after a prefix of P are cuDNN's."""
-    return kernel_of_rows(config, dtype, T, on) == "cudnn" and _windows(
-        config, P + T
-    ) == {None}
+    is_plain = _windows(config, P + T) == {None}
+    is_cudnn = is_plain and kernel_of_rows(config, dtype, T, on) == "cudnn"
+    return is_cudnn and _cudnn_calls() is not None
+
+
+@functools.cache
+def _cudnn_calls() -> Any:
+    """JAX's own calls of cuDNN; None in a version that keeps them elsewhere.
+
+    Its public function rounds log-sum-exps to the operands' dtype: in bfloat16 those
+    from 16 to 32 would be off by up to 1/16, and with them the shares of a merge.
+    """
+    try:
+        from jax._src.cudnn import fused_attention_stablehlo
+    except ImportError:
+        return None
+    return fused_attention_stablehlo
 
 
 def attend_fused(
@@ -223,14 +236,11 @@ def attend_after_prefix(
         config: No layer has a window within P + T, nor a soft cap.
     """
     B, T, G, R, E = q_BTGRE.shape
-    # `jax.nn.dot_product_attention` rounds the log-sum-exps to the operands' dtype: in
-    # bfloat16 those from 16 to 32 would be off by up to 1/16, and with them the shares.
-    # Its declared type is that of calls of every kind.
-    call: Any = fused_attention_stablehlo.dot_product_attention
+    calls = _cudnn_calls()
     attend = functools.partial(
-        call, scale=attention_scale(config), return_residual=True
+        calls.dot_product_attention, scale=attention_scale(config), return_residual=True
     )
-    masks = fused_attention_stablehlo.MaskType
+    masks = calls.MaskType
     q_BTHE = q_BTGRE.reshape(B, T, G * R, E)
     own_BTHE, own_BHT = attend(q_BTHE, k_BTGE, v_BTGE, mask_type=masks.CAUSAL)
     far_1NHE, far_1HN = attend(
