@@ -3,6 +3,8 @@
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.data.score_columns import read_columns
+from jaxcontam.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,11 @@ def test_mistakes_cost_one_line(words, said, capsys):
     first, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("jaxcontam: error: ")
     assert said in first
+
+
+@pytest.mark.parametrize("first", ["q1,1,0.5", "q1,1,1"])
+def test_scores_without_a_header_are_told_as_such(first, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(f"{first}\nq2,0,1\n")
+    with pytest.raises(InputError, match="the first row has no names of columns"):
+        read_columns(path, ["m"])

@@ -116,7 +116,8 @@ class TextFlags(Flags):
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
-    """Field that is the text (default: known names, or else the raw line)."""
+    """Field that is the text (default: the raw line; membership knows the fields of
+    WikiMIA and BookMIA)."""
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
     column_1, column_2, ..."""

@@ -4,11 +4,12 @@ Formats that are recognised by their fields, unless flags name others:
 
     WikiMIA   input, label
     BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
-    others    text; a field `label` is often the class of a task there, and says who is
-              a member only where --label-field names it
+    others    texts as a whole where the caller allows it, as `load_benchmark` reads
+              them, else text; a field `label` is often the class of a task there, and
+              says who is a member only where --label-field names it
 
 A label of 1 says member. A row without a known label is kept, as unknown. Records that
-have none of these fields are refused, or texts as a whole where the caller allows it.
+have none of these fields, and may be no texts as a whole, are refused.
 """
 
 import dataclasses
@@ -26,8 +27,8 @@ Row = dict[str, object] | None
 LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
 
-_TEXT_FIELDS = ("input", "snippet", "text")
 _LABELLED_FIELDS = ("input", "snippet")
+_TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
 _CLUSTER_FIELDS = ("book_id", "book")
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
 _NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
@@ -98,8 +99,8 @@ def load_labelled(
         limit: Most rows, from the start.
         length: Most words of a text, from its start.
         with_labels: False ignores a field `label`: the file says what its texts are.
-        allow_whole_rows: Take records as they stand where no field is known to be the
-            text, and none to be the label.
+        allow_whole_rows: Take records of none of these formats as they stand, with
+            a field `text` or without, unless one of their fields is the label.
         no_header: See `load_benchmark`.
         cluster_flag: Flag of the command that names `cluster_field`, for the error.
 
@@ -117,10 +118,10 @@ def load_labelled(
     name, rows = file.name, file.rows
     whole_rows = False
     if template is None and text_field is None:
-        text_field = _recognised(_TEXT_FIELDS, rows)
         is_plain = all(row is None for row in rows)
         # A label in its own text would tell the sides apart.
         may = allow_whole_rows and label_field is None
+        text_field = _recognised(_LABELLED_FIELDS if may else _TEXT_FIELDS, rows)
         whole_rows = may and text_field is None and not is_plain
         if not (whole_rows or is_plain):
             _check_text_field(text_field, rows, name)
