@@ -18,6 +18,7 @@ _ANSWERS = ("answer", "answers", "target", "gold", "label", "output", "completio
 _IDS = ("id", "item", "item_id", "question_id", "qid", "uid", "idx", "index", "key")
 # A worked solution ends with its result, as in GSM8K.
 _RESULT = "####"
+_NAMES = "names it; the first row of a .csv or .tsv file names its columns"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _choice(
     if item.answer is None:
         raise InputError(
             f"{where}: no field tells the right option",
-            hint="--answer-field names it",
+            hint=f"--answer-field {_NAMES}",
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
@@ -143,7 +144,7 @@ def _first(
         if value not in (None, ""):
             return name, value
     has = "plain text" if row is None else f"it has: {', '.join(row)}"
-    raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} names it")
+    raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} {_NAMES}")
 
 
 def _written(value: object) -> tuple[str, ...]:
