@@ -236,10 +236,10 @@ def _padded(
     return padded_L[np.searchsorted(padded_L, longest_G)]
 
 
-def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:
+def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
     """Scores of a group, taken apart again."""
     lengths = [len(ids) for ids in group.continuations]
-    return np.split(value, np.cumsum(lengths)[:-1])
+    return np.split(scores_T, np.cumsum(lengths)[:-1])
 
 
 def pair_keys(

@@ -109,10 +109,10 @@ class Tokens:
     lengths: np.ndarray
     n_kinds: int
 
-    def rows(self, order: np.ndarray) -> "Tokens":
+    def rows(self, order_N: np.ndarray) -> "Tokens":
         """Some of the rows, in an order."""
-        lengths_N = self.lengths[order]
-        starts_N = (np.cumsum(self.lengths) - self.lengths)[order]
+        lengths_N = self.lengths[order_N]
+        starts_N = (np.cumsum(self.lengths) - self.lengths)[order_N]
         shift_N = starts_N - (np.cumsum(lengths_N) - lengths_N)
         tokens_T = self.tokens[
             np.arange(lengths_N.sum()) + np.repeat(shift_N, lengths_N)
