@@ -86,10 +86,10 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 GPT_NEO = Family(
-    model_type="gpt_neo",
-    architecture="GPTNeoForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gpt_neo",
+    "GPTNeoForCausalLM",
+    _read,
+    _tensors,
     prefix="transformer.",
     ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
 )

@@ -104,10 +104,10 @@ _HEADS = Conversion(to_ours=_heads_apart, to_disk=_heads_together)
 
 
 GPT_NEOX = Family(
-    model_type="gpt_neox",
-    architecture="GPTNeoXForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gpt_neox",
+    "GPTNeoXForCausalLM",
+    _read,
+    _tensors,
     head="embed_out.weight",
     prefix="gpt_neox.",
     ignored=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),

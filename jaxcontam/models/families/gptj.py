@@ -61,10 +61,10 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 GPTJ = Family(
-    model_type="gptj",
-    architecture="GPTJForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gptj",
+    "GPTJForCausalLM",
+    _read,
+    _tensors,
     prefix="transformer.",
     ignored=(".attn.bias", ".attn.masked_bias"),
 )

@@ -75,9 +75,4 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     }
 
 
-OPT = Family(
-    model_type="opt",
-    architecture="OPTForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
-)
+OPT = Family("opt", "OPTForCausalLM", _read, _tensors)

@@ -116,15 +116,5 @@ def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
     return llama_tensors(config) | linear_tensors(config, "layers.{i}.", joined)
 
 
-PHI = Family(
-    model_type="phi",
-    architecture="PhiForCausalLM",
-    read_config=_read_phi,
-    tensors=_tensors_phi,
-)
-PHI3 = Family(
-    model_type="phi3",
-    architecture="Phi3ForCausalLM",
-    read_config=_read_phi3,
-    tensors=_tensors_phi3,
-)
+PHI = Family("phi", "PhiForCausalLM", _read_phi, _tensors_phi)
+PHI3 = Family("phi3", "Phi3ForCausalLM", _read_phi3, _tensors_phi3)
