@@ -1,6 +1,7 @@
 """What an unlearning run screens: chunks of texts, and questions with their answers."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,11 @@ from jaxcontam.data.book_files import TESTED, load_books
 from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
 from jaxcontam.data.hub_splits import is_hub_split
 from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.templates import fill_template, text_of_field, typed_newlines
+from jaxcontam.data.templates import (
+    field_of,
+    fill_template,
+    typed_newlines,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.results.unlearning import CHUNKS, QUESTIONS
 
@@ -144,27 +149,22 @@ def load_questions(
     items = []
     for number, (text, row) in enumerate(zip(found.texts, found.rows, strict=True), 1):
         where = f"{source}: row {number}"
-        if row is None or answer_field not in row:
-            has = "plain text" if row is None else f"it has: {', '.join(row)}"
-            raise InputError(
-                f"{where}: no field {answer_field!r} ({has})",
-                hint="--answer-field names the field of the true answer",
-            )
+        hint = "--answer-field names the field of the true answer"
+        value = field_of(row, answer_field, where, hint=hint)
         prompt = fill_template(typed_newlines(template), {"question": text}, where)
         items.append(
             UnlearningText(
                 source=where,
                 text=text,
                 prompt=prompt,
-                truth=_answer(row, answer_field, where),
+                truth=_answer(value, answer_field, where),
             )
         )
     return Screened(task=QUESTIONS, name=found.name, items=tuple(items))
 
 
-def _answer(row: dict[str, object], field: str, where: str) -> str:
+def _answer(value: object, field: str, where: str) -> str:
     """The true answer; "" where there is none."""
-    value = row[field]
     if value is None:
         return ""
     if not isinstance(value, str | int | float):
@@ -173,7 +173,7 @@ def _answer(row: dict[str, object], field: str, where: str) -> str:
             f"(but {type(value).__name__})",
             hint="write one answer a row",
         )
-    return text_of_field(field, row, where)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _whole_texts(

@@ -19,7 +19,12 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
-from jaxcontam.data.templates import check_template, fill_template, text_of_field
+from jaxcontam.data.templates import (
+    check_template,
+    field_of,
+    fill_template,
+    text_of_field,
+)
 from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
@@ -108,10 +113,7 @@ def load_labelled(
         InputError: If there is nothing to read, a field is missing, or a label is
             unknown; names the row.
     """
-    if template is not None and text_field is not None:
-        raise InputError("--template and --text-field exclude each other")
-    if template is not None:
-        check_template(template)
+    check_template(template, text_field)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
     file = load_benchmark(source, limit=limit, no_header=no_header)
@@ -235,13 +237,7 @@ def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
 
 
 def _value(field: str, row: Row, where: str, flag: str) -> object:
-    if row is None or field not in row:
-        has = "the row is plain text" if row is None else f"it has: {', '.join(row)}"
-        raise InputError(
-            f"{where}: no field {field!r} ({has})",
-            hint=f"{flag} must name a field of every row",
-        )
-    return row[field]
+    return field_of(row, field, where, hint=f"{flag} must name a field of every row")
 
 
 def _text(field: str, row: Mapping[str, object] | None, where: str) -> str:

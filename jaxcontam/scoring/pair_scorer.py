@@ -93,30 +93,25 @@ class PairScores:
     n_scored: list[list[int]] | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class PairScorer:
-    """Scores continuations of shared prefixes with one forward function."""
+    """Scores continuations of shared prefixes with one forward function.
+
+    Attributes are as for `Scorer`.
+    """
 
     has_tokens = True
 
-    def __init__(
-        self,
-        forward: PairForward,
-        *,
-        context: int,
-        batch_tokens: int,
-        n_devices: int = 1,
-        store: ScoreStore | None = None,
-        division: Division | Together | None = None,
-        few_shapes: bool = False,
-    ):
-        """Wrap a forward function; arguments as for `Scorer`."""
-        self.forward = forward
-        self.context = context
-        self.batch_tokens = batch_tokens
-        self.n_devices = n_devices
-        self.store = store
-        self.division = division
-        self.few_shapes = few_shapes
+    forward: PairForward
+    _: dataclasses.KW_ONLY
+    context: int
+    batch_tokens: int
+    n_devices: int = 1
+    store: ScoreStore | None = None
+    division: Division | Together | None = None
+    few_shapes: bool = False
+
+    def __post_init__(self) -> None:
         self._no_room: set[str] = set()
 
     def logprobs(
