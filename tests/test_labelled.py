@@ -165,7 +165,7 @@ def test_any_other_label_names_its_row(tmp_path, value):
         ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0"),
         ([{"text": "x"}], {"limit": 0}, "--limit must be at least 1, got 0"),
         ([{"text": "x\ud800"}], {}, "t: row 1: unpaired surrogate"),
-        (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(the row is plain"),
+        (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(plain text"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, rows, flags, message):

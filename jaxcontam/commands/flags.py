@@ -60,8 +60,7 @@ class ReportFlags(Flags):
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, got {self.seed}")
+        check_seed(self.seed)
         super().__post_init__()
 
     def made_folder(self, name: str, model: "OpenModel", digest: str) -> Path:
@@ -213,6 +212,12 @@ def check_positive(command: Any, *names: str) -> None:
         value = getattr(command, name)
         if value is not None and value < 1:
             raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed."""
+    if seed < 0:
+        raise InputError(f"--seed must be at least 0, got {seed}")
 
 
 def check_min_effect(min_effect: float) -> None:

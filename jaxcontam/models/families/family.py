@@ -111,6 +111,21 @@ def norm_tensors(config: DecoderConfig, names: Mapping[str, str]) -> dict[str, T
     return tensors
 
 
+def block_tensors(
+    config: DecoderConfig,
+    embedding: str,
+    layer: str,
+    linears: Mapping[str, Sequence[str]],
+    norms: Mapping[str, str],
+) -> dict[str, Tensor]:
+    """The embedding and all weights of the blocks; see the two above."""
+    return {
+        "embedding": Tensor((f"{embedding}.weight",)),
+        **linear_tensors(config, layer, linears),
+        **norm_tensors(config, norms),
+    }
+
+
 # Above every count and every number of a real config.json: contexts of ten million
 # tokens, rotary bases of 10^12.
 _MOST, _LARGEST = 1 << 24, 1e15

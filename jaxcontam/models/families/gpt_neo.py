@@ -9,9 +9,8 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
+    block_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -77,12 +76,8 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "blocks.mlp_norm": "h.{i}.ln_2",
         "final_norm": "ln_f",
     }
-    return {
-        "embedding": Tensor(("wte.weight",)),
-        "position_embedding": Tensor(("wpe.weight",)),
-        **linear_tensors(config, "h.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    tensors = block_tensors(config, "wte", "h.{i}.", linears, norms)
+    return tensors | {"position_embedding": Tensor(("wpe.weight",))}
 
 
 GPT_NEO = Family(

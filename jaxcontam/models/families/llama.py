@@ -9,10 +9,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    block_tensors,
     layer_windows,
-    linear_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -123,11 +122,7 @@ def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "mlp.up": ["mlp.gate_proj", "mlp.up_proj"],
         "mlp.down": ["mlp.down_proj"],
     }
-    return {
-        "embedding": Tensor(("embed_tokens.weight",)),
-        **linear_tensors(config, "layers.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    return block_tensors(config, "embed_tokens", "layers.{i}.", linears, norms)
 
 
 LLAMA = Family(
