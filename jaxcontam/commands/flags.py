@@ -63,11 +63,16 @@ class ReportFlags(Flags):
         check_seed(self.seed)
         super().__post_init__()
 
-    def made_folder(self, name: str, model: "OpenModel", digest: str) -> Path:
-        """Make the folder of a report on what has this `sha256:` digest."""
+    def folder(self, command: str, name: str, digest: str = "") -> Path:
+        """Folder of a report: of a name, on what has this `sha256:` digest."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / command / f"{name}{ending}"
+
+    def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
+        """Make the folder of a report on a model."""
         from jaxcontam.report.report_files import make_folder
 
-        out = self.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+        out = self.folder(command, model.name, digest)
         make_folder(out)
         return out
 

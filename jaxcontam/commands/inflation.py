@@ -131,16 +131,13 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 command=command,
             )
             result = found.result
-            return _shown(
-                found,
-                self._folder(Path(self.model).stem, result.fingerprint),
-                as_json=self.json,
-            )
+            out = self.folder(COMMAND, Path(self.model).stem, result.fingerprint)
+            return _shown(found, out, as_json=self.json)
         assert self.benchmark is not None and self.against is not None
         sides = read_sides(self.benchmark, self.against, self, limit=self.limit)
         name = self.model.rstrip("/").rpartition("/")[2]
         digest = fingerprint([one.prompt for one in sides.questions])
-        out = self._folder(name, digest)
+        out = self.folder(COMMAND, name, digest)
         if self.dry_run:
             Terminal().say(self._planned(sides, out))
             return None
@@ -154,9 +151,6 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             bar=progress_bar,
         )
         return _shown(found, out, as_json=self.json)
-
-    def _folder(self, name: str, digest: str) -> Path:
-        return self.out or Path("runs") / COMMAND / f"{name}-{digest[7:15]}"
 
     def _open(
         self, word: str, sides: Sides, out: Path

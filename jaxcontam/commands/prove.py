@@ -53,8 +53,7 @@ class Prove(ReportFlags):
             command=("prove", str(self.matrix), *flags_of(self)),
         )
         (row,) = result.results
-        digest = row.fingerprint
-        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
+        out = self.folder("prove", self.matrix.stem, row.fingerprint)
 
         def show(console: Terminal) -> None:
             print_results([row], console)

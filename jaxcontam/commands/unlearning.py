@@ -173,7 +173,7 @@ class Unlearning(StoreFlags, ReportFlags):
         keep_compiled()
         pair = read_identity(self.original), read_identity(self.unlearned)
         check_pair(*pair, tasks)
-        out = self.out or Path("runs") / COMMAND / run_name(*pair, tasks)
+        out = self.folder(COMMAND, run_name(*pair, tasks))
         make_folder(out)
         checkpoint = load_checkpoint(self.original, dtype=self.dtype)
         before = model_info(checkpoint)
