@@ -20,7 +20,7 @@ from jaxcontam.data.occurrences import (
     Form,
     NamedFault,
     Occurrence,
-    OverlapResult,
+    OverlapSearchResult,
     SearchedBenchmark,
     SearchedCorpus,
     forms_of,
@@ -103,7 +103,7 @@ class Overlap:
             _print(result, out, Terminal())
         return 3 if result.corpus.n_unreadable else 0
 
-    def _searched(self, benchmark: Benchmark, out: Path) -> OverlapResult:
+    def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
         """Search and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
@@ -159,12 +159,12 @@ class Overlap:
         files: list[CorpusFile],
         others: list[str],
         reached: Reached,
-    ) -> OverlapResult:
+    ) -> OverlapSearchResult:
         from jaxcontam import __version__
 
         rows = occurrences(forms, search, files=[file.name for file in files])
         flags = flags_of(dataclasses.replace(self, out=None))
-        return OverlapResult(
+        return OverlapSearchResult(
             schema=_SCHEMA,
             jaxcontam=__version__,
             command=("overlap", str(self.corpus), str(self.benchmark), *flags),
@@ -288,7 +288,7 @@ def _without_text(name: str, reached: Reached) -> InputError:
     )
 
 
-def _write(result: OverlapResult, out: Path, key: str, reached: Reached) -> None:
+def _write(result: OverlapSearchResult, out: Path, key: str, reached: Reached) -> None:
     """The result, the two lists, and a state that says that there is nothing to do."""
     ids = {True: "", False: ""}
     for row in result.examples:
@@ -302,7 +302,7 @@ def _write(result: OverlapResult, out: Path, key: str, reached: Reached) -> None
     save_state(out, key, finished, None)
 
 
-def _finished(out: Path, reached: Reached) -> OverlapResult | None:
+def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
     """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
@@ -312,14 +312,14 @@ def _finished(out: Path, reached: Reached) -> OverlapResult | None:
         return None
     if _digest(text) != reached.finished:
         return None
-    return read_result(OverlapResult, json.loads(text), RESULT_NAME)
+    return read_result(OverlapSearchResult, json.loads(text), RESULT_NAME)
 
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _print(result: OverlapResult, out: Path, console: Terminal) -> None:
+def _print(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
     corpus, counts, n = result.corpus, result.totals, result.benchmark.n_examples
     either = {"found": "any of these", "not_found": "none of these"}
     cells = [

@@ -122,7 +122,7 @@ class SearchedCorpus:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapResult:
+class OverlapSearchResult:
     """Result of one search; nothing of the clock, so that reruns agree.
 
     Attributes:
