@@ -63,11 +63,16 @@ class ReportFlags(Flags):
         check_seed(self.seed)
         super().__post_init__()
 
-    def made_folder(self, name: str, model: "OpenModel", digest: str) -> Path:
-        """Make the folder of a report on what has this `sha256:` digest."""
+    def folder(self, command: str, name: str, digest: str = "") -> Path:
+        """Folder of a report: of a name, on what has this `sha256:` digest."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / command / f"{name}{ending}"
+
+    def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
+        """Make the folder of a report on a model."""
         from jaxcontam.report.report_files import make_folder
 
-        out = self.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+        out = self.folder(command, model.name, digest)
         make_folder(out)
         return out
 
@@ -116,7 +121,8 @@ class TextFlags(Flags):
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
-    """Field that is the text (default: known names, or else the raw line)."""
+    """Field that is the text (default: the raw line; membership knows the fields of
+    WikiMIA and BookMIA)."""
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
     column_1, column_2, ..."""

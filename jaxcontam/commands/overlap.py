@@ -7,26 +7,31 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flags_of
-from jaxcontam.commands.search_state import (
-    NamedFault,
-    Reached,
-    load_state,
-    save_state,
-)
+from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
 from jaxcontam.data.ngrams import SHORT, overlap_index
-from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
+from jaxcontam.data.occurrences import (
+    RULES,
+    Form,
+    NamedFault,
+    Occurrence,
+    OverlapSearchResult,
+    SearchedBenchmark,
+    SearchedCorpus,
+    forms_of,
+    occurrences,
+)
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder, replace_files
+from jaxcontam.results.read import read_result
 from jaxcontam.terminal import Terminal, json_text
 
 RESULT_NAME = "overlap.json"
@@ -91,6 +96,15 @@ class Overlap:
             limit=self.limit,
         )
         out = self.out or self._default_out(benchmark)
+        result = self._searched(benchmark, out)
+        if self.json:
+            print(json_text(dataclasses.asdict(result)))
+        else:
+            _print(result, out, Terminal())
+        return 3 if result.corpus.n_unreadable else 0
+
+    def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
+        """Search and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
@@ -100,29 +114,25 @@ class Overlap:
         search = OverlapSearch(overlap_index([form.text for form in forms]))
         key = self._key(benchmark, files)
         reached = load_state(out, key, search)
-        document = _finished(out, reached)
-        if document is None:
-            if reached.finished is not None:  # but its result is gone
-                reached = Reached()
-            with progress_bar("searching the corpus", unit="bytes/s") as progress:
-                reached = search_files(
-                    search,
-                    files,
-                    text_field=self.text_field,
-                    reached=reached,
-                    save=lambda now: save_state(out, key, now, search),
-                    progress=progress,
-                    batch_characters=_BATCH_CHARACTERS,
-                )
-            if not search.n_documents:
-                raise _without_text(str(self.corpus), reached)
-            document = self._document(benchmark, forms, search, files, others, reached)
-            _write(document, out, key, reached)
-        if self.json:
-            print(json_text(document))
-        else:
-            _print(document, out, Terminal())
-        return 3 if document["corpus"]["n_unreadable"] else 0
+        if (result := _finished(out, reached)) is not None:
+            return result
+        if reached.finished is not None:  # but its result is gone
+            reached = Reached()
+        with progress_bar("searching the corpus", unit="bytes/s") as progress:
+            reached = search_files(
+                search,
+                files,
+                text_field=self.text_field,
+                reached=reached,
+                save=lambda now: save_state(out, key, now, search),
+                progress=progress,
+                batch_characters=_BATCH_CHARACTERS,
+            )
+        if not search.n_documents:
+            raise _without_text(str(self.corpus), reached)
+        result = self._result(benchmark, forms, search, files, others, reached)
+        _write(result, out, key, reached)
+        return result
 
     def _default_out(self, benchmark: Benchmark) -> Path:
         asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags_of(self)]
@@ -141,7 +151,7 @@ class Overlap:
         asked = {name: str(value) for name, value in asked.items()}
         return _digest([__version__, _SCHEMA, benchmark.fingerprint, asked, listed])
 
-    def _document(
+    def _result(
         self,
         benchmark: Benchmark,
         forms: tuple[Form, ...],
@@ -149,40 +159,35 @@ class Overlap:
         files: list[CorpusFile],
         others: list[str],
         reached: Reached,
-    ) -> dict[str, Any]:
-        """The result as JSON values; nothing of the clock, so that reruns agree."""
+    ) -> OverlapSearchResult:
         from jaxcontam import __version__
 
         rows = occurrences(forms, search, files=[file.name for file in files])
-        return {
-            "schema": _SCHEMA,
-            "jaxcontam": __version__,
-            "command": [
-                "overlap",
-                str(self.corpus),
-                str(self.benchmark),
-                *flags_of(dataclasses.replace(self, out=None)),
-            ],
-            "meaning": MEANING,
-            "rules": RULES,
-            "benchmark": {
-                "name": benchmark.name,
-                "fingerprint": benchmark.fingerprint,
-                "order_provenance": benchmark.order_provenance,
-                "n_examples": len(benchmark),
-            },
-            "corpus": {
-                "n_files": len(files),
-                "n_bytes": sum(file.size for file in files),
-                "n_documents": search.n_documents,
-                "n_words": search.n_words,
-                "n_unreadable": reached.n_faults,
-                "unreadable": [dataclasses.asdict(fault) for fault in reached.faults],
-                "not_read": others,
-            },
-            "totals": totals(rows),
-            "examples": [dataclasses.asdict(row) for row in rows],
-        }
+        flags = flags_of(dataclasses.replace(self, out=None))
+        return OverlapSearchResult(
+            schema=_SCHEMA,
+            jaxcontam=__version__,
+            command=("overlap", str(self.corpus), str(self.benchmark), *flags),
+            meaning=MEANING,
+            rules=RULES,
+            benchmark=SearchedBenchmark(
+                name=benchmark.name,
+                fingerprint=benchmark.fingerprint,
+                order_provenance=benchmark.order_provenance,
+                n_examples=len(benchmark),
+            ),
+            corpus=SearchedCorpus(
+                n_files=len(files),
+                n_bytes=sum(file.size for file in files),
+                n_documents=search.n_documents,
+                n_words=search.n_words,
+                n_unreadable=reached.n_faults,
+                unreadable=reached.faults,
+                not_read=tuple(others),
+            ),
+            totals=totals(rows),
+            examples=rows,
+        )
 
 
 def search_files(
@@ -249,7 +254,7 @@ def search_files(
     return dataclasses.replace(reached, file=len(files), place=None)
 
 
-def totals(rows: tuple[Occurrence, ...]) -> dict[str, Any]:
+def totals(rows: tuple[Occurrence, ...]) -> dict[str, int]:
     """Examples that meet each rule, that meet any, and that deserve a second look."""
     found = [row for row in rows if row.rule is not None]
     in_words_alone = [row for row in found if row.rule in ("13-gram", "8-grams")]
@@ -283,20 +288,21 @@ def _without_text(name: str, reached: Reached) -> InputError:
     )
 
 
-def _write(document: dict[str, Any], out: Path, key: str, reached: Reached) -> None:
+def _write(result: OverlapSearchResult, out: Path, key: str, reached: Reached) -> None:
     """The result, the two lists, and a state that says that there is nothing to do."""
-    with_words = [row for row in document["examples"] if row["rule"] or row["n_words"]]
     ids = {True: "", False: ""}
-    for row in with_words:
-        ids[bool(row["rule"])] += f"{row['id']}\n"
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for row in result.examples:
+        if row.rule or row.n_words:
+            ids[bool(row.rule)] += f"{row.id}\n"
+    fields = dataclasses.asdict(result)
+    text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
     replace_files({out / name: content.encode() for name, content in files.items()})
     finished = dataclasses.replace(reached, finished=_digest(text))
     save_state(out, key, finished, None)
 
 
-def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
+def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
     """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
@@ -304,36 +310,35 @@ def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
         text = (out / RESULT_NAME).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    return json.loads(text) if _digest(text) == reached.finished else None
+    if _digest(text) != reached.finished:
+        return None
+    return read_result(OverlapSearchResult, json.loads(text), RESULT_NAME)
 
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _print(document: dict[str, Any], out: Path, console: Terminal) -> None:
-    corpus, counts = document["corpus"], document["totals"]
-    benchmark, rows = document["benchmark"], document["examples"]
-    n = benchmark["n_examples"]
+def _print(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
+    corpus, counts, n = result.corpus, result.totals, result.benchmark.n_examples
     either = {"found": "any of these", "not_found": "none of these"}
     cells = [
         (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
         for name, meaning in (RULES | either).items()
     ]
     header = ("rule", "examples", "share", "an example meets it by")
-    console.say(f"{benchmark['name']}: {n} examples")
+    console.say(f"{result.benchmark.name}: {n} examples")
     console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
     console.say(
-        f"searched {corpus['n_bytes']:,} bytes in {corpus['n_files']} files: "
-        f"{corpus['n_documents']:,} documents, {corpus['n_words']:,} words"
+        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
+        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
     )
-    found = [row for row in rows if row["rule"]]
+    found = [row for row in result.examples if row.rule]
     if found:
         console.say("found (ids count from 0):")
     for row in found[:_PRINTED_FOUND]:
-        words = f": {row['matched']}" if row["matched"] else ""
-        place = f"{row['file']}:{row['line']}{words}"
-        console.say(f"  id {row['id']} ({row['rule']}) {place}")
+        words = f": {row.matched}" if row.matched else ""
+        console.say(f"  id {row.id} ({row.rule}) {row.file}:{row.line}{words}")
     if counts["found_below_8_words"]:
         console.say(
             f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
@@ -347,13 +352,13 @@ def _print(document: dict[str, Any], out: Path, console: Terminal) -> None:
         )
     if n_without := counts["without_words"]:
         console.say(f"{n_without} examples have no words and are in no list.")
-    if others := corpus["not_read"]:
+    if others := corpus.not_read:
         kinds = sorted({Path(name).suffix or name for name in others})
         few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
         console.say(f"not read: {len(others)} files of other kinds ({few})")
-    if corpus["n_unreadable"]:
-        console.say(f"unreadable parts, not searched: {corpus['n_unreadable']}")
-        for fault in corpus["unreadable"][:_PRINTED_FAULTS]:
-            console.say(f"  {fault['file']}:{fault['line']}: {fault['reason']}")
+    if corpus.n_unreadable:
+        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
+        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
+            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")
     lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
     console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")

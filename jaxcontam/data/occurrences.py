@@ -16,6 +16,7 @@ from jaxcontam.data.ngrams import (
     shingles,
 )
 from jaxcontam.data.overlap import NgramMarks, OverlapSearch
+from jaxcontam.results.terms import Provenance
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -80,6 +81,69 @@ class Occurrence:
     containment: float | None
     file: str | None
     line: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A part of the corpus that was skipped."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedBenchmark:
+    """The examples that were looked for."""
+
+    name: str
+    fingerprint: str
+    order_provenance: Provenance
+    n_examples: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedCorpus:
+    """What was searched.
+
+    Attributes:
+        n_unreadable: Parts that were skipped.
+        unreadable: The first few of them.
+        not_read: Files of other kinds.
+    """
+
+    n_files: int
+    n_bytes: int
+    n_documents: int
+    n_words: int
+    n_unreadable: int
+    unreadable: tuple[NamedFault, ...]
+    not_read: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapSearchResult:
+    """Result of one search; nothing of the clock, so that reruns agree.
+
+    Attributes:
+        schema: Version of these fields.
+        jaxcontam: Version of the package.
+        command: Words of the command.
+        meaning: What the numbers show and what they do not.
+        rules: `RULES`.
+        totals: See `totals`.
+        examples: In the order of the benchmark.
+    """
+
+    schema: int
+    jaxcontam: str
+    command: tuple[str, ...]
+    meaning: str
+    rules: dict[str, str]
+    benchmark: SearchedBenchmark
+    corpus: SearchedCorpus
+    totals: dict[str, int]
+    examples: tuple[Occurrence, ...]
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:

@@ -120,7 +120,7 @@ def _bet_floor(n_orders: int, level: float) -> float:
 
 
 def bet_on_draws(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule_2: np.ndarray
 ) -> OrderNumbers:
     """Anytime-valid p-value of the whole file's order, no smaller than 0.9 level.
 
@@ -132,13 +132,13 @@ def bet_on_draws(
         loglik_KM: (1, T + 1) float64, nats, column 0 the published order, the others
             in the order in which they were drawn.
         boundaries_K: See `boundaries_gained`.
-        rule: (2,) the level that the bet is made for, and the most draws.
+        rule_2: (2,) the level that the bet is made for, and the most draws.
 
     Source:
         Fischer and Ramdas, arXiv:2401.07365, section 5; permutations as in Oren et
         al., arXiv:2310.17623, section 3.1.
     """
-    level, n_most = float(rule[0]), int(rule[1])
+    level, n_most = float(rule_2[0]), int(rule_2[1])
     test = _bet(order_losses(loglik_KM[0]), level, n_most)
     floor = _bet_floor(n_most, level)
     return _drawn_numbers(loglik_KM, boundaries_K, test, log10_floor=floor)
@@ -156,7 +156,7 @@ def _count(losses_T: np.ndarray, _: float, n_most: int) -> DrawnTest:
 
 
 def count_losses(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule_2: np.ndarray
 ) -> OrderNumbers:
     """10 / t if the tenth loss came at draw t, else (losses + 1) / (most draws + 1).
 
@@ -168,14 +168,14 @@ def count_losses(
         loglik_KM: (1, T + 1) float64, nats, column 0 the published order, the others
             in the order in which they were drawn.
         boundaries_K: See `boundaries_gained`.
-        rule: (2,) a level that is not used, and the most draws.
+        rule_2: (2,) a level that is not used, and the most draws.
 
     Source:
         Besag and Clifford (1991), "Sequential Monte Carlo p-values"; permutations as
         in Oren et al., arXiv:2310.17623, section 3.1.
     """
-    n_most = int(rule[1])
-    test = _count(order_losses(loglik_KM[0]), float(rule[0]), n_most)
+    n_most = int(rule_2[1])
+    test = _count(order_losses(loglik_KM[0]), float(rule_2[0]), n_most)
     floor = -math.log10(n_most + 1)
     return _drawn_numbers(loglik_KM, boundaries_K, test, log10_floor=floor)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from jaxcontam.data.files import similar_path
+from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.errors import InputError, first_line
 
 # Prefixes of models that run elsewhere.
@@ -60,7 +61,10 @@ def download_model(name: str) -> Path:
         RevisionNotFoundError,
     )
 
-    name, _, revision = name.partition("@")
+    word = name
+    name, _, revision = word.partition("@")
+    if revision:
+        check_revision(revision, word)
     try:
         found = snapshot_download(
             name,

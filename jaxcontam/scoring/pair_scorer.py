@@ -93,30 +93,25 @@ class PairScores:
     n_scored: list[list[int]] | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class PairScorer:
-    """Scores continuations of shared prefixes with one forward function."""
+    """Scores continuations of shared prefixes with one forward function.
+
+    Attributes are as for `Scorer`.
+    """
 
     has_tokens = True
 
-    def __init__(
-        self,
-        forward: PairForward,
-        *,
-        context: int,
-        batch_tokens: int,
-        n_devices: int = 1,
-        store: ScoreStore | None = None,
-        division: Division | Together | None = None,
-        few_shapes: bool = False,
-    ):
-        """Wrap a forward function; arguments as for `Scorer`."""
-        self.forward = forward
-        self.context = context
-        self.batch_tokens = batch_tokens
-        self.n_devices = n_devices
-        self.store = store
-        self.division = division
-        self.few_shapes = few_shapes
+    forward: PairForward
+    _: dataclasses.KW_ONLY
+    context: int
+    batch_tokens: int
+    n_devices: int = 1
+    store: ScoreStore | None = None
+    division: Division | Together | None = None
+    few_shapes: bool = False
+
+    def __post_init__(self) -> None:
         self._no_room: set[str] = set()
 
     def logprobs(
@@ -236,10 +231,10 @@ def _padded(
     return padded_L[np.searchsorted(padded_L, longest_G)]
 
 
-def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:
+def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
     """Scores of a group, taken apart again."""
     lengths = [len(ids) for ids in group.continuations]
-    return np.split(value, np.cumsum(lengths)[:-1])
+    return np.split(scores_T, np.cumsum(lengths)[:-1])
 
 
 def pair_keys(

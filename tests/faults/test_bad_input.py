@@ -71,6 +71,7 @@ def model(pulse, tmp_path):
             "x.jsonl:2: unpaired surrogate ('\\ud800')",
         ),
         ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
+        ("x.csv", "q,,,C\na,b,c,d\n", [], "x.csv:1: columns 2, 3 have no name"),
     ],
 )
 def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message):
@@ -189,6 +190,14 @@ def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
             assert len(row[name]) == len(row["token_ids"])
     assert found[0]["token_ids"] == found[3]["token_ids"] == []
     assert None not in found[2]["logprobs"][1:]
+
+
+def test_score_tells_what_it_leaves_out(model, file, tmp_path, capsys):
+    out = tmp_path / "scores.jsonl"
+    path = file("x.txt", "a\n\nline one\n")
+    assert main(["score", str(model), str(path), "--out", str(out)]) == 0
+    told = [f"{out}: 2 texts", "x: 1 blank line left out"]
+    assert capsys.readouterr().out.splitlines() == told
 
 
 @pytest.fixture

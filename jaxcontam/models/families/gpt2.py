@@ -87,11 +87,11 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 GPT2 = Family(
-    model_type="gpt2",
-    architecture="GPT2LMHeadModel",
-    read_config=_read,
+    "gpt2",
+    "GPT2LMHeadModel",
+    _read,
+    _tensors,
     write_config=_write,
-    tensors=_tensors,
     prefix="transformer.",
     ignored=(".attn.bias", ".attn.masked_bias"),
 )

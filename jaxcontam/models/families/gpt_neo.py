@@ -9,9 +9,8 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
+    block_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -77,19 +76,15 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "blocks.mlp_norm": "h.{i}.ln_2",
         "final_norm": "ln_f",
     }
-    return {
-        "embedding": Tensor(("wte.weight",)),
-        "position_embedding": Tensor(("wpe.weight",)),
-        **linear_tensors(config, "h.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    tensors = block_tensors(config, "wte", "h.{i}.", linears, norms)
+    return tensors | {"position_embedding": Tensor(("wpe.weight",))}
 
 
 GPT_NEO = Family(
-    model_type="gpt_neo",
-    architecture="GPTNeoForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gpt_neo",
+    "GPTNeoForCausalLM",
+    _read,
+    _tensors,
     prefix="transformer.",
     ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
 )
