@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_in
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
+from jaxcontam.scoring.request_order import going_out, put_back
 from jaxcontam.scoring.rows import FIRST_K, rows_of
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
@@ -99,22 +100,28 @@ class AskedScorer:
             parts[sequence].append(values.astype(np.float32))
         return TokenTable([np.concatenate(found)[None] for found in parts], 0)
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[np.ndarray]:
-        """Answers in the order of the requests; the first few are checked.
+    def ask(
+        self, requests: Sequence[Request], progress: Progress | None = None
+    ) -> list[np.ndarray]:
+        """Answers of requests, asked for in a random order; the first are checked.
 
         Raises:
             InputError: If there is not one answer of the right length for each, one is
                 above 0, or all are the same.
         """
+        order, found = going_out(len(requests)), []
         for start in range(0, len(requests), _CHUNK):
-            chunk = requests[start : start + _CHUNK]
+            chunk = [requests[i] for i in order[start : start + _CHUNK]]
             answers = self._answers(chunk)
             if not self._is_checked:
                 self._is_checked = True
                 self._check_same(chunk, answers)
                 if not self._ids:
                     self.notes += self._chain_note(chunk, answers)
-            yield from answers
+            found += answers
+            if progress is not None:
+                progress(len(found), len(requests))
+        return put_back(order, found)
 
     def _answers(self, requests: Sequence[Request]) -> list[np.ndarray]:
         answers = list(self._ask_engine(requests))
@@ -188,16 +195,13 @@ class AskedScorer:
         else:
             requests = [(ids[:0], ids) for ids in sequences]
             places = [(i, 0) for i in range(len(sequences))]
-        total, done = n_targets(sequences), 0
-        for (context, own), (sequence, start), values in zip(
-            requests, places, self.ask(requests), strict=True
+        answers = self.ask(requests, progress_in(progress, n_targets(sequences)))
+        for (context, _), (sequence, start), values in zip(
+            requests, places, answers, strict=True
         ):
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
                 raise NonFiniteScoreError(sequence, start + len(context) + int(bad[0]))
-            done += len(own) - (len(context) == 0)
-            if progress is not None:
-                progress(done, total)
             yield sequence, start, values
 
 
@@ -220,20 +224,17 @@ class AskedPairs:
         requests = [
             (group.prefix, ids) for group in groups for ids in group.continuations
         ]
-        answers = self._scorer.ask(requests)
-        total, done = sum(group.n_targets for group in groups), 0
+        total = sum(group.n_targets for group in groups)
+        answers = iter(self._scorer.ask(requests, progress_in(progress, total)))
         found: list[list[np.ndarray]] = []
         for index, group in enumerate(groups):
             own: list[np.ndarray] = []
-            for k, ids in enumerate(group.continuations):
+            for k, _ in enumerate(group.continuations):
                 values = next(answers)
                 if not np.isfinite(values).all():
                     raise NonFiniteScoreError(index, k)
                 own.append(values)
-                done += len(ids)
             found.append(own)
-            if progress is not None:
-                progress(done, total)
         return PairScores(found, 0)
 
 
