@@ -5,8 +5,8 @@ from pathlib import Path
 from jaxcontam.data.files import similar_path
 from jaxcontam.errors import InputError, first_line
 
-# Prefixes of models that run elsewhere.
-_NO_WEIGHTS = ("api:", "lm_eval:")
+# Prefixes of models that other engines run.
+_NO_WEIGHTS = ("api:", "lm_eval:", "vllm:")
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 # Second copies of the weights in other layouts.
 _UNWANTED = ("*/*", "consolidated*")

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_in
+from jaxcontam.scoring.agreement import REPEATS_WITHIN, is_same
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.request_order import going_out, put_back
@@ -26,6 +27,8 @@ Ask = Callable[[Sequence[Request]], Sequence[np.ndarray]]
 
 # Requests between two reports of progress; the engine batches them as it likes.
 _CHUNK = 256
+# Rows that are asked for again, each alone.
+_ALONE = 3
 # Nats between a sum and the sum of its parts: bfloat16 rounds by less; an engine that
 # forgets its context, or divides by the length, is nats apart.
 _CHAIN_TOLERANCE = 0.5
@@ -116,8 +119,8 @@ class AskedScorer:
             if not self._is_checked:
                 self._is_checked = True
                 self._check_same(chunk, answers)
-                if not self._ids:
-                    self.notes += self._chain_note(chunk, answers)
+                note = self._alone_note if self._ids else self._chain_note
+                self.notes += note(chunk, answers)
             found += answers
             if progress is not None:
                 progress(len(found), len(requests))
@@ -158,6 +161,35 @@ class AskedScorer:
                 f"({min(sums):.4f})",
                 hint="give log p(continuation | context) of each pair",
             )
+
+    def _alone_note(
+        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
+    ) -> tuple[str, ...]:
+        """Ask some rows again, each by itself; say by how much their numbers move.
+
+        Raises:
+            InputError: If they move further than those of one model do.
+        """
+        change = 0.0
+        for request, answer in zip(requests[:_ALONE], answers, strict=False):
+            if not np.isfinite(answer).all():
+                continue
+            (alone,) = self._answers([request])
+            change = max(change, float(np.abs(alone - answer).max(initial=0.0)))
+            if not is_same(answer, alone):
+                raise InputError(
+                    f"{self._name}: a row has other log-probabilities alone than among "
+                    f"others (by up to {change:.2g} nats)",
+                    hint="turn off the engine's prefix cache, or turn on its "
+                    "batch-invariant mode",
+                )
+        if change <= REPEATS_WITHIN:
+            return ()
+        return (
+            f"numbers of {self._name} depend on what it computes together: a row alone "
+            f"has a log-probability that differs by {change:.2g} nats; rows went out "
+            "in a random order, which favours none",
+        )
 
     def _chain_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]

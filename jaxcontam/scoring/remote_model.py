@@ -14,12 +14,12 @@ from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
+from jaxcontam.scoring.agreement import REPEATS_WITHIN
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.probe import (
-    REPEATS_WITHIN,
     Capability,
     check_after,
     check_before,

@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.agreement import EACH_WITHIN, MEAN_WITHIN, is_same
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.answers import PASSING
 from jaxcontam.scoring.api.logprobs import (
@@ -47,23 +48,12 @@ PROMPTS = (
 )
 """Texts of the probe; more than one, since a model may end a text at once."""
 
-REPEATS_WITHIN = 1e-3
-"""Nats by which the same request may differ without a word."""
-
 # Fewest values to compare.
 _FEWEST = 3
 # Statuses of a server that does not know the request.
 _NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
 # Some servers fail over a request that asks for no new token.
 _FAILED = 500
-
-
-MEAN_WITHIN = 0.05
-"""Nats by which the numbers of one model may differ on average: bfloat16 resolves a
-logit of 16 to an eighth, and servers compute otherwise for other batches."""
-
-EACH_WITHIN = 0.3
-"""Nats by which each of them may differ."""
 
 ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
 """Hint where answers of two models would stand in one result."""
@@ -366,13 +356,3 @@ def check_after(
             hint=ANEW,
         )
     return None
-
-
-def is_same(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two lists of log-probabilities can be of one model and one text."""
-    if first.shape != second.shape:
-        return False
-    change = np.abs(first - second)
-    return change.max(initial=0.0) <= EACH_WITHIN and (
-        change.sum() <= MEAN_WITHIN * max(1, change.size)
-    )
