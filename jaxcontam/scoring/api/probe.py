@@ -192,6 +192,9 @@ def _find_way(
             answer = _first_answer(post, way, prompt)
             read_prompt_scores(answer, way, prompt)
         except InputError as e:
+            if way.protocol is not None:
+                # Most servers have never heard of it.
+                continue
             if not _is_refusal(e, way):
                 raise
             reasons[way.words] = str(e).removeprefix(f"{url}: ")
@@ -222,7 +225,7 @@ def _first_answer(post: Post, way: Way, prompt: Prompt) -> Mapping[str, Any]:
     """
     body = way.body(prompt)
     if way.max_tokens:
-        return post(body)
+        return post(body, once=way.protocol is not None)
     for is_last in (False, True):
         try:
             return post(body, once=True)

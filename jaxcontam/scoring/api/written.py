@@ -64,14 +64,7 @@ def written_and_read(
     Raises:
         InputError: If what it reads has no log-probabilities.
     """
-    answer = post(
-        {
-            "prompt": prompt if isinstance(prompt, str) else [list(prompt)],
-            "max_tokens": _N_WRITTEN,
-            "temperature": 0,
-            "logprobs": _N_LIKELIEST,
-        }
-    )
+    answer = post(way.greedy(prompt, max_tokens=_N_WRITTEN, logprobs=_N_LIKELIEST))
     n_tries = 0
     for written in _written(answer):
         whole, starts = _with_written(
