@@ -298,7 +298,7 @@ def _check_share(command: DeviceFlags) -> None:
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:
-    parse_api(model, flag="MODEL")
+    parse_api(model, flag="MODEL", several=True)
     check_positive(command, "concurrency")
     if command.context is not None and command.context < _LEAST_CONTEXT:
         raise InputError(

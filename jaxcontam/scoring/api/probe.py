@@ -35,6 +35,7 @@ from jaxcontam.scoring.api.written import (
     TOKEN_ID,
     Post,
     letters,
+    read,
     written_and_read,
 )
 
@@ -119,19 +120,13 @@ def probe(
         n_requests += 1
         return post(body, once=once)
 
-    def encoded(text: str) -> Prompt:
-        if tokenizer is None:
-            return text
-        return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
-
-    way, witness = _find_way(
-        counted, url, [encoded(text) for text in prompts], tokenizer
-    )
+    asked = [encoded(text, tokenizer, prefix) for text in prompts]
+    way, witness = _find_way(counted, url, asked, tokenizer)
     errors: list[float] = []
     values: list[float] = []
     difference = 0.0
-    for text in prompts:
-        found = written_and_read(counted, url, way, encoded(text), tokenizer)
+    for prompt in asked:
+        found = written_and_read(counted, url, way, prompt, tokenizer)
         errors += found.errors
         values += found.values
         difference = max(difference, found.difference)
@@ -151,6 +146,40 @@ def probe(
         n_requests=n_requests,
         witness=witness,
     )
+
+
+def encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> Prompt:
+    """A text of the probe as it is sent."""
+    if tokenizer is None:
+        return text
+    return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def check_alike(posts: Mapping[str, Post], way: Way, prompts: Sequence[Prompt]) -> None:
+    """Several servers must say the same of the same texts.
+
+    Args:
+        posts: URL -> sends a request there.
+        way: How each of them gives log-probabilities.
+        prompts: What is compared.
+
+    Raises:
+        InputError: If one says something else than the first, or nothing.
+    """
+    found = {
+        url: np.concatenate(
+            [read(post(way.body(p)), way, p, url).logprobs for p in prompts]
+        )
+        for url, post in posts.items()
+    }
+    (first, expected), *others = found.items()
+    for url, values in others:
+        if not is_same(expected, values):
+            raise InputError(
+                f"{url}: another model than behind {first}: the probe's texts have "
+                "other log-probabilities there",
+                hint="the same weights, type and settings on each server",
+            )
 
 
 def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
