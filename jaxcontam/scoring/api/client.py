@@ -31,8 +31,9 @@ _T = TypeVar("_T")
 
 # Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
-# Two threads may ask for the loop together.
-_STARTING = threading.Lock()
+# Two threads may ask for the loop together; one asks again where the garbage collector
+# closes a client meanwhile.
+_STARTING = threading.RLock()
 
 Check = Callable[[Body, Answer], object]
 
