@@ -29,7 +29,8 @@ MERGE = "merge"
 
 # Fields that change what is printed, or where, and not what is computed.
 _PRINTING = {"json", "shard", "overwrite"}
-_LM_EVAL_PREFIX = "lm_eval:"
+# As in `scoring.opened`, whose imports are slow.
+_LM_EVAL_PREFIX, _VLLM_PREFIX = "lm_eval:", "vllm:"
 _API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
 # A text without a second id has nothing to score.
 _LEAST_CONTEXT = 8
@@ -204,7 +205,8 @@ class ScoringFlags(DeviceFlags):
     """Flags of a command that scores with one model."""
 
     model: Positional[str]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
+    """Model directory in Hugging Face layout, hub name org/name, api:URL#NAME, or
+    vllm:NAME."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,7 +240,7 @@ def names_of(words: str) -> tuple[str, ...]:
 
 def runs_here(model: str) -> bool:
     """Whether a word names weights, which give more than log-probabilities."""
-    return not model.startswith((PREFIX, _LM_EVAL_PREFIX))
+    return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
 
 
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:
@@ -259,10 +261,11 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
         )
     is_here = model is not None and runs_here(model)
     is_served = model is not None and model.startswith(PREFIX)
+    has_context = model is not None and (is_here or model.startswith(_VLLM_PREFIX))
     for field in dataclasses.fields(DeviceFlags):
         if getattr(command, field.name) == field.default:
             continue
-        fits_both = field.name == "context" and is_here
+        fits_both = field.name == "context" and has_context
         if field.name in _API_FLAGS and not (is_served or fits_both):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model behind a server",
@@ -273,7 +276,7 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
         if is_of_weights and not is_here and (is_of_devices or model is not None):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model directory",
-                hint="configure this on the server",
+                hint="configure this where the model runs",
             )
     if model is not None and is_served:
         _check_server_flags(command, model)
@@ -301,7 +304,7 @@ def _check_share(command: DeviceFlags) -> None:
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:
-    parse_api(model, flag="MODEL")
+    parse_api(model, flag="MODEL", several=True)
     check_positive(command, "concurrency")
     if command.context is not None and command.context < _LEAST_CONTEXT:
         raise InputError(

@@ -6,8 +6,8 @@ from jaxcontam.data.files import similar_path
 from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.errors import InputError, first_line
 
-# Prefixes of models that run elsewhere.
-_NO_WEIGHTS = ("api:", "lm_eval:")
+# Prefixes of models that other engines run.
+_NO_WEIGHTS = ("api:", "lm_eval:", "vllm:")
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 # Second copies of the weights in other layouts.
 _UNWANTED = ("*/*", "consolidated*")
