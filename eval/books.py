@@ -148,10 +148,5 @@ def _write_books(out: Path, books: Mapping[str, Sequence[str]]) -> None:
             replace_bytes(folder / f"{name}-{i:02}.txt", text.encode())
 
 
-def main() -> int:
-    """Command line of `python -m eval.books`."""
-    return run_study("books", BooksStudy, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("books", BooksStudy, trains=True))

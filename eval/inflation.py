@@ -340,10 +340,5 @@ class Inflation:
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.inflation`."""
-    return run_study("inflation", Inflation)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("inflation", Inflation))

@@ -302,10 +302,5 @@ def _program() -> str:
     return str(program)
 
 
-def main() -> int:
-    """Command line of `python -m eval.quickstart`."""
-    return run_study("quickstart", Quickstart, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("quickstart", Quickstart, trains=True))

@@ -246,10 +246,5 @@ def _spread(pairs_FKP: np.ndarray) -> np.ndarray:
     return 2.0 * np.abs(turn_FK).mean(axis=1)
 
 
-def main() -> int:
-    """Command line of `python -m eval.reference_rule`."""
-    return run_study("reference_rule", ReferenceRule)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("reference_rule", ReferenceRule))

@@ -210,10 +210,5 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def main() -> int:
-    """Command line of `python -m eval.wikimia`."""
-    return run_study("wikimia", WikiMIA)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("wikimia", WikiMIA))

@@ -76,10 +76,5 @@ class Membership:
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.membership`."""
-    return run_study("membership", Membership, trains=True, compiles=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("membership", Membership, trains=True, compiles=True))

@@ -381,10 +381,5 @@ def _accused(records: Sequence[Record]) -> tuple[float, float]:
     )
 
 
-def main() -> int:
-    """Command line of `python -m eval.natural_order`."""
-    return run_study("natural_order", NaturalOrder)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("natural_order", NaturalOrder))

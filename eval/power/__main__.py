@@ -203,10 +203,5 @@ def _about(name: str, found: Sequence[ModelRecord]) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Command line of `python -m eval.power`."""
-    return run_study("power", Power, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("power", Power, trains=True))

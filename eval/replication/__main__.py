@@ -225,10 +225,5 @@ def _each(values: Iterable[float | None], form: str) -> str:
     return " ".join(words)
 
 
-def main() -> int:
-    """Command line of `python -m eval.replication`."""
-    return run_study("replication", Replication, trains=True, compiles=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("replication", Replication, trains=True, compiles=True))

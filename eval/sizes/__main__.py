@@ -207,14 +207,11 @@ def _grid(data: str, results: Sequence[SizeResult]) -> Grid:
     )
 
 
-def main() -> int:
-    """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
-    return run_study(
-        "sizes",
-        Sizes,
-        exit_code=lambda found: int(any(r.exact and not r.holds for r in found)),
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        run_study(
+            "sizes",
+            Sizes,
+            exit_code=lambda found: int(any(r.exact and not r.holds for r in found)),
+        )
+    )
