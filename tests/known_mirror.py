@@ -13,8 +13,22 @@ from tests.membership_model import (
     save_overfitted,
 )
 
+PLANTED = "yonatano/Contam-1.4b-dupcount-higher"
 HUBBLE = "allegrolab/hubble-1b-100b_toks-perturbed-hf"
+PYTHIA = "EleutherAI/pythia-2.8b"
 COUNTS = (1, 4, 16, 64, 256)
+
+
+def rows_of(model, *names):
+    return [row for row in read_table() if row.model == model and row.name in names]
+
+
+ROWS = [
+    *rows_of(PLANTED, "mnli", "pubmedqa"),
+    *rows_of(HUBBLE, "testset_munch"),
+    *rows_of(HUBBLE.replace("perturbed", "standard"), "testset_munch"),
+    *rows_of(PYTHIA, "WikiMIA"),
+]
 
 
 def write_rows(path, rows):
@@ -23,28 +37,26 @@ def write_rows(path, rows):
 
 
 def write_mirror(folder):
-    """Models that know MEMBERS by heart, in their order or one by one; their sets."""
-    models = [row for row in read_table() if row.model == HUBBLE]
-    for name in ("yonatano/Contam-Small", HUBBLE):
+    """Models that know MEMBERS by heart, one that knows nothing, and their sets."""
+    for name in (PLANTED, HUBBLE, PYTHIA):
         save_overfitted(folder / name)
     standard = folder / HUBBLE.replace("perturbed", "standard")
     save_checkpoint(fresh_decoder(), fast_tokenizer(), standard)
-    for row in models:
-        data = folder / row.set.removeprefix("hf:") / "data"
-        planted = [
-            {
-                "text": text,
-                "meta": json.dumps({"duplicates": COUNTS[i % len(COUNTS)], "idx": i}),
-            }
-            for i, text in enumerate(MEMBERS)
-        ]
-        write_rows(data / "train.jsonl", planted)
-        others = [{"text": t, "meta": json.dumps({"duplicates": 0})} for t in OTHERS]
-        write_rows(data / "test.jsonl", others)
-    for i, row in enumerate(r for r in read_table() if r.model.endswith("Contam-Small")):
-        path = folder / row.folder / row.set
-        path.parent.mkdir(parents=True, exist_ok=True)
-        texts = drawn_texts(24, seed=50 + i)
-        path.write_text("".join(json.dumps({"question": t}) + "\n" for t in texts))
+    hubble = folder / "allegrolab/testset_munch/data"
+    counts = [COUNTS[i % len(COUNTS)] for i in range(len(MEMBERS))]
+    for split, texts, copies in (
+        ("train", MEMBERS, counts),
+        ("test", OTHERS, [0] * len(OTHERS)),
+    ):
+        meta = [json.dumps({"orig_idx": 1, "duplicates": n}) for n in copies]
+        rows = [{"text": t, "meta": m} for t, m in zip(texts, meta, strict=True)]
+        write_rows(hubble / f"{split}.jsonl", rows)
+    for row in ROWS[:2]:
+        texts = drawn_texts(24, seed=len(row.name))
+        write_rows(folder / row.set, [{"question": text} for text in texts])
+    labelled = [(text, 1) for text in MEMBERS] + [(text, 0) for text in OTHERS]
+    write_rows(
+        folder / "swj0419/WikiMIA/data/WikiMIA_length32.jsonl",
+        [{"input": text, "label": label} for text, label in labelled],
+    )
     return folder
-
