@@ -19,9 +19,9 @@ from rich.console import Console
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from eval.study import Grid, grouped, print_grid, run_study, write_json
+from eval.study import Grid, StudyFlags, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
-from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.commands.flags import check_positive
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
@@ -36,20 +36,16 @@ _TINY_BOOKS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BooksStudy:
+class BooksStudy(StudyFlags):
     """Train on some books 0 to 8 times, then rate them."""
 
-    seed: int = 0
-    """Seeds which books are trained on, the model and the snippets."""
     words: int = 60
     """Words of a snippet."""
     out: Path = Path("runs/books_study")
     """Folder for the books, the model and the report."""
-    tiny: bool = False
-    """A pulse run on a few books."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "words")
 
     def run(self) -> dict[str, Any]:

@@ -27,13 +27,14 @@ from eval.study import (
     Clock,
     Grid,
     Records,
+    StudyFlags,
     finish_study,
     grouped,
     print_grid,
     run_study,
     say,
 )
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
@@ -136,7 +137,7 @@ def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KnownModels:
+class KnownModels(StudyFlags):
     """Audit public models of known contamination, beside what others published."""
 
     only: tuple[str, ...] = ()
@@ -154,15 +155,13 @@ class KnownModels:
     """TFLOP/s that the device reaches, for --dry-run."""
     price_per_hour: float = 0.0
     """Price of the device an hour, for --dry-run."""
-    seed: int = 0
-    """Seeds every random choice."""
     any_code: bool = False
     """Take finished sets that other code scored."""
     out: Path = Path("runs/known_models")
     """Folder for scores, finished sets and tables; a killed run goes on there."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "limit", "tflops")
         self.chosen()
 

@@ -31,9 +31,9 @@ from eval.power.estimates import compare, dup50_rows, power_grids, power_table
 from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, finish_study, grouped, run_study
+from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study
 from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores
@@ -43,7 +43,7 @@ RECORDS_DIR = "models"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Power:
+class Power(StudyFlags):
     """Train populations of planted models and tabulate the power of every order test.
 
     Hardware: 2 CPU cores, four to five hours for all (--tiny: 20 seconds).
@@ -55,19 +55,15 @@ class Power:
     models: int | None = None
     """Models of each (default: 1,000 of main and of direction, 200 of those that ask
     one question)."""
-    seed: int = 0
-    """Added to the seed of every model."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
     any_code: bool = False
     """Take finished models that other code made."""
     out: Path = Path("runs/power")
     """Folder for a record of each model, tables and figures; finished models stay."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to detect anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "models", "processes")
         for name in self.only:
             if name not in POPULATIONS:
