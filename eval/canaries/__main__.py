@@ -330,10 +330,5 @@ class Canaries(StudyFlags):
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.canaries`."""
-    return run_study("canaries", Canaries, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("canaries", Canaries, trains=True))

@@ -31,7 +31,7 @@ from eval.power.estimates import compare, dup50_rows, power_grids, power_table
 from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study
+from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli import EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError, unknown_name
@@ -87,9 +87,7 @@ class Power(StudyFlags):
         found = self._finished(job, self._populations())
         missing = [task for task, record in found.items() if record is None]
         if len(missing) < len(found):
-            print(
-                f"keeping {len(found) - len(missing)} finished models", file=sys.stderr
-            )
+            say(f"keeping {len(found) - len(missing)} finished models")
         failures: list[dict[str, Any]] = []
         with progress_bar("models", unit="models/s") as progress:
             n_processes = self.processes or n_cores()
@@ -99,7 +97,7 @@ class Power(StudyFlags):
                 if isinstance(outcome, Failure):
                     why = dataclasses.asdict(outcome)
                     failures.append({"population": study.name, "seed": seed, **why})
-                    print(f"{study.name} {seed}: {outcome.reason}", file=sys.stderr)
+                    say(f"{study.name} {seed}: {outcome.reason}")
                 else:
                     found[study, seed] = outcome
                 progress(number, len(missing))
@@ -121,10 +119,7 @@ class Power(StudyFlags):
                 earlier_seconds=job.records.earlier_seconds,
             )
         if n_lost:
-            print(
-                f"{n_lost} models were not made; the same command tries these again",
-                file=sys.stderr,
-            )
+            say(f"{n_lost} models were not made; the same command tries these again")
         return EXIT_PARTIAL if n_lost else 0
 
     def _populations(self) -> list[Population]:

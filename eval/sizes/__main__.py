@@ -203,11 +203,14 @@ def _grid(data: str, results: Sequence[SizeResult]) -> Grid:
     )
 
 
+def main() -> int:
+    """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
+
+    def code(found: Sequence[SizeResult]) -> int:
+        return int(any(row.exact and not row.holds for row in found))
+
+    return run_study("sizes", Sizes, exit_code=code)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        run_study(
-            "sizes",
-            Sizes,
-            exit_code=lambda found: int(any(r.exact and not r.holds for r in found)),
-        )
-    )
+    sys.exit(main())
