@@ -115,10 +115,7 @@ class Grid:
 
     @classmethod
     def crossed(
-        cls,
-        title: str,
-        corner: str,
-        words: Mapping[tuple[str, str], str],
+        cls, title: str, corner: str, words: Mapping[tuple[str, str], str]
     ) -> "Grid":
         """A table of two names.
 

@@ -58,13 +58,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
-from jaxcontam.results import (
-    Evidence,
-    MembershipResult,
-    ModelInfo,
-    OrderResult,
-    Report,
-)
+from jaxcontam.results import Evidence, MembershipResult, ModelInfo, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.earlier import MANIFEST_NAME, MODEL_DIR
@@ -135,8 +129,7 @@ class Canaries(StudyFlags):
             for flag, value in (("corpus", self.corpus), ("canaries", self.canaries)):
                 if not value:
                     raise InputError(
-                        f"--{flag} is missing",
-                        hint="or --trained DIR, a finished run",
+                        f"--{flag} is missing", hint="or --trained DIR, a finished run"
                     )
 
     def _check_of_use(self) -> None:

@@ -57,12 +57,7 @@ from eval.leaderboard.population import (
     train_reference,
 )
 from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
-from eval.leaderboard.trials import (
-    EntryError,
-    Trial,
-    trial_sources,
-    try_entry,
-)
+from eval.leaderboard.trials import EntryError, Trial, trial_sources, try_entry
 from eval.planted import in_rows
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say

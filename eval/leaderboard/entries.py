@@ -22,18 +22,9 @@ from eval.leaderboard.methods import (
     unseen_entry,
 )
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import (
-    adjacency,
-    score_method,
-    sharded_t,
-    stratified,
-    two_min,
-)
+from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
-from jaxcontam.methods.membership.blind_classifiers import (
-    bag_of_words,
-    cross_validated,
-)
+from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.stats.set_level import set_level_test
 

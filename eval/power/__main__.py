@@ -18,15 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.power.designs import (
-    CUT,
-    EXACT,
-    LONG,
-    PAPER,
-    POPULATIONS,
-    PULSE,
-    Population,
-)
+from eval.power.designs import CUT, EXACT, LONG, PAPER, POPULATIONS, PULSE, Population
 from eval.power.estimates import compare, dup50_rows, power_grids, power_table
 from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
