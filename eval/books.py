@@ -54,9 +54,8 @@ class BooksStudy(StudyFlags):
         long = [text for text in documents if len(text.split()) >= _LEAST_WORDS]
         drawn = np.random.default_rng([self.seed, 23]).permutation(len(long))
         shuffled = iter([long[i] for i in drawn.tolist()])
-        n_known, n_asked = (
-            (_TINY_BOOKS, _TINY_BOOKS // 2) if self.tiny else (_KNOWN, _ASKED)
-        )
+        n_known = _TINY_BOOKS if self.tiny else _KNOWN
+        n_asked = _TINY_BOOKS // 2 if self.tiny else _ASKED
         groups = {"known_seen": _KNOWN_COPIES, "known_new": 0} | {
             f"copies_{copies}": copies for copies in _COPIES
         }
@@ -95,13 +94,9 @@ class BooksStudy(StudyFlags):
         ).run()
         table = rates_by_copies(document)
         write_json(self.out / "rates.json", table)
-        columns = {
-            "copies": "{r[copies]}",
-            "books": "{r[n_books]}",
-            "mean rate": "{r[mean]:.0%}",
-            "least": "{r[least]:.0%}",
-            "largest": "{r[largest]:.0%}",
-        }
+        columns = {"copies": "{r[copies]}", "books": "{r[n_books]}"}
+        columns["mean rate"] = "{r[mean]:.0%}"
+        columns |= {name: f"{{r[{name}]:.0%}}" for name in ("least", "largest")}
         title = "Rates of books by how often the model read them:"
         print_grid(Grid.of(title, table, columns), Console())
         return document

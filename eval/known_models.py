@@ -4,7 +4,7 @@ Question: is a set that a model is known to have read found, and one that it did
 read left alone; and what did others publish? `known_models.toml` is the table: Oren et
 al.'s GPT-2s, Hubble with its controls, Pythia, OLMo 2, Marin, Garrulus and Turdus.
 Command: `python -m eval.known_models --dry-run` for what it costs, then without.
-Hardware: a GPU, or `--only '*Contam-Small'` on a CPU; needs a network, or `--mirror`.
+Hardware: a GPU, or `--only Contam-Small` on a CPU; needs a network, or `--mirror`.
 A killed run goes on. Headline: none yet, there was no network here.
 """
 
@@ -34,6 +34,7 @@ from eval.study import (
     run_study,
     say,
 )
+from jaxcontam.cli import EXIT_PARTIAL
 from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
@@ -45,7 +46,6 @@ _FOUND = {"contaminated", "suspected", "members rank higher", "may rank higher"}
 # Passes over the texts, roughly; a reference takes as many.
 _PASSES = {"audit": 10, "membership": 2, "sharded_t": 50, "": 0}
 _CHARACTERS = 4  # of a token
-_EXIT_PARTIAL = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,8 @@ def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
     lines = []
     for row, own in found:
         ours = "-" if own["ours"] is None else f"{own['ours']:.3g}"
+        # An approximate p-value is not known below.
+        ours = "< 1e-15" if row.measure and (own["ours"] or 1) < 1e-15 else ours
         known = (row.name, row.copies, row.published, ours)
         lines.append((*known, own["verdict"], row.agrees(own["verdict"])))
         lines += [("", n, "", f"{auc:.3g}", "", "") for n, auc in own["copies"].items()]
@@ -146,7 +148,7 @@ class KnownModels(StudyFlags):
     """Folder of the authors' files, and of models and datasets that need no network,
     each under its name on the hub."""
     limit: int | None = None
-    """Take the first N texts of each file or split."""
+    """Take the first N texts of each file or split; --tiny takes 20."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate."""
     dry_run: bool = False
@@ -168,9 +170,8 @@ class KnownModels(StudyFlags):
     def chosen(self) -> dict[str, list[Known]]:
         """Models that are asked for, and rows of each."""
         table = grouped(read_table(), lambda row: row.model)
-        for word in self.only:
-            if not any(word in name for name in table):
-                raise unknown_name("model", word, table)
+        if lost := [w for w in self.only if not any(w in name for name in table)]:
+            raise unknown_name("model", lost[0], table)
         words = self.only or ("",)
         return {k: own for k, own in table.items() if any(w in k for w in words)}
 
@@ -187,7 +188,7 @@ class KnownModels(StudyFlags):
             opened = functools.cache(self._opened)
             for row in rows:
                 key = f"{model}-{row.name}".translate(dict.fromkeys(b"/:", "-"))
-                inputs = dataclasses.asdict(row), str(self.mirror), self.limit
+                inputs = dataclasses.asdict(row), str(self.mirror), self._most
                 inputs = *inputs, self.dtype, self.seed
                 own = records.read(key, *inputs)
                 if own is None:
@@ -208,6 +209,10 @@ class KnownModels(StudyFlags):
             earlier_seconds=records.earlier_seconds,
         )
 
+    @property
+    def _most(self) -> int | None:
+        return 20 if self.tiny else self.limit
+
     def _opened(self, name: str) -> Any:
         """A model, or why it cannot be had: it is asked for once."""
         try:
@@ -222,9 +227,9 @@ class KnownModels(StudyFlags):
             zip_ = f"detection_challenge_benchmarks/{folder.name}/benchmarks.zip"
             hint = f"unzip {zip_} of {row.source.split()[0]} there"
             raise InputError(f"{folder}: no such folder", hint=hint)
-        form = functools.partial(load_benchmark, limit=self.limit)
-        form = functools.partial(form, template=row.template, text_field=row.text_field)
-        return [form(place(one, self.mirror)) for one in row.sources]
+        form = {"template": row.template, "text_field": row.text_field}
+        read = functools.partial(load_benchmark, limit=self._most, **form)
+        return [read(place(one, self.mirror)) for one in row.sources]
 
     def _ask(
         self, row: Known, sides: Sequence[Benchmark], opened: Callable[[str], Any]
@@ -238,7 +243,7 @@ class KnownModels(StudyFlags):
         if row.analysis == "audit":
             tests = ["adjacency" if row.shuffled else "direction"]
             tests += [row.measure] if row.published else []
-            more |= {"tests": tests, "shuffled": row.shuffled, "limit": self.limit}
+            more |= {"tests": tests, "shuffled": row.shuffled, "limit": self._most}
             audit = jaxcontam.audit(model, place(row.set, self.mirror), **more)
             p = audit[tests[-1]].numbers.p_value if audit.results else None
             return {"ours": p, "verdict": audit.verdict, "copies": {}}
@@ -252,10 +257,11 @@ class KnownModels(StudyFlags):
         if row.copies == "by text":
             scores = [one["scores"]["min_k"] for one in result.rows]
             seen_P, unseen_Q = np.split(np.array(scores, float), [len(members)])
-            copies_P = np.array([_copies(one) for one in sides[0].rows])
+            copies_P = np.array([*map(_copies, sides[0].rows)])
             found["copies"] = {
                 str(n): auc_delong(seen_P[copies_P == n], unseen_Q)[0]
-                for n in sorted({*copies_P.tolist()})
+                for n in np.unique(copies_P).tolist()
+                if (copies_P == n).sum() > 1
             }
         return found
 
@@ -276,10 +282,7 @@ class KnownModels(StudyFlags):
             cost = f"{hours:,.2f}", f"{hours * self.price_per_hour:,.2f}"
             size_gb = f"{0 if is_here else 4e-9 * size:.1f}"
             lines.append((model, *words, size_gb, *cost))
-        title = (
-            "Roughly: sets that can be read, tokens of all passes, GB to download at 4 "
-            f"bytes a weight, hours at {self.tflops:g} TFLOP/s"
-        )
+        title = f"Roughly; GB of 4 bytes a weight, hours at {self.tflops:g} TFLOP/s"
         header = ("model", "sets", "tokens", "GB", "hours", "price")
         return Grid(title, header, tuple(lines))
 
@@ -297,7 +300,7 @@ def _told(row: Known, failed: dict[str, list[str]]) -> Iterator[None]:
 
 def exit_code(found: dict[str, Any]) -> int:
     """3 where a set could not be had."""
-    return _EXIT_PARTIAL if found["failed"] else 0
+    return EXIT_PARTIAL if found["failed"] else 0
 
 
 def _copies(row: dict[str, Any] | None) -> int:
