@@ -229,6 +229,8 @@ class KnownModels(StudyFlags):
             raise InputError(f"{folder}: no such folder", hint=hint)
         form = {"template": row.template, "text_field": row.text_field}
         read = functools.partial(load_benchmark, limit=self._most, **form)
+        if not is_hub_split(row.set):
+            return [read(self.mirror / row.set)]
         return [read(place(one, self.mirror)) for one in row.sources]
 
     def _ask(
