@@ -196,16 +196,11 @@ METHOD = VersionMethod(
     words=_WORDS,
 )
 
-ALONE = VersionMethod(
+ALONE = dataclasses.replace(
+    METHOD,
     name="canary_alone",
-    command="canary",
     analyse=_alone_numbers,
-    in_random_places=False,
-    least_effects={EFFECT_UNIT: MIN_EFFECT},
-    null=DESIGNED,
-    validity="exact",
     cost="no more than canary",
     finds="one secret among all held-out sequences: its p-value and exposure",
     source="Carlini et al. 2019, arXiv:1802.08232",
-    words=_WORDS,
 )

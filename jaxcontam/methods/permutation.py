@@ -198,7 +198,6 @@ def _drawn_numbers(
         statistic=float(loglik_KM[0, 0] - loglik_KM[0].mean()),
         p_value=test.p_value,
         log10_p=math.log10(test.p_value),
-        p_lower=None,
         p_monte_carlo=test.p_value,
         p_floor=p_floor,
         e_value=None if log10_e is None else 10.0 ** min(log10_e, LOG10_E_MAX),
@@ -256,16 +255,12 @@ SEQUENTIAL = SequentialMethod(
     words=_WORDS,
 )
 
-BESAG_CLIFFORD = SequentialMethod(
+BESAG_CLIFFORD = dataclasses.replace(
+    SEQUENTIAL,
     name="permutation_besag_clifford",
     layout=_counted_layout,
-    turns_of="n_orders",
-    redraw=_redraw,
     analyse=count_losses,
-    null="exchangeability",
-    validity="exact",
     cost="about 60 passes where nothing is found, 2,000 otherwise; twice in windows",
     finds="the published order of the file; stops after 10 orders as likely",
     source="Besag and Clifford 1991, Biometrika 78",
-    words=_WORDS,
 )

@@ -82,8 +82,6 @@ def analyse(
         statistic=float(centred_K.sum()),
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
-        p_lower=None,
-        p_monte_carlo=None,
         p_floor=p_floor,
         e_value=10.0**log10_e,
         effect=effect.effect,

@@ -128,7 +128,7 @@ def test_pickled_weights_are_refused_with_the_way_to_convert(model, file, capsys
     path = file("x.txt", "a\nb\n")
     message = refused(["audit", model, path], capsys)
     assert "only pickled weights (pytorch_model.bin)" in message
-    assert "save_pretrained" in message
+    assert f"jaxcontam convert {model} model-safetensors" in message
 
 
 @pytest.mark.parametrize(

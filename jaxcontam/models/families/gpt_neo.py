@@ -9,11 +9,11 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    block_tensors,
     need,
     number,
     switch,
 )
+from jaxcontam.models.families.gpt2 import gpt2_tensors
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -65,19 +65,8 @@ def _windows(raw: Mapping[str, Any], n_layers: int) -> tuple[int | None, ...]:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    linears = {
-        "attention.qkv": [f"attn.attention.{part}_proj" for part in "qkv"],
-        "attention.out": ["attn.attention.out_proj"],
-        "mlp.up": ["mlp.c_fc"],
-        "mlp.down": ["mlp.c_proj"],
-    }
-    norms = {
-        "blocks.attention_norm": "h.{i}.ln_1",
-        "blocks.mlp_norm": "h.{i}.ln_2",
-        "final_norm": "ln_f",
-    }
-    tensors = block_tensors(config, "wte", "h.{i}.", linears, norms)
-    return tensors | {"position_embedding": Tensor(("wpe.weight",))}
+    qkv = [f"attn.attention.{part}_proj" for part in "qkv"]
+    return gpt2_tensors(config, qkv, "attn.attention.out_proj", transposed=True)
 
 
 GPT_NEO = Family(
