@@ -255,7 +255,7 @@ def test_archive_of_arrays_is_no_matrix(tmp_path, capsys):
 def test_report_names_the_flags_that_make_it_again(file):
     path = file("m.csv", "1,2\n3,4\n")
     out = path.parent / "out"
-    flags = ["--boundaries", "2.0", "--seed", "5", "--out", str(out)]
+    flags = ["--seed", "5", "--out", str(out), "--boundaries", "2.0"]
     assert main(["prove", str(path), *flags]) == 0
     command = json.loads((out / "report.json").read_text())["command"]
     assert command == ["prove", str(path), *flags]
