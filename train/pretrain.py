@@ -218,23 +218,13 @@ class Pretrain:
         return corpus
 
     def _options(self) -> RunOptions:
-        return RunOptions(
-            background_tokens=self.background_tokens,
-            separator=typed_newlines(self.separator),
-            max_example_tokens=self.max_example_tokens,
-            allow_overlap=self.allow_overlap,
-            audit_at=self.audit_at,
-            audit_every=self.audit_every,
-            audit_tests=self.audit_tests,
-            checkpoint_steps=self.checkpoint_steps,
-            keep_every=self.keep_every,
-            peak_tflops=self.peak_tflops,
-            tensorboard=self.tensorboard,
-            cache=self.cache or _cache_folder(),
-            mesh=parse_mesh(self.mesh),
-            checkpoints=self.checkpoints,
-            prepared=self.prepared,
-        )
+        names = [field.name for field in dataclasses.fields(RunOptions)]
+        typed = {
+            "separator": typed_newlines(self.separator),
+            "cache": self.cache or _cache_folder(),
+            "mesh": parse_mesh(self.mesh),
+        }
+        return RunOptions(**{name: getattr(self, name) for name in names} | typed)
 
     def _run(self) -> Manifest:
         sets = self._sets()
