@@ -167,13 +167,7 @@ def build_stream(
         timed=tuple(
             one for canary in canaries for one in _timed(canary, copies[canary.name])
         ),
-        planted=np.array(
-            [
-                (begin, len(piece.ids))
-                for begin, piece in zip(begins, pieces, strict=True)
-            ],
-            np.int64,
-        ).reshape(-1, 2),
+        planted=np.array([begins, [len(one.ids) for one in pieces]], np.int64).T,
         n_canary_ids=n_canary_ids,
     )
 
