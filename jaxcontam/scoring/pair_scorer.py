@@ -9,6 +9,7 @@ Dimension key
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -233,8 +234,7 @@ def _padded(
 
 def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
     """Scores of a group, taken apart again."""
-    lengths = [len(ids) for ids in group.continuations]
-    return np.split(scores_T, np.cumsum(lengths)[:-1])
+    return _parts(scores_T, [len(ids) for ids in group.continuations])
 
 
 def pair_keys(
@@ -273,15 +273,22 @@ def pair_values(
     Raises:
         NonFiniteScoreError: Before anything of the batch is stored.
     """
-    logprobs_IKT = np.asarray(scores)
-    values = []
+    n_ids_IK = np.zeros((len(batch.groups), batch.n_continuations), np.int64)
     for row, index in enumerate(batch.groups):
-        parts = [
-            logprobs_IKT[row, k, : len(ids)]
-            for k, ids in enumerate(groups[index].continuations)
-        ]
-        for k, part in enumerate(parts):
-            if not np.isfinite(part).all():
-                raise NonFiniteScoreError(index, k)
-        values.append(np.concatenate(parts).astype(np.float32, copy=False))
-    return values
+        lengths = [len(ids) for ids in groups[index].continuations]
+        n_ids_IK[row, : len(lengths)] = lengths
+    logprobs_IKT = np.asarray(scores)[: len(n_ids_IK)]
+    is_scored_IKT = np.arange(logprobs_IKT.shape[-1]) < n_ids_IK[..., None]
+    # Groups, continuations and ids in this order: all groups of a batch in one copy.
+    flat = logprobs_IKT[is_scored_IKT].astype(np.float32, copy=False)
+    if not np.isfinite(flat).all():
+        bad_IKT = is_scored_IKT & ~np.isfinite(logprobs_IKT)
+        row, k, _ = np.argwhere(bad_IKT)[0].tolist()
+        raise NonFiniteScoreError(batch.groups[row], k)
+    return _parts(flat, n_ids_IK.sum(axis=1).tolist())
+
+
+def _parts(flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
+    """Parts of an array, as views; `np.split` takes ten times as long."""
+    stops = list(itertools.accumulate(lengths))
+    return [flat[stop - n : stop] for stop, n in zip(stops, lengths, strict=True)]
