@@ -144,8 +144,8 @@ def copies_study(bench: Bench) -> Found:
         if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
     ]
     for seed in bench.seeds:
-        draw = _draw(bench, seed)
-        model, reference = _models(bench, draw, seed)
+        draw = draw_texts(bench, seed)
+        model, reference = planted_models(bench, draw, seed)
         manifest = model.manifest
         facts = {
             "n_parameters": model.checkpoint.n_parameters,
@@ -187,7 +187,7 @@ def copies_study(bench: Bench) -> Found:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Draw:
+class Draw:
     """Texts of one seed.
 
     Attributes:
@@ -203,7 +203,7 @@ class _Draw:
     shots_unseen: list[str]
 
 
-def _draw(bench: Bench, seed: int) -> _Draw:
+def draw_texts(bench: Bench, seed: int) -> Draw:
     scale = bench.scale
     n = scale.n_known * len(scale.copies)
     texts = drawn(
@@ -213,7 +213,7 @@ def _draw(bench: Bench, seed: int) -> _Draw:
     )
     members, rest = texts[:n], texts[n:]
     unseen, shots = rest[: scale.n_unknown], rest[scale.n_unknown :]
-    return _Draw(
+    return Draw(
         {
             copies: members[i * scale.n_known : (i + 1) * scale.n_known]
             for i, copies in enumerate(scale.copies)
@@ -224,7 +224,7 @@ def _draw(bench: Bench, seed: int) -> _Draw:
     )
 
 
-def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
+def planted_models(bench: Bench, draw: Draw, seed: int) -> tuple[Model, Model]:
     """The model, and a smaller one that was trained on the background alone."""
     preset, copies = bench.scale.preset, max(draw.members)
     sets = [

@@ -23,6 +23,7 @@ from jaxcontam.results.membership import (
     MembershipStudy,
     ScorePicture,
     ScoreResult,
+    SeenShare,
     SetResult,
     Sweep,
     TextScores,
@@ -46,6 +47,7 @@ class JudgedRun:
         pictures: Curves of the scores where both sides are known.
         sweep: Share of tokens chosen on a half of the texts; None where the table
             does not hold Min-K% at every share of the sweep.
+        seen: Share of the texts in question that was seen, by the primary score.
     """
 
     results: tuple[ScoreResult | SetResult, ...] = ()
@@ -56,6 +58,7 @@ class JudgedRun:
     warnings: tuple[str, ...] = ()
     pictures: tuple[ScorePicture, ...] = ()
     sweep: Sweep | None = None
+    seen: SeenShare | None = None
 
 
 def judged(
@@ -274,6 +277,7 @@ def _asked(
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
     thresholds = tuple(row for row in judgement.thresholds if row.method == primary)
+    seen = judgement.shares[column] if judgement.shares else None
     if found.results:
         # Labelled texts decide; the others get a p-value each, and no second verdict.
         return dataclasses.replace(
@@ -282,6 +286,7 @@ def _asked(
             p_values=p_N,
             p_adjusted=adjusted_N,
             warnings=found.warnings + judgement.warnings,
+            seen=seen,
         )
     results = () if judgement.set_result is None else (judgement.set_result,)
     return JudgedRun(
@@ -291,6 +296,7 @@ def _asked(
         p_values=p_N,
         p_adjusted=adjusted_N,
         warnings=judgement.warnings,
+        seen=seen,
     )
 
 

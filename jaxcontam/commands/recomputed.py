@@ -206,9 +206,13 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     texts = typed_rows(rows, TextScores)
     study = read_result(MembershipStudy, document["study"], "report.study")
     run, again = judged_again(study, texts, seed=document["seed"])
-    sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
+    study_again = {
+        "fingerprint": run.fingerprint,
+        "sweep": again.sweep and dataclasses.asdict(again.sweep),
+        "seen": again.seen and dataclasses.asdict(again.seen),
+    }
     return {
-        "study": document["study"] | {"fingerprint": run.fingerprint, "sweep": sweep},
+        "study": document["study"] | study_again,
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,

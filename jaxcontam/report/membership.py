@@ -23,6 +23,7 @@ from jaxcontam.results.membership import (
     OperatingPoint,
     ScorePicture,
     ScoreResult,
+    SeenShare,
     SetResult,
     Sweep,
     TextScores,
@@ -99,6 +100,7 @@ def membership_page(
         sentence = membership_sentence(decisive, report.blind)
         first.insert(0, Paragraph(sentence, "lead"))
     warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
+    first += [Paragraph(seen_sentence(study.seen))] if study.seen else []
     first += [Paragraph(f"Note: {warning}.") for warning in warnings]
     sections = [
         Section([*first, *_plots(pictures, texts, study.primary)]),
@@ -177,6 +179,16 @@ def sweep_sentence(sweep: Sweep) -> str:
     return (
         f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
         f"{sweep.chosen}: AUC {sweep.auc:.2f} ± {sweep.auc_se:.2f} on the other half."
+    )
+
+
+def seen_sentence(seen: SeenShare) -> str:
+    """How many texts were seen, at least, and what that rests on."""
+    return (
+        f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question were "
+        f"seen (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the others "
+        f"are like the {seen.n_pool:,} non-members; seen texts that score like unseen "
+        "ones are not counted."
     )
 
 

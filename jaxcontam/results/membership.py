@@ -193,6 +193,26 @@ class TextThreshold:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SeenShare:
+    """How many of the texts in question were seen: `stats.share.share_seen`.
+
+    Attributes:
+        method: The score.
+        n_texts: Distinct texts in question that have a score and are not in the pool.
+        n_pool: Distinct non-members likewise.
+        low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
+            since seen texts may score as unseen ones do.
+        estimate: The same at a guess.
+    """
+
+    method: str
+    n_texts: int
+    n_pool: int
+    low: float
+    estimate: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """A share of tokens for Min-K%, chosen on one half and judged on the other.
 
@@ -225,6 +245,7 @@ class MembershipStudy:
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         sweep: How Min-K% chose its share of tokens, if it was asked to.
+        seen: Share of the texts in question that was seen, by the primary score.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -239,6 +260,7 @@ class MembershipStudy:
     tokens_scored: int
     cached_tokens: int
     sweep: Sweep | None = None
+    seen: SeenShare | None = None
     warnings: tuple[str, ...] = ()
 
 
