@@ -145,7 +145,10 @@ def copies_study(bench: Bench) -> Found:
     ]
     for seed in bench.seeds:
         draw = draw_texts(bench, seed)
-        model, reference = planted_models(bench, draw, seed)
+        model = planted_model(bench, draw, seed)
+        # A smaller one that was trained on the background alone.
+        small = smaller(bench.scale.preset)
+        reference = bench.train(f"reference-{seed}", [], small, seed)
         manifest = model.manifest
         facts = {
             "n_parameters": model.checkpoint.n_parameters,
@@ -204,6 +207,7 @@ class Draw:
 
 
 def draw_texts(bench: Bench, seed: int) -> Draw:
+    """Members, non-members and shots of a seed, drawn from one pool."""
     scale = bench.scale
     n = scale.n_known * len(scale.copies)
     texts = drawn(
@@ -224,15 +228,14 @@ def draw_texts(bench: Bench, seed: int) -> Draw:
     )
 
 
-def planted_models(bench: Bench, draw: Draw, seed: int) -> tuple[Model, Model]:
-    """The model, and a smaller one that was trained on the background alone."""
+def planted_model(bench: Bench, draw: Draw, seed: int) -> Model:
+    """A model that read the members of a draw, and the known ones of prefixes."""
     preset, copies = bench.scale.preset, max(draw.members)
     sets = [
         *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
         planted(_PREFIX, draw.shots_seen, copies),
     ]
-    model = bench.train(f"copies-{seed}", sets, preset, seed)
-    return model, bench.train(f"reference-{seed}", [], smaller(preset), seed)
+    return bench.train(f"copies-{seed}", sets, preset, seed)
 
 
 def smaller(preset: Preset) -> Preset:
