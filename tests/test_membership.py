@@ -210,16 +210,14 @@ def test_texts_in_question_get_a_p_value_each(model, files, tmp_path, capsys):
     assert threshold["method"] == "min_k" and threshold["n_above"] >= 15
     assert primary_of(document)["method"] == "set_level"
     seen = document["study"]["seen"]
-    # 19 of the 20 were seen.
-    assert 0.3 < seen["low"] <= 0.95 and seen["n_texts"] == 20
-    assert main(["verify", str(tmp_path / "out")]) == 0
+    assert 0.3 < seen["low"] <= 0.95 and main(["verify", str(tmp_path / "out")]) == 0
     # A page runs nothing that a text says.
     page = (tmp_path / "out" / "report.html").read_text()
     check_page(page)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     assert "distinct texts in question were seen (95 %, by min_k" in page
-    path = tmp_path / "out" / "report.json"
-    path.write_text(path.read_text().replace(f'"low": {seen["low"]}', '"low": 0.96'))
+    path, low = tmp_path / "out" / "report.json", f'"low": {seen["low"]}'
+    path.write_text(path.read_text().replace(low, '"low": 0.96'))
     assert main(["verify", str(tmp_path / "out")]) == 3
     assert f"0.96, recomputed {seen['low']}" in capsys.readouterr().out
 

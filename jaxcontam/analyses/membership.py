@@ -322,8 +322,7 @@ def score_and_judge(
             "n_unscored": int((n_tokens_N[scored_N] == 0).sum()),
             "tokens_scored": table.tokens_scored,
             "cached_tokens": table.n_cached,
-            "sweep": found.sweep and dataclasses.asdict(found.sweep),
-            "seen": found.seen and dataclasses.asdict(found.seen),
+            **found.numbers(),
             "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
         },
     )

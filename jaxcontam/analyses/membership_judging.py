@@ -20,6 +20,7 @@ from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
+    CodecShare,
     MembershipStudy,
     ScorePicture,
     ScoreResult,
@@ -48,6 +49,7 @@ class JudgedRun:
         sweep: Share of tokens chosen on a half of the texts; None where the table
             does not hold Min-K% at every share of the sweep.
         seen: Share of the texts in question that was seen, by the primary score.
+        codec: CoDeC's share of each side, where that score was made.
     """
 
     results: tuple[ScoreResult | SetResult, ...] = ()
@@ -59,6 +61,15 @@ class JudgedRun:
     pictures: tuple[ScorePicture, ...] = ()
     sweep: Sweep | None = None
     seen: SeenShare | None = None
+    codec: tuple[CodecShare, ...] = ()
+
+    def numbers(self) -> dict[str, Any]:
+        """What `study` of a report holds of it."""
+        return {
+            "sweep": self.sweep and dataclasses.asdict(self.sweep),
+            "seen": self.seen and dataclasses.asdict(self.seen),
+            "codec": [dataclasses.asdict(one) for one in self.codec],
+        }
 
 
 def judged(
@@ -102,7 +113,9 @@ def judged(
     if asked.any() and nonmembers.any():
         found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
     return dataclasses.replace(
-        found, warnings=run.warnings + _warnings(run) + found.warnings
+        found,
+        warnings=run.warnings + _warnings(run) + found.warnings,
+        codec=_codec_shares(run, table) if "codec" in table.names else (),
     )
 
 
@@ -298,6 +311,26 @@ def _asked(
         warnings=judgement.warnings,
         seen=seen,
     )
+
+
+def _codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
+    from jaxcontam.stats.proportions import wilson_interval
+
+    column = table.values[:, table.names.index("codec")].tolist()
+    found = []
+    for role in dict.fromkeys(run.roles):
+        rows = zip(run.texts, run.roles, column, strict=True)
+        own = {text: value for text, one, value in rows if one == role}
+        scored = [value for value in own.values() if np.isfinite(value)]
+        if n := len(scored):
+            n_lowered = sum(value > 0 for value in scored)
+            low, high = wilson_interval(n_lowered, n)
+            found.append(
+                CodecShare(
+                    role=role, n_texts=n, share=n_lowered / n, low=low, high=high
+                )
+            )
+    return tuple(found)
 
 
 def _warnings(run: RunTexts) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from jaxcontam.report.membership import (
     increment_words,
     membership_sentence,
     operating_header,
-    seen_sentence,
+    share_sentences,
     study_of,
     sweep_sentence,
     tpr_words,
@@ -345,8 +345,8 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
-    if study.seen is not None:
-        console.print(seen_sentence(study.seen))
+    for sentence in share_sentences(study):
+        console.print(sentence)
     for warning in (*study.warnings, *(decisive.warnings if decisive else ())):
         console.print(f"{warning}.")
     if decisive is not None:

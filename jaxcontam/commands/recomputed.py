@@ -206,13 +206,9 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     texts = typed_rows(rows, TextScores)
     study = read_result(MembershipStudy, document["study"], "report.study")
     run, again = judged_again(study, texts, seed=document["seed"])
-    study_again = {
-        "fingerprint": run.fingerprint,
-        "sweep": again.sweep and dataclasses.asdict(again.sweep),
-        "seen": again.seen and dataclasses.asdict(again.seen),
-    }
+    numbers = {"fingerprint": run.fingerprint, **again.numbers()}
     return {
-        "study": document["study"] | study_again,
+        "study": document["study"] | numbers,
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,

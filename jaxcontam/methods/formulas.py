@@ -51,6 +51,7 @@ FORMULAS: Mapping[str, str] = {
     "reference": "log p(x) - log p(x) under the reference model, per token",
     "recall": "(mean log p of x after unseen texts) / (mean log p of x)",
     "con_recall": "(LL(x | non-members) - 0.5 LL(x | members)) / LL(x)",
+    "codec": "mean log p of x - mean log p of x after another text of its file",
     "gradient_norm": "-||gradient of the mean loss of x by all weights||",
     "judge_local": "1 exact or 2 near-exact copies of 10 (5 of 50); near-exact: "
     "(ROUGE-L precision + content-word precision) / 2 >= 0.70",

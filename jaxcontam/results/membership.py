@@ -213,6 +213,25 @@ class SeenShare:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CodecShare:
+    """How many texts of a side are read worse after another one of it: CoDeC's number.
+
+    Attributes:
+        role: `text`, `member` or `nonmember`.
+        n_texts: Distinct texts of the side that have a score.
+        share: Those whose `codec` is above 0.
+        low: Lower end of its 95 % interval (Wilson), as if texts were independent.
+        high: Upper end.
+    """
+
+    role: str
+    n_texts: int
+    share: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """A share of tokens for Min-K%, chosen on one half and judged on the other.
 
@@ -246,6 +265,7 @@ class MembershipStudy:
         cached_tokens: Target tokens whose scores were reused.
         sweep: How Min-K% chose its share of tokens, if it was asked to.
         seen: Share of the texts in question that was seen, by the primary score.
+        codec: CoDeC's share of each side, where that score was made.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -261,6 +281,7 @@ class MembershipStudy:
     cached_tokens: int
     sweep: Sweep | None = None
     seen: SeenShare | None = None
+    codec: tuple[CodecShare, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
