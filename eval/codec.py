@@ -3,8 +3,8 @@
 Question: files of texts that models trained here read 0 to 50 times, beside as many
 texts that they never read: the share of each that is read worse after another text of
 its file, and how often the score ranks the file first at 5 % (permuted labels).
-Command: `python -m eval.codec`. Hardware: one CPU core, minutes; the models are those of
-`eval.membership`. Headline: docs/results/codec.md, which is the table of this study.
+Command: `python -m eval.codec`. Hardware: one CPU core, minutes; the models are those
+of `eval.membership`. Headline: docs/results/codec.md, which is the table of this study.
 """
 
 import dataclasses

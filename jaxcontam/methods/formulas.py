@@ -68,4 +68,5 @@ FORMULAS: Mapping[str, str] = {
     "cdd": "share of 20 samples within 5 % edit distance of the greedy answer > 0.01",
     "ts_guessing_word": "share of masked words that the model names",
     "ts_guessing_option": "share of masked wrong options that the model writes",
+    "file_path": "share of issues whose file the model names, less that of a control",
 }

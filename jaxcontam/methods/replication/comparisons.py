@@ -7,6 +7,7 @@ from typing import Any
 from jaxcontam.data.benchmark import Benchmark, fingerprint
 from jaxcontam.data.options import Item
 from jaxcontam.methods.replication.cdd import Tokenize, cdd
+from jaxcontam.methods.replication.file_path import Issue, file_path
 from jaxcontam.methods.replication.first_instances import first_instances
 from jaxcontam.methods.replication.instance import Completer, Instance
 from jaxcontam.methods.replication.questions import Names
@@ -31,6 +32,8 @@ class ComparisonInputs:
         instances: Those drawn of it.
         prompts: One per instance, which does not hold the second piece.
         items: Its multiple-choice items.
+        issues: Its issues, whose file is asked for.
+        control_issues: Those of the control.
         completer: The model.
         tokenize: The model's tokenizer, or None.
         n_samples: Of each instance, for `cdd`.
@@ -44,6 +47,8 @@ class ComparisonInputs:
     instances: tuple[Instance, ...]
     prompts: list[str]
     items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+    control_issues: tuple[Issue, ...]
     completer: Completer
     tokenize: Tokenize | None
     n_samples: int
@@ -107,10 +112,24 @@ def _ts_guessing_option(asked: ComparisonInputs, progress: Progress | None) -> F
     )
 
 
+def _file_path(asked: ComparisonInputs, progress: Progress | None) -> Found:
+    texts = [f"{one.text}\n{one.file}" for one in asked.issues]
+    return file_path(
+        asked.issues,
+        asked.control_issues,
+        asked.completer,
+        dataclasses.replace(asked.names, fingerprint=fingerprint(texts)),
+        max_tokens=min(_OPTION_TOKENS, asked.max_tokens),
+        seed=asked.seed,
+        progress=progress,
+    )
+
+
 COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] = {
     "first_instances": _first_instances,
     "cdd": _cdd,
     "ts_guessing_word": _ts_guessing_word,
     "ts_guessing_option": _ts_guessing_option,
+    "file_path": _file_path,
 }
 """By the name in `REPLICATION_METHODS`."""

@@ -5,6 +5,7 @@ be worked out from the question, so a model that writes it has seen it; a word o
 be guessed from its sentence, which is why its rate says less.
 """
 
+import dataclasses
 import hashlib
 import re
 import statistics
@@ -275,21 +276,49 @@ def _ask(
             f"{names.benchmark}: {method}: no {what} of {n_all} has anything to hide",
             hint="leave this method out for this benchmark",
         )
+    rows = asked_rows(
+        asked,
+        template,
+        completer,
+        names,
+        max_tokens=max_tokens,
+        seed=seed,
+        progress=progress,
+    )
+    found = hidden_result(rows, method, names)
+    warnings = []
+    if n_left_out := n_all - len(rows):
+        warnings.append(f"{n_left_out} of {n_all} {what}s have nothing to hide.")
+    if method == "ts_guessing_word":
+        warnings.append(
+            "A word can often be guessed from its sentence: compare the rate with that "
+            "of a set that cannot have been seen."
+        )
+    return dataclasses.replace(found, warnings=tuple(warnings)), rows
+
+
+def asked_rows(
+    asked: Sequence[tuple[int, str, str]],
+    template: str,
+    completer: Completer,
+    names: Names,
+    *,
+    max_tokens: int,
+    seed: int,
+    progress: Progress | None,
+) -> list[dict]:
+    """A row for each answer; `asked` holds (index, text to be read, what is hidden)."""
     prompts = [
         filled(template, mask=MASK, text=text, dataset=names.dataset, split=names.split)
         for _, text, _ in asked
     ]
-    answers = [
-        first
-        for (first,) in completer.complete(
-            prompts, max_tokens=max_tokens, seed=seed, progress=progress
-        )
-    ]
-    rows = [
+    answers = completer.complete(
+        prompts, max_tokens=max_tokens, seed=seed, progress=progress
+    )
+    return [
         _row(index, hidden, answer)
-        for (index, _, hidden), answer in zip(asked, answers, strict=True)
+        for (index, _, hidden), (answer,) in zip(asked, answers, strict=True)
     ]
-    return _result(rows, method, n_all, what, names), rows
 
 
 def _row(index: int, hidden: str, answer: Completion) -> dict:
@@ -306,9 +335,8 @@ def _row(index: int, hidden: str, answer: Completion) -> dict:
     }
 
 
-def _result(
-    rows: list[dict], method: str, n_all: int, what: str, names: Names
-) -> ComparisonResult:
+def hidden_result(rows: list[dict], method: str, names: Names) -> ComparisonResult:
+    """How many answers are what was hidden, with an interval and the rate by chance."""
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
     low, high = wilson_interval(n_found, len(answered)) if answered else (None, None)
@@ -322,14 +350,6 @@ def _result(
         measured = [row["rouge_l"] for row in answered if row["rouge_l"] is not None]
         if measured:
             finding += f"; mean ROUGE-L {statistics.fmean(measured):.3f}"
-    warnings = []
-    if n_left_out := n_all - len(rows):
-        warnings.append(f"{n_left_out} of {n_all} {what}s have nothing to hide.")
-    if method == "ts_guessing_word":
-        warnings.append(
-            "A word can often be guessed from its sentence: compare the rate with that "
-            "of a set that cannot have been seen."
-        )
     return ComparisonResult(
         benchmark=names.benchmark,
         fingerprint=names.fingerprint,
@@ -343,7 +363,6 @@ def _result(
         chance=chance,
         finding=finding,
         setting=TS_GUESSING_VERSION,
-        warnings=tuple(warnings),
     )
 
 
