@@ -2,14 +2,13 @@
 
 Question: files of which a known share was seen, beside texts that were not. How often
 is the bound of the share seen above it (5 % are due), and how close is it? How often
-do CoDeC and the path probe call a file seen that was (not)? Scores of two normal laws,
-and of texts that models trained here read 0 to 50 times (those of `eval.membership`;
-issues with their files in models of their own).
-Command: `python -m eval.seen`. Hardware: one CPU core, half an hour. Headline:
-docs/results/seen.md, which is the table of this study.
+do CoDeC and the path probe rank it first? Scores of two normal laws, and of models
+trained here that read texts 0 to 50 times (those of `eval.membership`) or issues.
+Command: `python -m eval.seen`. Hardware: one CPU core, half an hour. Headline: LOG.md.
 """
 
 import dataclasses
+import functools
 import itertools
 import sys
 import zlib
@@ -43,25 +42,25 @@ _SIZES = ((100, 100), (200, 300), (1000, 1000))
 _SHIFTS = (1.0, 2.0, 4.0)
 _CODEC, _PROBE = "CoDeC: texts above 0", "path probe: files named"
 
-Draw = Callable[[np.random.Generator, float], tuple[np.ndarray, np.ndarray]]
-"""(generator, share seen) -> scores of a file and of a pool."""
+Rng = np.random.Generator
+Drawn = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Files of one kind, and their share seen or copies.
-
-    `numbers` of each file are bound and estimate; or a rate, the same of unseen
-    texts, and a p-value.
-    """
+    """Files of a share seen, or read so often: bound, estimate; or two rates and p."""
 
     kind: str
     seen: float
     numbers: Sequence[tuple[float, ...]]
 
-    def mean(self, place: int) -> str:
-        """Mean of a number over the files."""
-        return f"{np.mean([one[place] for one in self.numbers]):.1%}"
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a table says of both means, and of bounds too high or small p-values."""
+        means = (f"{mean:.1%}" for mean in np.mean(self.numbers, axis=0)[:2])
+        held = [n[2] <= 0.05 if n[2:] else n[0] > self.seen for n in self.numbers]
+        low, high = wilson_interval(sum(held), len(held))
+        return *means, f"{sum(held)} of {len(held)} ({low:.1%} to {high:.1%})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +88,10 @@ class Seen:
 
     def run(self) -> dict[str, Any]:
         """Train and score what is missing, look, print; returns the numbers."""
-        clock = Clock.start()
+        clock, pool = Clock.start(), read_pool()
         bench = Bench(
             scale=TINY if self.tiny else FULL,
-            pool=read_pool(),
+            pool=pool,
             seeds=tuple(range(self.seed, self.seed + self.models)),
             out=self.models_in,
             any_code=self.any_code,
@@ -101,32 +100,19 @@ class Seen:
         bounds = [*_simulated(n_files), *_of_models(bench, n_files)]
         n_each = max(1, n_files // 2 // self.models)
         beside = [*_codec(bench, n_each), *_probed(bench, 2 * n_each)]
-        tables: dict[str, Callable[[Cell], str]] = {
-            "Lower bounds (95 %) above the share that was seen": lambda one: _counted(
-                [low > one.seen + 1e-9 for low, _ in one.numbers]
-            ),
-            "Mean lower bound": lambda one: one.mean(0),
-            "Mean estimate": lambda one: one.mean(1),
-        }
+        titles = "Mean lower bound", "Mean estimate", "Lower bounds (95 %) too high"
         grids = [
             Grid.crossed(
                 title,
                 "files",
-                {(one.kind, f"{one.seen:.0%} seen"): words(one) for one in bounds},
+                {(one.kind, f"{one.seen:.0%} seen"): one.words[i] for one in bounds},
             )
-            for title, words in tables.items()
+            for i, title in enumerate(titles)
         ]
         words = {
-            (name, f"{one.seen:g} copies"): cell
+            (f"{one.kind}{name}", f"{one.seen:g} copies"): one.words[i]
             for one in beside
-            for name, cell in (
-                (one.kind, one.mean(0)),
-                (f"{one.kind}, unseen ones", one.mean(1)),
-                (
-                    f"{one.kind}, p <= .05",
-                    _counted([n[2] <= 0.05 for n in one.numbers]),
-                ),
-            )
+            for i, name in enumerate(("", ", unseen ones", ", p <= .05"))
         }
         return finish_study(
             "seen",
@@ -138,12 +124,9 @@ class Seen:
         )
 
 
-def _counted(held: Sequence[bool]) -> str:
-    low, high = wilson_interval(sum(held), len(held))
-    return f"{sum(held)} of {len(held)} ({low:.1%} to {high:.1%})"
-
-
-def _bounded(kind: str, draws: Sequence[Draw], n_files: int) -> Iterable[Cell]:
+def _bounded(
+    kind: str, draws: Sequence[Callable[[Rng, float], Drawn]], n_files: int
+) -> Iterable[Cell]:
     for share in _SHARES:
         rng = np.random.default_rng([zlib.crc32(kind.encode()), round(100 * share)])
         sources = itertools.islice(itertools.cycle(draws), n_files)
@@ -154,16 +137,15 @@ def _bounded(kind: str, draws: Sequence[Draw], n_files: int) -> Iterable[Cell]:
 
 def _simulated(n_files: int) -> Iterable[Cell]:
     for (n, n_pool), shift in itertools.product(_SIZES, _SHIFTS):
-
-        def draw(
-            rng: np.random.Generator, share: float, n=n, n_pool=n_pool, shift=shift
-        ) -> tuple[np.ndarray, np.ndarray]:
-            scores = rng.normal(size=n)
-            scores[: round(share * n)] += shift
-            return scores, rng.normal(size=n_pool)
-
         kind = f"{n} texts, {n_pool} non-members, {shift:g} sd"
+        draw = functools.partial(_normal, n, n_pool, shift)
         yield from _bounded(kind, [draw], n_files)
+
+
+def _normal(n: int, n_pool: int, shift: float, rng: Rng, share: float) -> Drawn:
+    scores = rng.normal(size=n)
+    scores[: round(share * n)] += shift
+    return scores, rng.normal(size=n_pool)
 
 
 def _of_models(bench: Bench, n_files: int) -> Iterable[Cell]:
@@ -174,27 +156,26 @@ def _of_models(bench: Bench, n_files: int) -> Iterable[Cell]:
         for model, texts in map(_read, itertools.repeat(bench), bench.seeds)
     ]
     for (i, score), k in itertools.product(enumerate(_SCORES), bench.scale.copies):
-
-        def draw_of(seen: np.ndarray, unseen: np.ndarray) -> Draw:
-            def draw(
-                rng: np.random.Generator, share: float
-            ) -> tuple[np.ndarray, np.ndarray]:
-                own = rng.permutation(seen)[: int(share * n)]
-                rest, n_rest = rng.permutation(unseen), n - len(own)
-                return np.concatenate([own, rest[:n_rest]]), rest[n_rest:]
-
-            return draw
-
-        draws = [draw_of(table[k][:, i], table[0][:, i]) for table in tables]
+        draws = [
+            functools.partial(_of_texts, table[k][:, i], table[0][:, i], n)
+            for table in tables
+        ]
         yield from _bounded(f"{score}, {k} copies", draws, n_files)
+
+
+def _of_texts(
+    seen: np.ndarray, unseen: np.ndarray, n: int, rng: Rng, share: float
+) -> Drawn:
+    own, rest = rng.permutation(seen)[: int(share * n)], rng.permutation(unseen)
+    n_rest = n - len(own)
+    return np.concatenate([own, rest[:n_rest]]), rest[n_rest:]
 
 
 def _read(bench: Bench, seed: int) -> tuple[TextModel, Mapping[int, list[str]]]:
     """A model, and by copies the texts that it read."""
     draw = draw_texts(bench, seed)
-    return bench.ready(planted_model(bench, draw, seed)), {
-        0: draw.unseen
-    } | draw.members
+    texts = {0: draw.unseen} | draw.members
+    return bench.ready(planted_model(bench, draw, seed)), texts
 
 
 def _codec(bench: Bench, n_clean: int) -> Iterable[Cell]:
@@ -212,7 +193,7 @@ def _codec(bench: Bench, n_clean: int) -> Iterable[Cell]:
 
 
 def _codec_file(
-    own: list[str], unseen: list[str], model: TextModel, rng: np.random.Generator
+    own: list[str], unseen: list[str], model: TextModel, rng: Rng
 ) -> tuple[float, ...]:
     roles = (MEMBER,) * len(own) + (NONMEMBER,) * len(unseen)
     texts, is_own = (*own, *unseen), np.arange(len(roles)) < len(own)
@@ -232,32 +213,27 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
     names = Names(benchmark="", fingerprint="", dataset="", split="")
     for seed in bench.seeds[: max(1, len(bench.seeds) // 2)]:
         questions = drawn(bench.pool.questions, n * (len(copies) + 3), seed=seed)
-        # A sentence, and the module that it is of.
         issues = [
             Issue(0, q.sentence, f"lib/{q.answer.partition('.')[0]}.py")
             for q in questions
         ]
         texts = [f"{filled(FILE_PATH, text=one.text)} {one.file}" for one in issues]
-        places = {k: np.arange(n * i, n * i + n) for i, k in enumerate(copies)}
         sets = [
-            planted(f"issues-{k}", texts[p[0] : p[-1] + 1], k)
-            for k, p in places.items()
+            planted(f"issues-{k}", texts[n * i : n * i + n], k)
+            for i, k in enumerate(copies)
         ]
         bench.train(f"issues-{seed}", sets, bench.scale.preset, seed)
         folder = bench.out / "models" / f"issues-{seed}" / MODEL_DIR
         with open_prompted(str(folder), is_plain=True) as model:
             _, rows = file_path(issues, (), model.completer, names, max_tokens=12)
-        named, rng = (
-            np.array([row["found"] for row in rows]),
-            np.random.default_rng(seed),
-        )
-        half = n // 2
+        named = np.array([row["found"] for row in rows]).reshape(-1, n)
+        rng, half = np.random.default_rng(seed), n // 2
         for k in (0, *copies) * n_sets:
-            unseen = rng.permutation(np.arange(n * len(copies), len(issues)))
-            own = rng.permutation(places[k]) if k else unseen[half:]
-            a, b = named[own[:half]], named[unseen[:half]]
-            p_value = rate_test(int(a.sum()), half, int(b.sum()), half).fisher
-            found.setdefault(k, []).append((a.mean(), b.mean(), p_value))
+            unseen = rng.permutation(named[len(copies) :].ravel())
+            own = rng.permutation(named[copies.index(k)]) if k else unseen[half:]
+            a, b = int(own[:half].sum()), int(unseen[:half].sum())
+            numbers = a / half, b / half, rate_test(a, half, b, half).fisher
+            found.setdefault(k, []).append(numbers)
     return [Cell(kind=_PROBE, seen=k, numbers=of) for k, of in found.items()]
 
 

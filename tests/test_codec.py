@@ -53,7 +53,7 @@ def test_without_another_text_it_is_refused():
 
 
 def test_company_is_a_ring_of_the_distinct_texts_of_a_side():
-    texts = ("a", "b", "c", "a", "x", "y", " ")
+    texts: tuple[str, ...] = ("a", "b", "c", "a", "x", "y", " ")
     roles = (MEMBER,) * 4 + (NONMEMBER,) * 3
     run = RunTexts(name="r", texts=texts, roles=roles, clusters=None, sources=texts)
     found = draw_company(run, np.arange(7) == 2, seed=0)

@@ -22,7 +22,7 @@ NAMES = Names(benchmark="b", fingerprint="f", dataset="b", split="test")
 
 def patch_of(*files):
     return "".join(
-        f"diff --git a/{f} b/{f}\n--- a/{f}\n+++ b/{f}\n@@ -1 +1 @@\n-a\n+b\n"
+        f"diff --git a/{f} b/{f}\n--- a/{f}\n+++ b/{f}\n@@ -1 +1 @@\n--- a\n+b\n"
         for f in files
     )
 
@@ -113,7 +113,7 @@ def test_call_asks_for_the_files_of_both_sides_and_states_the_test(tmp_path):
     )
     (row,) = found.comparisons
     assert (row.method, row.n_instances, row.n_control) == ("file_path", 10, 10)
-    assert row.n_found <= 1 and row.n_control_found == 0 and row.p_control >= 0.5
+    assert row.n_found <= 1 and row.n_control_found == 0 and (row.p_control or 0) >= 0.5
     found.written(tmp_path / "out")
     assert row.finding in (tmp_path / "out" / "report.html").read_text()
     assert main(["verify", str(tmp_path / "out")]) == 0

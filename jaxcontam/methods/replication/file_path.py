@@ -21,7 +21,7 @@ from jaxcontam.stats.proportions import rate_test
 
 _ISSUE_FIELDS = ("problem_statement", "issue", "text")
 _FILE_FIELDS = ("file", "path")
-_CHANGED = re.compile(r"^--- (?:a/)?(\S+)", re.MULTILINE)
+_CHANGED = re.compile(r"^--- a/(\S+)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _issue(index: int, row: Mapping[str, object]) -> Issue | None:
     patch = row.get("patch")
     files = {row[name] for name in _FILE_FIELDS if isinstance(row.get(name), str)}
     if isinstance(patch, str):
-        files = {*_CHANGED.findall(patch)} - {"/dev/null"}
+        files = {*_CHANGED.findall(patch)}
     if not isinstance(text, str) or len(files) != 1:
         return None
     (file,) = map(str, files)
