@@ -51,6 +51,7 @@ def test_issues_that_name_their_file_or_change_several_are_left_out(tmp_path):
         {"problem_statement": "both", "patch": patch_of("a.py", "b.py")},
         {"problem_statement": "new", "patch": "--- /dev/null\n+++ b/new.py\n"},
         {"issue": "no repository", "file": "lib/c.py"},
+        {"issue": "no repository", "file": "lib/c.py"},
         {"issue": "no file"},
     ]
     first, second = issues_of(tmp_path, rows)
@@ -58,7 +59,7 @@ def test_issues_that_name_their_file_or_change_several_are_left_out(tmp_path):
     assert first.text == "Repository: a/b\n\nsrc 0: it fails"
     assert (second.index, second.text) == (4, "no repository")
     with pytest.raises(InputError, match="no issue of 4 whose fix changes one file"):
-        issues_of(tmp_path, rows[1:4] + rows[5:])
+        issues_of(tmp_path, rows[1:4] + rows[6:])
 
 
 def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):

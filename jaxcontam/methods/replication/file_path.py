@@ -34,7 +34,7 @@ class Issue:
 
 
 def read_issues(benchmark: Benchmark) -> list[Issue]:
-    """Issues whose fix changes one file, which they do not name.
+    """Issues whose fix changes one file, which they do not name; copies once.
 
     Args:
         benchmark: Records with `problem_statement`, `issue` or `text`, and with `patch`
@@ -44,11 +44,10 @@ def read_issues(benchmark: Benchmark) -> list[Issue]:
     Raises:
         InputError: If none is left.
     """
-    found = [
-        issue
-        for index, row in enumerate(benchmark.rows)
-        if row is not None and (issue := _issue(index, row)) is not None
-    ]
+    found: dict[str, Issue] = {}
+    for index, row in enumerate(benchmark.rows):
+        if row is not None and (issue := _issue(index, row)) is not None:
+            found.setdefault(issue.text, issue)
     if not found:
         raise InputError(
             f"{benchmark.name}: file_path: no issue of {len(benchmark)} whose fix "
@@ -56,7 +55,7 @@ def read_issues(benchmark: Benchmark) -> list[Issue]:
             hint="records need problem_statement, issue or text, and patch, file or "
             "path; leave this method out for another benchmark",
         )
-    return found
+    return list(found.values())
 
 
 def file_path(
