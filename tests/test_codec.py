@@ -59,9 +59,8 @@ def test_company_is_a_ring_of_the_distinct_texts_of_a_side():
     found = draw_company(run, np.arange(7) == 2, seed=0)
     assert found == ("b", "a", "b", "y", "x", found[5]) and found[5] in "xy"
     for seed in range(5):
-        after = dict(
-            zip(texts, draw_company(run, np.zeros(7, bool), seed=seed), strict=True)
-        )
+        company = draw_company(run, np.zeros(7, bool), seed=seed)
+        after = dict[str, str](zip(texts, company, strict=True))
         assert {after[t] for t in "abc"} == {*"abc"}
         assert all(after[t] != t for t in texts)
     assert draw_company(run, np.arange(7) < 3, seed=0) == ()
