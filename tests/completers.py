@@ -16,6 +16,8 @@ def comparison_inputs(completer, **changes):
         "instances": (),
         "prompts": [],
         "items": (),
+        "issues": (),
+        "control_issues": (),
         "tokenize": None,
         "n_samples": 20,
         "max_tokens": 500,

@@ -116,6 +116,7 @@ def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
         copied.thresholds[1], n_above=at5.n_above, n_discoveries=at5.n_discoveries
     )
     assert again == at5
+    assert copied.shares == once.shares and once.shares[0].n_texts == 40
     assert once.set_result is not None and copied.set_result is not None
     # Quantiles at which features are cut off differ a little between the two.
     assert copied.set_result.p_value == pytest.approx(once.set_result.p_value, abs=0.1)
@@ -143,6 +144,7 @@ def test_a_text_in_question_is_taken_out_of_its_own_pool():
     assert leaked.thresholds == apart.thresholds
     assert "12 distinct texts in question stand in the pool" in leaked.warnings[0]
     # 18 texts are in question alone.
+    assert leaked.shares[0].n_texts == 18 and leaked.shares[0].n_pool == 40
     assert apart.set_result is not None and leaked.set_result is None
 
 
@@ -238,6 +240,7 @@ def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
     said = " ".join(found.warnings)
     assert "at least 99 documents of non-members, there are 30" in said
     assert "the pool comes from 30 documents" in said
+    assert found.shares == () and "no share seen is given" in said
 
 
 def test_a_set_is_not_called_alike_where_one_score_may_rank_well():

@@ -265,6 +265,9 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     assert at5.threshold is not None and at5.n_above is not None
     assert at5.n_above == np.count_nonzero(found.p_values[:, 0] <= 0.05) > 40
     assert at5.fpr_low is not None and at5.fpr_low < 0.05 < (at5.fpr_high or 0)
+    # All 200 were seen; more tells the first score more, and noise tells nothing.
+    lows = [share.low for share in found.shares]
+    assert 1 >= found.shares[0].estimate >= lows[0] > 0.5 > lows[1] > 0.1 > lows[2]
     noise = found.thresholds[5]
     # 10 of 200 are expected; the pool's own noise counts too: sd 4.3, 4 of those.
     assert (noise.n_above or 0) <= 28

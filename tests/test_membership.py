@@ -190,7 +190,7 @@ def test_a_dry_run_counts_what_a_run_scores(model, files, tmp_path, capsys):
     assert f"{document['study']['tokens_scored']:,} tokens to score" in said
 
 
-def test_texts_in_question_get_a_p_value_each(model, files, tmp_path):
+def test_texts_in_question_get_a_p_value_each(model, files, tmp_path, capsys):
     unknown = tmp_path / "unknown.txt"
     unknown.write_text("\n".join([*MEMBERS[:19], HOSTILE]) + "\n")
     document = Membership(
@@ -209,11 +209,17 @@ def test_texts_in_question_get_a_p_value_each(model, files, tmp_path):
     (threshold,) = document["thresholds"]
     assert threshold["method"] == "min_k" and threshold["n_above"] >= 15
     assert primary_of(document)["method"] == "set_level"
-    assert main(["verify", str(tmp_path / "out")]) == 0
+    seen = document["study"]["seen"]
+    assert 0.3 < seen["low"] <= 0.95 and main(["verify", str(tmp_path / "out")]) == 0
     # A page runs nothing that a text says.
     page = (tmp_path / "out" / "report.html").read_text()
     check_page(page)
     assert HOSTILE not in page and "&lt;script&gt;" in page
+    assert "distinct texts in question were seen (95 %, by min_k" in page
+    path, low = tmp_path / "out" / "report.json", f'"low": {seen["low"]}'
+    path.write_text(path.read_text().replace(low, '"low": 0.96'))
+    assert main(["verify", str(tmp_path / "out")]) == 3
+    assert f"0.96, recomputed {seen['low']}" in capsys.readouterr().out
 
 
 def test_without_known_texts_there_are_scores_and_no_verdict(

@@ -51,6 +51,7 @@ REWRITES = {
     "reference": np.array([-2.75]),
     "nonmember_prefix": np.array([-4.5]),
     "member_prefix": np.array([-1.5]),
+    "own_file": np.array([-3.25]),
     "gradients": np.array([7.5]),
 }
 COUNTS = np.arange(V) ** 2
@@ -128,6 +129,7 @@ def plain_scores(text, logits_TV, ids_T):
         "reference": mean + 2.75,
         "recall": -4.5 / mean,
         "con_recall": (-4.5 + 0.5 * 1.5) / mean,
+        "codec": mean + 3.25,
         "gradient_norm": -7.5,
     }
 
@@ -291,6 +293,7 @@ def table():
             ),
             nonmember_prefix=tuple(SHOTS),
             member_prefix=tuple(MEMBER_SHOTS),
+            company=(*MEMBERS[1:], MEMBERS[0], *OTHERS[1:], OTHERS[0]),
             corpus_counts=token_frequencies(
                 corpus, model.checkpoint.tokenizer, vocab_size
             ),

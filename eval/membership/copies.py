@@ -144,8 +144,11 @@ def copies_study(bench: Bench) -> Found:
         if isinstance(method, ScoreMethod) and set(method.reads) <= _READS
     ]
     for seed in bench.seeds:
-        draw = _draw(bench, seed)
-        model, reference = _models(bench, draw, seed)
+        draw = draw_texts(bench, seed)
+        model = planted_model(bench, draw, seed)
+        # A smaller one that was trained on the background alone.
+        small = smaller(bench.scale.preset)
+        reference = bench.train(f"reference-{seed}", [], small, seed)
         manifest = model.manifest
         facts = {
             "n_parameters": model.checkpoint.n_parameters,
@@ -187,7 +190,7 @@ def copies_study(bench: Bench) -> Found:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Draw:
+class Draw:
     """Texts of one seed.
 
     Attributes:
@@ -203,7 +206,8 @@ class _Draw:
     shots_unseen: list[str]
 
 
-def _draw(bench: Bench, seed: int) -> _Draw:
+def draw_texts(bench: Bench, seed: int) -> Draw:
+    """Members, non-members and shots of a seed, drawn from one pool."""
     scale = bench.scale
     n = scale.n_known * len(scale.copies)
     texts = drawn(
@@ -213,7 +217,7 @@ def _draw(bench: Bench, seed: int) -> _Draw:
     )
     members, rest = texts[:n], texts[n:]
     unseen, shots = rest[: scale.n_unknown], rest[scale.n_unknown :]
-    return _Draw(
+    return Draw(
         {
             copies: members[i * scale.n_known : (i + 1) * scale.n_known]
             for i, copies in enumerate(scale.copies)
@@ -224,15 +228,14 @@ def _draw(bench: Bench, seed: int) -> _Draw:
     )
 
 
-def _models(bench: Bench, draw: _Draw, seed: int) -> tuple[Model, Model]:
-    """The model, and a smaller one that was trained on the background alone."""
+def planted_model(bench: Bench, draw: Draw, seed: int) -> Model:
+    """A model that read the members of a draw, and the known ones of prefixes."""
     preset, copies = bench.scale.preset, max(draw.members)
     sets = [
         *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
         planted(_PREFIX, draw.shots_seen, copies),
     ]
-    model = bench.train(f"copies-{seed}", sets, preset, seed)
-    return model, bench.train(f"reference-{seed}", [], smaller(preset), seed)
+    return bench.train(f"copies-{seed}", sets, preset, seed)
 
 
 def smaller(preset: Preset) -> Preset:

@@ -328,6 +328,31 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
     return np.array([by_text[j] for j in drawn.permutation(len(by_text))[:n_shots]])
 
 
+def draw_company(
+    run: RunTexts, left_out_N: np.ndarray, *, seed: int
+) -> tuple[str, ...]:
+    """For each text that takes part another one of its side, to stand before it.
+
+    The distinct texts of a side in a random ring, so that each stands before one other
+    and chance of a single text counts once. None where a side has a single text.
+    """
+    rng = np.random.default_rng([seed, 73])
+    before: dict[tuple[str, str], str] = {}
+    for role in dict.fromkeys(run.roles):
+        texts = set(run.texts_of(run.with_role(role) & ~left_out_N))
+        ring = rng.permutation(sorted(text for text in texts if text.strip())).tolist()
+        if len(ring) < 2:
+            return ()
+        # A text without words has no score that counts.
+        before |= {(role, text): ring[0] for text in texts}
+        before |= {(role, ring[i - 1]): text for i, text in enumerate(ring)}
+    return tuple(
+        before[role, text]
+        for role, text, is_out in zip(run.roles, run.texts, left_out_N, strict=True)
+        if not is_out
+    )
+
+
 def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
     """(N,) bool: texts that a prefix holds, with their copies and their documents."""
     shown = {run.texts[i] for i in shots}

@@ -41,11 +41,13 @@ from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.text_model import text_model_of
 from jaxcontam.progress import Progress, default_bar
+from jaxcontam.report.membership import study_of
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
     ScorePicture,
     ScoreResult,
+    SeenShare,
     SetResult,
 )
 from jaxcontam.scoring.mirror import local_folder
@@ -96,6 +98,11 @@ class MembershipAnalysis(Writable):
     def verdict(self) -> str | None:
         """Verdict of the score that decides; None where no side is known."""
         return next((row.verdict for row in self.results if row.primary), None)
+
+    @property
+    def seen(self) -> SeenShare | None:
+        """Share of the texts in question that was seen; None without non-members."""
+        return study_of(self.report).seen
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
@@ -315,7 +322,7 @@ def score_and_judge(
             "n_unscored": int((n_tokens_N[scored_N] == 0).sum()),
             "tokens_scored": table.tokens_scored,
             "cached_tokens": table.n_cached,
-            "sweep": found.sweep and dataclasses.asdict(found.sweep),
+            **found.numbers(),
             "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
         },
     )

@@ -20,9 +20,11 @@ from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
 from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
+    CodecShare,
     MembershipStudy,
     ScorePicture,
     ScoreResult,
+    SeenShare,
     SetResult,
     Sweep,
     TextScores,
@@ -46,6 +48,8 @@ class JudgedRun:
         pictures: Curves of the scores where both sides are known.
         sweep: Share of tokens chosen on a half of the texts; None where the table
             does not hold Min-K% at every share of the sweep.
+        seen: Share of the texts in question that was seen, by the primary score.
+        codec: CoDeC's share of each side, where that score was made.
     """
 
     results: tuple[ScoreResult | SetResult, ...] = ()
@@ -56,6 +60,16 @@ class JudgedRun:
     warnings: tuple[str, ...] = ()
     pictures: tuple[ScorePicture, ...] = ()
     sweep: Sweep | None = None
+    seen: SeenShare | None = None
+    codec: tuple[CodecShare, ...] = ()
+
+    def numbers(self) -> dict[str, Any]:
+        """What `study` of a report holds of it."""
+        return {
+            "sweep": self.sweep and dataclasses.asdict(self.sweep),
+            "seen": self.seen and dataclasses.asdict(self.seen),
+            "codec": [dataclasses.asdict(one) for one in self.codec],
+        }
 
 
 def judged(
@@ -99,7 +113,9 @@ def judged(
     if asked.any() and nonmembers.any():
         found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
     return dataclasses.replace(
-        found, warnings=run.warnings + _warnings(run) + found.warnings
+        found,
+        warnings=run.warnings + _warnings(run) + found.warnings,
+        codec=_codec_shares(run, table) if "codec" in table.names else (),
     )
 
 
@@ -274,6 +290,7 @@ def _asked(
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
     thresholds = tuple(row for row in judgement.thresholds if row.method == primary)
+    seen = judgement.shares[column] if judgement.shares else None
     if found.results:
         # Labelled texts decide; the others get a p-value each, and no second verdict.
         return dataclasses.replace(
@@ -282,6 +299,7 @@ def _asked(
             p_values=p_N,
             p_adjusted=adjusted_N,
             warnings=found.warnings + judgement.warnings,
+            seen=seen,
         )
     results = () if judgement.set_result is None else (judgement.set_result,)
     return JudgedRun(
@@ -291,7 +309,28 @@ def _asked(
         p_values=p_N,
         p_adjusted=adjusted_N,
         warnings=judgement.warnings,
+        seen=seen,
     )
+
+
+def _codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
+    from jaxcontam.stats.proportions import wilson_interval
+
+    column = table.values[:, table.names.index("codec")].tolist()
+    found = []
+    for role in dict.fromkeys(run.roles):
+        rows = zip(run.texts, run.roles, column, strict=True)
+        own = {text: value for text, one, value in rows if one == role}
+        scored = [value for value in own.values() if np.isfinite(value)]
+        if n := len(scored):
+            n_lowered = sum(value > 0 for value in scored)
+            low, high = wilson_interval(n_lowered, n)
+            found.append(
+                CodecShare(
+                    role=role, n_texts=n, share=n_lowered / n, low=low, high=high
+                )
+            )
+    return tuple(found)
 
 
 def _warnings(run: RunTexts) -> tuple[str, ...]:

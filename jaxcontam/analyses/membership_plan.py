@@ -17,6 +17,7 @@ from jaxcontam.analyses.known_texts import (
     NONMEMBER,
     RunTexts,
     check_sides,
+    draw_company,
     draw_shots,
     left_out,
 )
@@ -122,6 +123,8 @@ def choose(
     """
     names = tuple(part for word in scores for part in word.split(",") if part)
     readings: set[Reading] = {"lowercase", "neighbours", *available}
+    if draw_company(run, np.zeros(len(run.texts), bool), seed=seed):
+        readings.add("own_file")
     readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
     methods = _methods(names, readings, k / 100, sweep=sweep_k)
     chosen = _primary(primary, methods, k / 100)
@@ -218,6 +221,7 @@ def plan_membership(
         inputs,
         nonmember_prefix=prefixes.get("nonmember_prefix", ()),
         member_prefix=prefixes.get("member_prefix", ()),
+        company=draw_company(run, left_out_N, seed=seed),
     )
     return MembershipPlan(
         run=run,
@@ -234,6 +238,16 @@ def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenSc
     from jaxcontam.methods.membership.readings import fitting_shots
 
     scored = run.texts_of(~left_out(run, chosen.shown))
+    if any("own_file" in method.reads for method in chosen.methods):
+        longest = max(map(len, model.sequences(scored)))
+        full = f"the longest text ({longest} tokens) fills the model's context"
+        if longest >= model.context and "codec" in chosen.named:
+            raise InputError(
+                f"codec: {full}, so that none fits before it",
+                hint="cut texts with --length, or leave codec out",
+            )
+        if longest >= model.context:
+            chosen = chosen.without("own_file", f"codec left out: {full}")
     for reading, some in chosen.shots.items():
         fits = fitting_shots([run.texts[i] for i in some], scored, model)
         names = [method.name for method in chosen.methods if reading in method.reads]

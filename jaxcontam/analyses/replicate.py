@@ -273,6 +273,8 @@ def _compared(
         instances=plan.drawn.instances,
         prompts=plan.general or plan.guided[0],
         items=plan.items,
+        issues=plan.issues,
+        control_issues=plan.control_issues,
         completer=model.completer,
         tokenize=model.tokenize,
         n_samples=plan.design.cdd_samples,

@@ -5,12 +5,13 @@ Nothing here needs a model.
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from jaxcontam.analyses.flag_words import flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.comparisons import COMPARISONS
@@ -18,7 +19,9 @@ from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
 from jaxcontam.methods.replication.split import Drawn, draw_instances
 
-OPTION = "ts_guessing_option"
+OPTION, PATHS = "ts_guessing_option", "file_path"
+
+_Asked = TypeVar("_Asked", Item, Issue)
 
 Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
 
@@ -59,7 +62,7 @@ class ReplicationDesign:
     """Other instructions: a .toml or .json file with guided and general templates."""
     compare: str | None = None
     """Further methods, comma-separated: first_instances, cdd, ts_guessing_word,
-    ts_guessing_option."""
+    ts_guessing_option, file_path."""
     cdd_samples: int = 20
     """Samples of each instance for cdd."""
     new_tokens: int = 500
@@ -100,6 +103,8 @@ class ReplicationPlan:
         control: Instances that cannot have been seen, or None.
         dataset_name: What the guided instruction calls the dataset.
         items: Multiple-choice items for one of the further methods.
+        issues: Issues with the file of their fix, likewise.
+        control_issues: Those of the control.
         stop: Texts that end a completion.
     """
 
@@ -110,6 +115,8 @@ class ReplicationPlan:
     prompts: Prompts
     dataset_name: str
     items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+    control_issues: tuple[Issue, ...]
     stop: tuple[str, ...]
 
     @property
@@ -225,11 +232,18 @@ def plan_replication(
                 f"{benchmark}",
                 hint="a control holds instances that cannot have been seen",
             )
-    items: list[Item] = []
-    if OPTION in design.comparisons:
-        found = read_items(load_benchmark(benchmark))
+
+    def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
         order = np.random.default_rng(design.seed).permutation(len(found))
-        items = [found[i] for i in order[: design.k]]
+        return tuple(found[i] for i in order[: design.k])
+
+    items, issues, control_issues = (), (), ()
+    if OPTION in design.comparisons:
+        items = k_of(read_items(load_benchmark(benchmark)))
+    if PATHS in design.comparisons:
+        issues = k_of(read_issues(load_benchmark(benchmark)))
+        if design.control is not None:
+            control_issues = k_of(read_issues(load_benchmark(design.control)))
     # A line end may be spelled out.
     ends = tuple(words.replace("\\n", "\n") for words in design.stop)
     if not ends and design.task == "plain":
@@ -243,6 +257,8 @@ def plan_replication(
         control=control,
         prompts=instructions,
         dataset_name=design.dataset_name or loaded.name,
-        items=tuple(items),
+        items=items,
+        issues=issues,
+        control_issues=control_issues,
         stop=ends,
     )

@@ -47,6 +47,7 @@ from jaxcontam.report.membership import (
     increment_words,
     membership_sentence,
     operating_header,
+    share_sentences,
     study_of,
     sweep_sentence,
     tpr_words,
@@ -344,6 +345,8 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
+    for sentence in share_sentences(study):
+        console.print(sentence)
     for warning in (*study.warnings, *(decisive.warnings if decisive else ())):
         console.print(f"{warning}.")
     if decisive is not None:

@@ -206,9 +206,9 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     texts = typed_rows(rows, TextScores)
     study = read_result(MembershipStudy, document["study"], "report.study")
     run, again = judged_again(study, texts, seed=document["seed"])
-    sweep = None if again.sweep is None else dataclasses.asdict(again.sweep)
+    numbers = {"fingerprint": run.fingerprint, **again.numbers()}
     return {
-        "study": document["study"] | {"fingerprint": run.fingerprint, "sweep": sweep},
+        "study": document["study"] | numbers,
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,

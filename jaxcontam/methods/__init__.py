@@ -52,6 +52,7 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         text_scores.REFERENCE,
         text_scores.RECALL,
         text_scores.CON_RECALL,
+        text_scores.CODEC,
         text_scores.GRADIENT_NORM,
     )
 }

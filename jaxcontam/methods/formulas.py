@@ -51,6 +51,7 @@ FORMULAS: Mapping[str, str] = {
     "reference": "log p(x) - log p(x) under the reference model, per token",
     "recall": "(mean log p of x after unseen texts) / (mean log p of x)",
     "con_recall": "(LL(x | non-members) - 0.5 LL(x | members)) / LL(x)",
+    "codec": "mean log p of x - mean log p of x after another text of its file",
     "gradient_norm": "-||gradient of the mean loss of x by all weights||",
     "judge_local": "1 exact or 2 near-exact copies of 10 (5 of 50); near-exact: "
     "(ROUGE-L precision + content-word precision) / 2 >= 0.70",
@@ -67,4 +68,5 @@ FORMULAS: Mapping[str, str] = {
     "cdd": "share of 20 samples within 5 % edit distance of the greedy answer > 0.01",
     "ts_guessing_word": "share of masked words that the model names",
     "ts_guessing_option": "share of masked wrong options that the model writes",
+    "file_path": "share of issues whose file the model names, less that of a control",
 }

@@ -99,6 +99,7 @@ def membership_page(
         sentence = membership_sentence(decisive, report.blind)
         first.insert(0, Paragraph(sentence, "lead"))
     warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
+    first += map(Paragraph, share_sentences(study))
     first += [Paragraph(f"Note: {warning}.") for warning in warnings]
     sections = [
         Section([*first, *_plots(pictures, texts, study.primary)]),
@@ -178,6 +179,29 @@ def sweep_sentence(sweep: Sweep) -> str:
         f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
         f"{sweep.chosen}: AUC {sweep.auc:.2f} ± {sweep.auc_se:.2f} on the other half."
     )
+
+
+def share_sentences(study: MembershipStudy) -> list[str]:
+    """How many texts were seen, at least, what that rests on, and CoDeC's shares."""
+    found, seen = [], study.seen
+    if seen is not None:
+        found.append(
+            f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
+            f"were seen (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
+            f"others are like the {seen.n_pool:,} non-members; seen texts that score "
+            "like unseen ones are not counted."
+        )
+    if study.codec:
+        sides = ", ".join(
+            f"{one.share:.1%} of {one.n_texts:,} {one.role}s ({one.low:.1%} to "
+            f"{one.high:.1%})"
+            for one in study.codec
+        )
+        found.append(
+            f"CoDeC: another text of its own file lowers the confidence in {sides}; "
+            "texts of a kind that the model knows have a high share unseen."
+        )
+    return found
 
 
 def _rankings(report: Report, study: MembershipStudy) -> list[Section]:

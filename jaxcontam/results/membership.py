@@ -193,6 +193,45 @@ class TextThreshold:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SeenShare:
+    """How many of the texts in question were seen: `stats.share.share_seen`.
+
+    Attributes:
+        method: The score.
+        n_texts: Distinct texts in question that have a score and are not in the pool.
+        n_pool: Distinct non-members likewise.
+        low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
+            since seen texts may score as unseen ones do.
+        estimate: The same at a guess.
+    """
+
+    method: str
+    n_texts: int
+    n_pool: int
+    low: float
+    estimate: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CodecShare:
+    """How many texts of a side are read worse after another one of it: CoDeC's number.
+
+    Attributes:
+        role: `text`, `member` or `nonmember`.
+        n_texts: Distinct texts of the side that have a score.
+        share: Those whose `codec` is above 0.
+        low: Lower end of its 95 % interval (Wilson), as if texts were independent.
+        high: Upper end.
+    """
+
+    role: str
+    n_texts: int
+    share: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """A share of tokens for Min-K%, chosen on one half and judged on the other.
 
@@ -225,6 +264,8 @@ class MembershipStudy:
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         sweep: How Min-K% chose its share of tokens, if it was asked to.
+        seen: Share of the texts in question that was seen, by the primary score.
+        codec: CoDeC's share of each side, where that score was made.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -239,6 +280,8 @@ class MembershipStudy:
     tokens_scored: int
     cached_tokens: int
     sweep: Sweep | None = None
+    seen: SeenShare | None = None
+    codec: tuple[CodecShare, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -143,6 +143,10 @@ class ComparisonResult:
         rate_low: Lower end of its 95 % interval (Wilson).
         rate_high: Upper end.
         chance: What the rate would be by guessing; None where nobody knows.
+        n_control: Answers on instances that cannot have been seen, if there are some.
+        n_control_found: Those of them that the method finds.
+        p_control: That chance alone makes the rate exceed the control's, one-sided
+            (Fisher's exact test); None without a control.
         finding: In the method's own words, such as `suspicious`.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
         verdict: None where the method gives no decision about the partition.
@@ -160,6 +164,9 @@ class ComparisonResult:
     rate_low: float | None
     rate_high: float | None
     chance: float | None = None
+    n_control: int = 0
+    n_control_found: int = 0
+    p_control: float | None = None
     finding: str
     setting: str
     verdict: ReplicationVerdict | None = None

@@ -8,6 +8,7 @@ Dimension key
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,7 +104,8 @@ def prefixed_sums(
     if not len(prefix_P) or not all(len(ids) for ids in texts):
         raise ValueError("the prefix and every text must have at least one id")
     if not isinstance(scorer, PairScorer):
-        return _group_sums(scorer, prefix_P, texts, skip, progress)
+        group = PairGroup(prefix_P, tuple(texts), 0, tuple(range(1, 1 + len(texts))))
+        return _group_sums(scorer, [group] if texts else [], skip, progress)
     longest = max((len(ids) for ids in texts), default=0)
     if len(prefix_P) + longest > scorer.context + 1:
         raise ValueError(
@@ -168,19 +170,34 @@ def prefixed_sums(
     return PrefixedSums(loglik, n_cached, n_scored)
 
 
+def paired_sums(
+    scorer: PairSource,
+    prefixes: Sequence[np.ndarray],
+    texts: Sequence[np.ndarray],
+    *,
+    skip: int = 0,
+    progress: Progress | None = None,
+) -> PrefixedSums:
+    """Sum the log-probabilities of each text after a prefix of its own.
+
+    Arguments and exceptions are those of `prefixed_sums`.
+    """
+    pairs = zip(prefixes, texts, strict=True)
+    groups = [PairGroup(prefix, (ids,), 0, (1,)) for prefix, ids in pairs]
+    return _group_sums(scorer, groups, skip, progress)
+
+
 def _group_sums(
     scorer: PairSource,
-    prefix_P: np.ndarray,
-    texts: Sequence[np.ndarray],
+    groups: Sequence[PairGroup],
     skip: int,
     progress: Progress | None,
 ) -> PrefixedSums:
-    """Sums from any source, with the texts as continuations of one prefix."""
-    group = PairGroup(prefix_P, tuple(texts), 0, tuple(range(1, 1 + len(texts))))
-    if not texts:
+    """Sums of all continuations, from any source."""
+    if not groups:
         return PrefixedSums(np.zeros(0), 0, np.zeros(0, np.int64))
-    found = scorer.logprobs([group], progress)
-    (own,) = found.logprobs
+    found = scorer.logprobs(groups, progress)
+    own = list(itertools.chain(*found.logprobs))
     loglik = np.array([values[skip:].sum(dtype=np.float64) for values in own])
     if found.n_scored is None:
         counts = [len(values) - skip for values in own]
@@ -188,7 +205,7 @@ def _group_sums(
         # What begins at the first character of a text counts as one token.
         counts = [
             n - int((values[:skip] != 0).any())
-            for n, values in zip(found.n_scored[0], own, strict=True)
+            for n, values in zip(itertools.chain(*found.n_scored), own, strict=True)
         ]
     return PrefixedSums(loglik, found.n_cached, np.array(counts, np.int64))
 

@@ -30,6 +30,7 @@ from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.readings import (
     Pass,
     Sequences,
+    company_pass,
     gradient_pass,
     means_pass,
     prefix_of,
@@ -61,6 +62,7 @@ class Inputs:
         nonmember_prefix: Texts that the model did not see; none may be among those that
             are scored.
         member_prefix: Texts that it did see; likewise.
+        company: For each text that is scored another one of its own side.
         corpus_counts: (V,) int64, tokens of a corpus by id; see `token_frequencies`.
         neighbours: (text, n, seed) -> n texts that are nearly the same.
         n_neighbours: Neighbours of each text.
@@ -69,6 +71,7 @@ class Inputs:
     reference: TextModel | None = None
     nonmember_prefix: tuple[str, ...] = ()
     member_prefix: tuple[str, ...] = ()
+    company: tuple[str, ...] = ()
     corpus_counts: np.ndarray | None = None
     neighbours: Callable[[str, int, int], list[str]] = edited
     n_neighbours: int = 10
@@ -265,6 +268,7 @@ def _check_inputs(
     if model.plain.pairs is None:
         both = "a model that reads many texts after one prefix", "leave the score out"
         missing["nonmember_prefix"] = missing["member_prefix"] = both
+        missing["own_file"] = both
     if not inputs.nonmember_prefix:
         missing["nonmember_prefix"] = (
             "texts that the model did not see",
@@ -274,6 +278,11 @@ def _check_inputs(
         missing["member_prefix"] = (
             "texts that the model saw",
             "--members FILE names some",
+        )
+    if not inputs.company:
+        missing["own_file"] = (
+            "another text beside each one",
+            "give 2 distinct texts or more of each side",
         )
     for method in methods:
         for reading in method.reads:
@@ -347,6 +356,8 @@ def _passes(
                     n_heads=model.model.n_heads,
                 )
             )
+    if "own_file" in reads and model.plain.pairs is not None:
+        passes.append(company_pass(model.plain.pairs, inputs.company, own, model))
     if "gradients" in reads and isinstance(model.plain, Scorer):
         passes.append(gradient_pass(model.checkpoint.decoder, own, model.plain))
     return passes

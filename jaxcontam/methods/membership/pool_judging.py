@@ -32,6 +32,7 @@ from jaxcontam.methods.membership.verdicts import (
 )
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
+    SeenShare,
     SetResult,
     TextThreshold,
 )
@@ -39,9 +40,12 @@ from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
 from jaxcontam.stats.multiple import benjamini_hochberg
 from jaxcontam.stats.roc import auc_delong, auc_interval
 from jaxcontam.stats.set_level import set_level_test
+from jaxcontam.stats.share import share_seen
 
 FEWEST_OF_SET = 20
 """Texts, or documents, of each set below which there is no set-level test."""
+
+_NO_SHARE = "texts of one document are alike, so that no share seen is given"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,6 +57,8 @@ class TextJudgement:
         p_values: (N, M) conformal p-values, NaN where a text has no score.
         adjusted: (N, M) the same after Benjamini and Hochberg, each score by itself.
         thresholds: One for each score and false-positive rate.
+        shares: How many suspected texts were seen, by each score; none where texts come
+            from documents, or all stand in the pool.
         set_result: Test of the suspected texts as a set; None if there are too few.
         blind: Baselines that tell suspected texts from the pool.
         warnings: What the reader should know, one sentence each.
@@ -62,6 +68,7 @@ class TextJudgement:
     p_values: np.ndarray
     adjusted: np.ndarray
     thresholds: tuple[TextThreshold, ...]
+    shares: tuple[SeenShare, ...]
     set_result: SetResult | None
     blind: Blind
     warnings: tuple[str, ...]
@@ -183,13 +190,16 @@ def judge_texts(
     )
     values = np.concatenate([values_NM, pool_LM])[both]
     scored = np.concatenate([is_scored_N, is_scored_L])[both]
+    codes = independent_codes(
+        rows_of(both_texts, scored), rows_of(both_clusters, scored)
+    )
     set_result = _set_result(
         name,
         fingerprint,
         table.names,
         values[scored],
         is_suspect[scored],
-        independent_codes(rows_of(both_texts, scored), rows_of(both_clusters, scored)),
+        codes,
         blind,
         seed,
         n_permutations,
@@ -199,11 +209,15 @@ def judge_texts(
         p_values=p_NM,
         adjusted=adjusted_NM,
         thresholds=tuple(thresholds),
+        shares=_shares(table.names, values[scored], is_suspect[scored], codes)
+        if both_clusters is None
+        else (),
         set_result=set_result,
         blind=blind,
         warnings=(
             *_shared_warning(sum(bool(text.strip()) for text in asked & known)),
             *copies_warnings(rows_of(both_texts, scored), both_clusters),
+            *([_NO_SHARE] if both_clusters is not None else []),
             *_warnings(
                 is_scored_N, is_scored_L, n_pool, codes_L, fprs, set_result, blind
             ),
@@ -216,6 +230,32 @@ def _is_first(codes: np.ndarray) -> np.ndarray:
     found = np.zeros(len(codes), bool)
     found[np.unique(codes, return_index=True)[1]] = True
     return found
+
+
+def _shares(
+    names: tuple[str, ...],
+    values: np.ndarray,
+    is_suspect: np.ndarray,
+    codes: np.ndarray | None,
+) -> tuple[SeenShare, ...]:
+    """One a score, from one of each text's copies; none where a set is empty."""
+    if codes is not None:
+        first = _is_first(codes)
+        values, is_suspect = values[first], is_suspect[first]
+    n = int(is_suspect.sum())
+    if n in (0, len(is_suspect)):
+        return ()
+    found = (share_seen(score[is_suspect], score[~is_suspect]) for score in values.T)
+    return tuple(
+        SeenShare(
+            method=name,
+            n_texts=n,
+            n_pool=len(values) - n,
+            low=one.low,
+            estimate=one.estimate,
+        )
+        for name, one in zip(names, found, strict=True)
+    )
 
 
 def _set_result(
@@ -309,8 +349,9 @@ def _warnings(
         )
     elif set_result.verdict == CONFOUNDED:
         found.append(
-            "the texts alone tell the suspected set from the pool, so that p-values "
-            "and thresholds may show a difference of kind or date, not of memory"
+            "the texts alone tell the suspected set from the pool, so that p-values, "
+            "thresholds and the share seen may show a difference of kind or date, not "
+            "of memory"
         )
     found.extend(blind.warnings)
     return tuple(found)

@@ -25,7 +25,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
-from jaxcontam.scoring.prefixed import prefixed_sums
+from jaxcontam.scoring.prefixed import paired_sums, prefixed_sums
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
 
@@ -224,6 +224,42 @@ def prefix_pass(
         return Found({reading: _of_texts(own, means)}, sums.n_cached)
 
     return Pass(sum(len(ids) - n_before for ids in own.fresh), read)
+
+
+def company_pass(
+    pairs: PairSource, company: Sequence[str], own: Sequences, model: TextModel
+) -> Pass:
+    """Mean log-probabilities of the texts, each after another one and a newline.
+
+    Args:
+        pairs: Scores continuations of prefixes.
+        company: For each text given, the one before it; its end where not all fits.
+        own: Sequences of the texts.
+        model: Encodes them.
+    """
+    (start,), n_before = model.sequences([""]), model.n_before
+    texts = [ids[n_before:] for ids in own.fresh]
+    before = _shot_ids([company[i] for i in own.owners], model)
+    prefixes = [
+        np.concatenate([start, shot[max(0, len(shot) - room) :]])
+        for shot, ids in zip(before, texts, strict=True)
+        for room in [model.context - n_before - len(ids)]
+    ]
+
+    def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
+        with _named(own):
+            sums = paired_sums(
+                pairs, prefixes, texts, skip=1 - n_before, progress=progress
+            )
+        means = np.divide(
+            sums.loglik,
+            sums.n_scored,
+            out=np.full(len(texts), np.nan),
+            where=sums.n_scored > 0,
+        )
+        return Found({"own_file": _of_texts(own, means.tolist())}, sums.n_cached)
+
+    return Pass(sum(map(len, texts)), read)
 
 
 def gradient_pass(decoder: Decoder, own: Sequences, scorer: Scorer) -> Pass:

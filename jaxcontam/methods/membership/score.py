@@ -23,6 +23,7 @@ Reading = Literal[
     "corpus",
     "nonmember_prefix",
     "member_prefix",
+    "own_file",
     "gradients",
 ]
 """What a score needs besides the log-probabilities of the text itself."""
@@ -43,8 +44,8 @@ class ScoredText:
         corpus_logprobs: (T,) float64, log of each token's smoothed frequency in the
             corpus that the user named; or None.
         rewrites: Reading -> (R,) float64, mean log-probability a token of the
-            lowercased text, of each neighbour, of the text under the reference model or
-            after a prefix; for `gradients`, one norm.
+            lowercased text, of each neighbour, of the text under the reference model,
+            after a prefix or after another text; for `gradients`, one norm.
     """
 
     text: str

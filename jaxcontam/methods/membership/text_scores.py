@@ -207,6 +207,35 @@ CON_RECALL = ScoreMethod(
 )
 
 
+def codec(text: ScoredText) -> float:
+    """Mean log-probability a token minus that after another text of the same file.
+
+    Above 0 the other text lowers the model's confidence. That is so for texts known by
+    heart, and as well for texts that teach nothing about each other, or are of a kind
+    that the model knows: higher is more likely a member only beside unseen texts of
+    that kind. The paper's number is the share of a file above 0, which reports state.
+
+    Source:
+        Zawalski et al., arXiv:2510.27055.
+    """
+    return text.mean_logprob - text.only("own_file")
+
+
+CODEC = ScoreMethod(
+    name="codec",
+    score=codec,
+    reads=("own_file",),
+    needs="log-probabilities; 2 texts or more of each side",
+    cost="2 passes, one of them after another text",
+    finds="files whose texts do not help to read each other, be it that they were seen "
+    "or that the model knows their kind: it says little of which split was seen "
+    "(Zarzecki et al. 2026, arXiv:2606.03305)",
+    source="Zawalski et al. 2025, arXiv:2510.27055",
+    departure="one text stands in front, and each in front of one other; a score for "
+    "each text beside the share of the file",
+)
+
+
 def gradient_norm(text: ScoredText) -> float:
     """Minus the L2 norm of the gradient of the text's mean loss by all weights.
 

@@ -137,5 +137,18 @@ REPLICATION_METHODS = (
         source="Deng et al. 2023",
         departure="compares with the option that was masked; a port with the right one",
     ),
+    ReplicationMethod(
+        name="file_path",
+        label="the file of an issue (path probe)",
+        gives="p-value, exact, against a control; at most suspected",
+        needs="completions; issues with their fixes, and a control of repositories "
+        "after the cutoff (--compare file_path --control)",
+        cost="at most k answers, and k of a control",
+        finds="code benchmarks whose fixes are known; repositories that are better "
+        "known than the control's, or easier to guess, too",
+        source="Liang et al. 2025, arXiv:2506.12286",
+        departure="issues that name the file, or whose fix changes several, are left "
+        "out; an exact test in place of two rates",
+    ),
 )
 """In the order of reports."""

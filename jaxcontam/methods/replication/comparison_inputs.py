@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.issues import Issue
 from jaxcontam.data.options import Item
 from jaxcontam.methods.replication.instance import Completer, Instance
 from jaxcontam.methods.replication.questions import Names
@@ -23,6 +24,8 @@ class ComparisonInputs:
         instances: Those drawn of it.
         prompts: One per instance, which does not hold the second piece.
         items: Its multiple-choice items.
+        issues: Its issues, whose file is asked for.
+        control_issues: Those of the control.
         completer: The model.
         tokenize: The model's tokenizer, or None.
         n_samples: Of each instance, for `cdd`.
@@ -36,6 +39,8 @@ class ComparisonInputs:
     instances: tuple[Instance, ...]
     prompts: list[str]
     items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+    control_issues: tuple[Issue, ...]
     completer: Completer
     tokenize: Tokenize | None
     n_samples: int

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from jaxcontam.methods.replication.cdd import cdd
 from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
+from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.first_instances import first_instances
 from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
@@ -16,5 +17,6 @@ COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] 
     "cdd": cdd,
     "ts_guessing_word": ts_guessing_word,
     "ts_guessing_option": ts_guessing_option,
+    "file_path": file_path,
 }
 """By the name in `REPLICATION_METHODS`."""

@@ -22,6 +22,11 @@ MASKED_OPTION = (
     "of that option alone, word for word as the dataset has it.\n\n"
     "{text}\n\nHidden option:"
 )
+FILE_PATH = (
+    "Below stands an issue of a software project. Which one file has to be changed to "
+    "resolve it? Answer with its path from the root of the repository alone.\n\n"
+    "{text}\n\nFile:"
+)
 MASK = "[MASK]"
 UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 """Characters of scripts without spaces between words, for a class of a pattern: Thai,
@@ -30,7 +35,8 @@ Lao, Japanese and Chinese. Each counts as a word."""
 _PLACE = re.compile(r"\{(\w+)\}")
 # What a model puts before its answer.
 _LABEL = re.compile(
-    r"^((hidden )?(word|option)|answer)\s*:\s*|^(option\s+)?[A-Z]\s*[.):]\s+", re.I
+    r"^((hidden )?(word|option)|answer|file|path)\s*:\s*|^(option\s+)?[A-Z]\s*[.):]\s+",
+    re.I,
 )
 # What it quotes, or prints bold.
 _SPAN = re.compile(r"\*\*(.+?)\*\*|\"([^\"]+)\"|\u201c(.+?)\u201d|`([^`]+)`")

@@ -252,27 +252,42 @@ def _ask(
             "to hide",
             hint="leave this method out for this benchmark",
         )
-    prompts = [
-        filled(
-            kind.template,
-            mask=MASK,
-            text=text,
-            dataset=names.dataset,
-            split=names.split,
+    rows = asked_rows(hidden, kind.template, kind.max_tokens, asked, progress)
+    warnings = []
+    if n_left_out := n_all - len(rows):
+        warnings.append(f"{n_left_out} of {n_all} {kind.what}s have nothing to hide.")
+    if kind is _WORD_KIND:
+        warnings.append(
+            "A word can often be guessed from its sentence: compare the rate with that "
+            "of a set that cannot have been seen."
         )
+    found = hidden_result(rows, kind.method, names)
+    return dataclasses.replace(found, warnings=tuple(warnings)), rows
+
+
+def asked_rows(
+    hidden: Sequence[tuple[int, str, str]],
+    template: str,
+    max_tokens: int,
+    asked: ComparisonInputs,
+    progress: Progress | None,
+) -> list[dict]:
+    """A row for each answer; `hidden` holds (index, text to read, what is hidden)."""
+    names = asked.names
+    prompts = [
+        filled(template, mask=MASK, text=text, dataset=names.dataset, split=names.split)
         for _, text, _ in hidden
     ]
     answers = asked.completer.complete(
         prompts,
-        max_tokens=min(kind.max_tokens, asked.max_tokens),
+        max_tokens=min(max_tokens, asked.max_tokens),
         seed=asked.seed,
         progress=progress,
     )
-    rows = [
+    return [
         _row(index, word, answer)
         for (index, _, word), (answer,) in zip(hidden, answers, strict=True)
     ]
-    return _result(rows, kind, n_all, names), rows
 
 
 def _row(index: int, hidden: str, answer: Completion) -> dict:
@@ -289,9 +304,8 @@ def _row(index: int, hidden: str, answer: Completion) -> dict:
     }
 
 
-def _result(
-    rows: list[dict], kind: _Kind, n_all: int, names: Names
-) -> ComparisonResult:
+def hidden_result(rows: list[dict], method: str, names: Names) -> ComparisonResult:
+    """How many answers are what was hidden, with an interval and the rate by chance."""
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
     low, high = wilson_interval(n_found, len(answered)) if answered else (None, None)
@@ -305,18 +319,10 @@ def _result(
         measured = [row["rouge_l"] for row in answered if row["rouge_l"] is not None]
         if measured:
             finding += f"; mean ROUGE-L {statistics.fmean(measured):.3f}"
-    warnings = []
-    if n_left_out := n_all - len(rows):
-        warnings.append(f"{n_left_out} of {n_all} {kind.what}s have nothing to hide.")
-    if kind is _WORD_KIND:
-        warnings.append(
-            "A word can often be guessed from its sentence: compare the rate with that "
-            "of a set that cannot have been seen."
-        )
     return ComparisonResult(
         benchmark=names.benchmark,
         fingerprint=names.fingerprint,
-        method=kind.method,
+        method=method,
         n_instances=len(rows),
         n_found=n_found,
         n_refused=len(rows) - len(answered),
@@ -326,7 +332,6 @@ def _result(
         chance=chance,
         finding=finding,
         setting=TS_GUESSING_VERSION,
-        warnings=tuple(warnings),
     )
 
 

@@ -1,0 +1,125 @@
+"""Path probe: issues with their file, a control, an exact test."""
+
+import json
+
+import pytest
+
+from jaxcontam.analyses.prompted_model import PromptedModel
+from jaxcontam.analyses.replicate import ask
+from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
+from jaxcontam.cli import main
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.issues import read_issues
+from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.file_path import file_path
+from jaxcontam.methods.replication.instance import Completion
+from jaxcontam.methods.replication.questions import Names
+from jaxcontam.results import ModelInfo
+from jaxcontam.stats.proportions import rate_test
+from tests.completers import Scripted, comparison_inputs
+
+NAMES = Names(benchmark="b", fingerprint="f", dataset="b", split="test")
+
+
+def patch_of(*files):
+    return "".join(
+        f"diff --git a/{f} b/{f}\n--- a/{f}\n+++ b/{f}\n@@ -1 +1 @@\n--- a\n+b\n"
+        for f in files
+    )
+
+
+def rows_of(n, folder):
+    return [
+        {
+            "repo": "a/b",
+            "problem_statement": f"{folder} {i}: it fails",
+            "patch": patch_of(f"{folder}/part_{i}.py"),
+        }
+        for i in range(n)
+    ]
+
+
+def issues_of(tmp_path, rows):
+    path = tmp_path / "issues.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read_issues(load_benchmark(path))
+
+
+def test_issues_that_name_their_file_or_change_several_are_left_out(tmp_path):
+    rows = [
+        *rows_of(1, "src"),
+        {"problem_statement": "see Part.py", "patch": patch_of("src/part.py")},
+        {"problem_statement": "both", "patch": patch_of("a.py", "b.py")},
+        {"problem_statement": "new", "patch": "--- /dev/null\n+++ b/new.py\n"},
+        {"issue": "no repository", "file": "lib/c.py"},
+        {"issue": "no repository", "file": "lib/c.py"},
+        {"issue": "no file"},
+    ]
+    first, second = issues_of(tmp_path, rows)
+    assert (first.index, first.file) == (0, "src/part_0.py")
+    assert first.text == "Repository: a/b\n\nsrc 0: it fails"
+    assert (second.index, second.text) == (4, "no repository")
+    with pytest.raises(InputError, match="no issue of 4 whose fix changes one file"):
+        issues_of(tmp_path, rows[1:4] + rows[6:])
+
+
+def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
+    issues, control = (issues_of(tmp_path, rows_of(20, f)) for f in ("src", "new"))
+    known = {one.text: one.file for one in (*issues[:15], *control[:2])}
+
+    def answer(prompt, *_):
+        text = prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")
+        if text == issues[19].text:
+            return Completion(text="", refused="no")
+        return f"File: `{known.get(text, 'src/other.py')}`"
+
+    def probe(issues, control):
+        asked = {"issues": tuple(issues), "control_issues": tuple(control)}
+        return file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+
+    found, rows = probe(issues, control)
+    assert (found.n_found, found.n_instances, found.n_refused) == (15, 20, 1)
+    assert (found.n_control_found, found.n_control) == (2, 20)
+    assert found.p_control == rate_test(15, 19, 2, 20).fisher < 1e-4
+    assert found.verdict == "suspected" and len(rows) == 40
+    assert found.finding.startswith("15 of 19 files are named, 2 of 20 of the control")
+    alone, _ = probe(issues, ())
+    assert (alone.verdict, alone.p_control, alone.n_found) == (None, None, 15)
+    assert "no control" in alone.warnings[-1]
+    alike, _ = probe(issues[:5], issues[5:15])
+    assert (alike.verdict, alike.p_control) == ("no evidence", 1.0)
+
+
+def test_call_asks_for_the_files_of_both_sides_and_states_the_test(tmp_path):
+    paths = []
+    for name in ("src", "new"):
+        paths.append(tmp_path / f"{name}.jsonl")
+        rows = rows_of(12, name)
+        paths[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    info = ModelInfo(
+        name="m",
+        fingerprint="f",
+        n_parameters=None,
+        dtype="unknown",
+        precision="unknown",
+        context=None,
+    )
+    design = ReplicationDesign(
+        control=paths[1],
+        task="plain",
+        text_field="problem_statement",
+        compare="file_path",
+        k=10,
+    )
+    model = Scripted(lambda prompt, *_: "src/part_3.py")
+    found = ask(
+        plan_replication(paths[0], design),
+        PromptedModel(name="m", completer=model, info=info),
+    )
+    (row,) = found.comparisons
+    assert (row.method, row.n_instances, row.n_control) == ("file_path", 10, 10)
+    assert row.n_found <= 1 and row.n_control_found == 0 and (row.p_control or 0) >= 0.5
+    found.written(tmp_path / "out")
+    assert row.finding in (tmp_path / "out" / "report.html").read_text()
+    assert main(["verify", str(tmp_path / "out")]) == 0
