@@ -1,16 +1,14 @@
 """What is left of five methods' power once a model was tuned on other text?
 
 Question: small models read question files 0 to 50 times in one order, and keyed rows 1
-to 16 times in a chat template or as plain lines. Then they are tuned for 0 to 2,000
-steps on chats about other things. At each step: do direction and adjacency still find
-the order, does Min-K% rank what was read, does `replicate` find copies, does
-`canary --chat` find values? How often does that accuse on rows that no model read?
+to 16 times as chats or plain lines, then 0 to 2,000 steps of chats about other things.
+Do direction and adjacency still find the order, Min-K% and `replicate` the text, and
+`canary --chat` the values? How often does that accuse on rows that no model read?
 Command: `python -m eval.tuned`. Hardware: 2 CPU cores, 20 minutes; a killed run goes
 on. Headline: docs/results/tuned.md.
 
 Truth: what a model read is drawn from its seed. Tuning has a tenth of the learning rate
-and half of the rows a step, in rounds that end at the steps of the table, each with its
-own schedule. It is of text alone: no reinforcement learning was tried.
+and half of the rows a step, in rounds with a schedule each; of text, without RL.
 """
 
 import dataclasses
@@ -27,7 +25,7 @@ import numpy as np
 from eval.intervals import Share
 from eval.planted import Model, order_tests, planted, scored_texts, trained_model
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, finish_study, grouped, run_study, say
+from eval.study import Clock, Grid, Records, finish_study, grouped, run_study
 from jaxcontam.analyses.keyed_canary import keyed_canary
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.replicate import replicate
@@ -47,10 +45,9 @@ _FORMS = {
     "chat": "<|user|>\n{question}\n<|assistant|>\n",
     "plain": "Question: {question}\nAnswer: ",
 }
-_LEVELS, _FOUND = (0.05, 0.01, 0.001), 0.001
+_LEVELS = (0.05, 0.01, 0.001)
 _KNOWN = "canary --chat: share of groups known (models found at 0.001), by steps"
 _LEFT = "Median p of orders (found at 0.001), mean AUC, mean share copied, by steps"
-_MEANS = ("min_k", "replicate")
 _Row = dict[str, Any]
 
 
@@ -68,7 +65,7 @@ class Scale:
 
 
 _STEPS = (0, 125, 250, 500, 1000, 2000)
-FULL = Scale("tiny", 125, (0, 0, 4, 10, 50), 32, (1, 2, 4, 8, 16), _STEPS, 34)
+FULL = Scale("tiny", 125, (0, 0, 4, 10, 50), 32, (1, 2, 4, 8, 16), _STEPS, 50)
 TINY = Scale("pulse", 30, (0, 2), 4, (1, 2), (0, 5), 2)
 
 
@@ -76,7 +73,7 @@ TINY = Scale("pulse", 30, (0, 2), 4, (1, 2), (0, 5), 2)
 class Tuned:
     """Ask models for what they read, before and after they were tuned."""
 
-    models: int = 3
+    models: int = 2
     """Models, each with files, keys and values of its own."""
     seed: int = 0
     """Seeds everything."""
@@ -88,8 +85,13 @@ class Tuned:
     def run(self) -> dict:
         """Train, tune, ask, print the tables."""
         clock, scale = Clock.start(), TINY if self.tiny else FULL
-        seeds = range(self.seed, self.seed + self.models)
-        rows = [row for i in seeds for row in _rows(scale, i, self.out / f"model-{i}")]
+        records, rows = Records(self.out / "records"), []
+        for seed in range(self.seed, self.seed + self.models):
+            name, inputs = f"model-{seed}", [seed, dataclasses.asdict(scale)]
+            if (found := records.read(name, *inputs)) is None:
+                found = {"rows": list(_rows(scale, seed, self.out / name))}
+                records.write(name, found, *inputs)
+            rows += found["rows"]
         flags, numbers, grids = flags_of(self), {"rows": rows}, _grids(rows)
         return finish_study(
             "tuned", flags, clock=clock, out=self.out, numbers=numbers, grids=grids
@@ -113,15 +115,14 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
     kinds = {f"chat-{copies}": copies for copies in scale.keyed_copies}
     kinds[f"plain-{scale.keyed_copies[-1]}"] = scale.keyed_copies[-1]
     keyed = [planted(k, _keyed(scale, seed, out, k), n) for k, n in kinds.items()]
-    sets, most = [*files, *keyed, planted("followed", chats[: 3 * n], 1)], 100 * n * 4
-    preset, folder = PRESETS[scale.preset], out / "before"
+    sets = [*files, *keyed, planted("followed", chats[: 3 * n], 1)]
+    preset, most = PRESETS[scale.preset], 400 * n
     model = trained_model(
-        folder, docs.documents, sets, preset, seed=seed, background_tokens=most
+        out / "before", docs.documents, sets, preset, seed=seed, background_tokens=most
     )
     encoded = model.checkpoint.tokenizer.encode_batch(chats)
     n_tokens = float(np.mean([len(one.ids) for one in encoded]))
     for steps, folder in _tuned(scale, n_tokens, out, seed, chats[3 * n :]):
-        say(f"model {seed}: {steps} steps of tuning")
         found = [*_of_files(folder, files, model, out), *_of_keys(folder, out, kinds)]
         if steps in (0, scale.steps[-1]):
             clean = {f"chat-unread-{steps}-{i}": 0 for i in range(scale.n_clean)}
@@ -210,8 +211,8 @@ def _nothing(done: int, total: int) -> None:
 def _grids(rows: Sequence[_Row]) -> list[Grid]:
     keyed = [row for row in rows if row["method"] == "canary_chat"]
     clean = [row["value"] for row in keyed if not row["copies"]]
-    counted = [(one, sum(p <= one for p in clean)) for one in _LEVELS]
-    accused = [(one, n, Share.counted(n, len(clean))) for one, n in counted]
+    counts = {level: sum(p <= level for p in clean) for level in _LEVELS}
+    accused = [(level, n, Share.counted(n, len(clean))) for level, n in counts.items()]
     columns = {"level": "{r[0]}", "accused": "{r[1]}"}
     columns["95 %"] = "{r[2].low:.1%} to {r[2].high:.1%}"
     unread = f"canary --chat on {len(clean)} sets of rows that no model read"
@@ -233,12 +234,12 @@ def _crossed(title: str, rows: Sequence[_Row]) -> Grid:
 
 def _cell(found: Sequence[_Row]) -> str:
     values = [row["value"] for row in found]
-    if found[0]["method"] in _MEANS:
+    if found[0]["method"] in ("min_k", "replicate"):
         return f"{np.mean(values):.2f}"
-    n_found = f"({sum(p <= _FOUND for p in values)} of {len(values)})"
+    shown = f"{np.median(values):.1g}"
     if "share" in found[0]:
-        return f"{np.mean([row['share'] for row in found]):.2f} {n_found}"
-    return f"{np.median(values):.1g} {n_found}"
+        shown = f"{np.mean([row['share'] for row in found]):.2f}"
+    return f"{shown} ({sum(p <= _LEVELS[-1] for p in values)} of {len(values)})"
 
 
 def main() -> int:
