@@ -5,10 +5,9 @@ to 16 times as chats or plain lines, then 0 to 2,000 steps of chats about other 
 Do direction and adjacency still find the order, Min-K% and `replicate` the text, and
 `canary --chat` the values? How often does that accuse on rows that no model read?
 Command: `python -m eval.tuned`. Hardware: 2 CPU cores, 20 minutes; a killed run goes
-on. Headline: docs/results/tuned.md.
-
-Truth: what a model read is drawn from its seed. Tuning has a tenth of the learning rate
-and half of the rows a step, in rounds with a schedule each; of text, without RL.
+on. Headline: docs/results/tuned.md. Truth: what a model read is drawn from its seed.
+Tuning is of text, without RL, at a tenth of the learning rate and half of the rows a
+step, in rounds with a schedule each.
 """
 
 import dataclasses
