@@ -61,6 +61,7 @@ class Scale:
     keyed_copies: tuple[int, ...]
     steps: tuple[int, ...]
     n_clean: int
+    any_code: bool = False
 
 
 _STEPS = (0, 125, 250, 500, 1000, 2000)
@@ -78,19 +79,20 @@ class Tuned:
     """Seeds everything."""
     out: Path = Path("runs/tuned")
     """Folder for models, records and tables."""
+    most_steps: int = 2000
+    """Steps of tuning, at most."""
+    any_code: bool = False
+    """Take finished models and answers that other code made, too."""
     tiny: bool = False
     """A pulse run of seconds, too small to detect anything."""
 
     def run(self) -> dict:
         """Train, tune, ask, print the tables."""
         clock, scale = Clock.start(), TINY if self.tiny else FULL
-        records, rows = Records(self.out / "records"), []
-        for seed in range(self.seed, self.seed + self.models):
-            name, inputs = f"model-{seed}", [seed, dataclasses.asdict(scale)]
-            if (found := records.read(name, *inputs)) is None:
-                found = {"rows": list(_rows(scale, seed, self.out / name))}
-                records.write(name, found, *inputs)
-            rows += found["rows"]
+        steps = tuple(one for one in scale.steps if one <= self.most_steps)
+        scale = dataclasses.replace(scale, steps=steps, any_code=self.any_code)
+        seeds = range(self.seed, self.seed + self.models)
+        rows = [row for i in seeds for row in _rows(scale, i, self.out / f"model-{i}")]
         flags, numbers, grids = flags_of(self), {"rows": rows}, _grids(rows)
         return finish_study(
             "tuned", flags, clock=clock, out=self.out, numbers=numbers, grids=grids
@@ -117,17 +119,27 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
     sets = [*files, *keyed, planted("followed", chats[: 3 * n], 1)]
     preset, most = PRESETS[scale.preset], 400 * n
     model = trained_model(
-        out / "before", docs.documents, sets, preset, seed=seed, background_tokens=most
+        out / "before",
+        docs.documents,
+        sets,
+        preset,
+        seed=seed,
+        background_tokens=most,
+        any_code=scale.any_code,
     )
+    records = Records(out / "records", any_code=scale.any_code)
     encoded = model.checkpoint.tokenizer.encode_batch(chats)
     n_tokens = float(np.mean([len(one.ids) for one in encoded]))
     for steps, folder in _tuned(scale, n_tokens, out, seed, chats[3 * n :]):
-        found = [*_of_files(folder, files, model, out), *_of_keys(folder, out, kinds)]
-        if steps in (0, scale.steps[-1]):
-            clean = {f"chat-unread-{steps}-{i}": 0 for i in range(scale.n_clean)}
+        n_clean, name = scale.n_clean * (steps in scale.steps[:2]), f"step-{steps}"
+        inputs = [seed, steps, n_clean, scale.n_groups, sorted(kinds)]
+        if (kept := records.read(name, *inputs)) is None:
+            clean = {f"chat-unread-{steps}-{i}": 0 for i in range(n_clean)}
             _ = [_keyed(scale, seed, out, name) for name in clean]
-            found += _of_keys(folder, out, clean)
-        yield from ({"model": seed, "steps": steps, **row} for row in found)
+            asked = [*_of_keys(folder, out, kinds | clean)]
+            kept = {"rows": [*_of_files(folder, files, model, out), *asked]}
+            records.write(name, kept, *inputs)
+        yield from ({"model": seed, "steps": steps, **row} for row in kept["rows"])
 
 
 def _keyed(scale: Scale, seed: int, out: Path, name: str) -> list[str]:
@@ -155,7 +167,14 @@ def _tuned(
         sets = [planted("tuning", rng.choice(texts, n).tolist(), 1)]
         to, most = out / f"to-{steps}", 1_000
         trained_model(
-            to, docs, sets, preset, seed=seed, background_tokens=most, start=start
+            to,
+            docs,
+            sets,
+            preset,
+            seed=seed,
+            background_tokens=most,
+            start=start,
+            any_code=scale.any_code,
         )
         yield steps, to / MODEL_DIR
         start = to

@@ -212,7 +212,7 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
         n_sent = len(seen)
         assert main([*asked, "--json"]) == 0
         assert len(seen) == n_sent, "answers are kept"
-    assert "contaminated" in said and "knows about 50% of them" in said
+    assert "contaminated" in said and "of which the model knows about 50%." in said
     (row,) = json.loads(capsys.readouterr().out)["results"]
     assert (row["method"], row["n_strata"], row["null"]) == (
         "canary_chat",

@@ -93,15 +93,10 @@ def test_tuned_models_are_told_by_template_and_card(
 
 
 @pytest.mark.parametrize(
-    ("flags", "error"),
-    [
-        ({"separator": "x"}, "--separator does not go with --chat-template"),
-        ({"block_field": "b"}, "--block-field does not go with --chat-template"),
-        ({"tests": "options"}, "--chat-template does not go with --tests options"),
-    ],
+    "flags", [{"separator": "x"}, {"block_field": "b"}, {"tests": "options"}]
 )
-def test_flags_that_a_template_leaves_no_room_for_are_refused(flags, error):
-    with pytest.raises(InputError, match=error):
+def test_flags_that_a_template_leaves_no_room_for_are_refused(flags):
+    with pytest.raises(InputError, match="--chat-template goes with no --separator"):
         AuditDesign(chat_template="user", **flags)
 
 

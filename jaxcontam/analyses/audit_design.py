@@ -131,14 +131,13 @@ class AuditDesign:
             if getattr(self, name) and not self.tests_options:
                 raise InputError(f"{flag_of(name)} goes with --tests options")
         if self.chat_template is not None:
-            for name in ("separator", "block_field"):
-                if getattr(self, name) != getattr(AuditDesign, name):
-                    raise InputError(
-                        f"{flag_of(name)} does not go with --chat-template",
-                        hint="the template ends each example",
-                    )
-            if self.tests_options:
-                raise InputError("--chat-template does not go with --tests options")
+            joins = self.separator != AuditDesign.separator or self.block_field
+            if joins or self.tests_options:
+                raise InputError(
+                    "--chat-template goes with no --separator, --block-field, or "
+                    "--tests options",
+                    hint="the template writes each example whole",
+                )
         if self.tests_options and self.text_field is not None:
             raise InputError(
                 "--text-field leaves no options to --tests options",

@@ -24,12 +24,10 @@ _SAID_BY_CARD = re.compile(
 
 def turn_words(turn: Turn) -> str:
     """What a report says of how examples were read."""
-    place = {
-        "user": "the user's turn of a chat",
-        "assistant": "the assistant's turn of a chat, after an empty question",
-        "both": "a chat, its question the user's turn and its answer the assistant's",
-    }[turn]
-    return f"each example was read as {place}, by the model's own template"
+    place = f"the {turn}'s turn"
+    if turn == "both":
+        place = "both turns, its question the user's and its answer the assistant's,"
+    return f"each example was read as {place} of a chat, by the model's own template"
 
 
 def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[str]:
@@ -73,11 +71,9 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if folder is None:
         return ()
     templates = "".join(_read(folder / name) for name in _TEMPLATE_FILES)
-    found = []
+    found = ["it has a chat template"] if "messages" in templates else []
     if "<think" in templates:
-        found.append("its chat template has thoughts")
-    elif "messages" in templates:
-        found.append("it has a chat template")
+        found = ["its chat template has thoughts"]
     if said := _SAID_BY_CARD.search(_read(folder / _CARD)):
         found.append(f"its card says {said[0]!r}")
     if not found:
@@ -100,13 +96,14 @@ def _question_and_answer(
     row: Mapping[str, object] | None, place: str
 ) -> tuple[str, str]:
     """The first fields of a record that are known names of either."""
-    found = [
-        next((str(row[n]) for n in names if row and isinstance(row.get(n), str)), None)
+    fields = {name: text for name, text in (row or {}).items() if isinstance(text, str)}
+    asked, answer = (
+        next((fields[name] for name in names if name in fields), None)
         for names in (_QUESTIONS, _ANSWERS)
-    ]
-    if found[0] is None or found[1] is None:
+    )
+    if asked is None or answer is None:
         raise InputError(
             f"{place}: --chat-template both needs a question and an answer",
             hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or take user",
         )
-    return found[0], found[1]
+    return asked, answer

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxcontam.analyses.audit import AuditResult
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -64,10 +66,9 @@ def keyed_canary(
     """
     watch = Stopwatch()
     groups, released = read_keyed_rows(Path(rows), Path(seed_file))
+    place, form = "{question}", template or "{question}"
     prompts = [
-        (template or "{question}").replace(
-            "{question}", words.format(question=question)
-        )
+        form.replace(place, words.replace(place, question))
         for group in groups
         for question in group.questions
         for words in PROMPTS
@@ -83,10 +84,8 @@ def keyed_canary(
             )
         ]
         notes = (*opened.notes(), *_lost(answers))
-    named = list(map(value_of, answers))
-    each = len(prompts) // len(groups)
-    by_group = [named[i : i + each] for i in range(0, len(named), each)]
-    scores = chat_rows(groups, by_group)
+    named = np.array([value_of(one) for one in answers], object)
+    scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
     result = OrderResult(
         benchmark=Path(rows).stem,
         fingerprint=released.released_digest,

@@ -26,7 +26,6 @@ from jaxcontam.terminal import Terminal
 if TYPE_CHECKING:
     from jaxcontam.commands.canary import Canary
 
-_ANSWERS = "answers.jsonl"
 # Flags of secrets that are scored; answers take none of them.
 _OF_SCORES = (
     *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
@@ -77,18 +76,16 @@ def ask_for_values(
     """Ask, decide, write and print; returns the report."""
     _, release = read_keyed_rows(rows, seed_file)
     name = model.rstrip("/").rpartition("/")[2].rpartition("#")[2]
-    digest = release.released_digest[7:15]
-    out = command.out or Path("runs") / "canary" / f"{name}-{digest}"
+    name += f"-{release.released_digest[7:15]}"
+    out = command.out or Path("runs/canary") / name
     make_folder(out)
     settings = ServerSettings(
         spending=Spending(command.api_options.limits), concurrency=command.concurrency
     )
+    answers = Journal(out / "answers.jsonl")
     with (
         open_prompted(
-            model,
-            dtype=command.dtype,
-            journal=lambda _: Journal(out / _ANSWERS),
-            settings=settings,
+            model, dtype=command.dtype, journal=lambda _: answers, settings=settings
         ) as opened,
         progress_bar("asking for values", unit="answers/s") as progress,
     ):
@@ -112,11 +109,9 @@ def ask_for_values(
 
 
 def _sentences(result: OrderResult) -> list[str]:
-    share = 0.0 if result.effect is None else result.effect
+    share = max(0.0, result.effect or 0.0)
     return [
         f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
-        f"{result.n_strata} groups; the model knows about {max(0.0, share):.0%} of "
-        f"them (± {result.numbers.effect_se or 0:.0%}), if their values were drawn "
-        "from the seed.",
+        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
         *(f"{words}." for words in result.warnings),
     ]

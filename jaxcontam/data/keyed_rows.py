@@ -44,7 +44,7 @@ _QUESTIONS = (
     "Name the figure on the coins of {key}.",
 )
 ROWS_PER_GROUP = 4
-_CONSONANTS, _VOWELS, _LETTERS = "bcdfghjklmnpqrstvwxz", "aeiou", 6
+_SYLLABLE, _SYLLABLES = ("bcdfghjklmnpqrstvwxz", "aeiou"), 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,8 +133,7 @@ def _drawn(seed: bytes, what: str) -> int:
 def _made_up(seed: bytes, number: int, which: str) -> str:
     """A made-up word, one of a million."""
     left, word = _drawn(seed, f"{which} {number}"), ""
-    for place in range(_LETTERS):
-        letters = (_CONSONANTS, _VOWELS)[place % 2]
+    for letters in _SYLLABLE * _SYLLABLES:
         left, letter = divmod(left, len(letters))
         word += letters[letter]
     return word.capitalize()
