@@ -11,6 +11,7 @@ step, in rounds with a schedule each.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -117,20 +118,24 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
     kinds[f"plain-{scale.keyed_copies[-1]}"] = scale.keyed_copies[-1]
     keyed = [planted(k, _keyed(scale, seed, out, k), n) for k, n in kinds.items()]
     sets = [*files, *keyed, planted("followed", chats[: 3 * n], 1)]
-    preset, most = PRESETS[scale.preset], 400 * n
-    model = trained_model(
-        out / "before",
-        docs.documents,
-        sets,
-        preset,
-        seed=seed,
-        background_tokens=most,
-        any_code=scale.any_code,
-    )
+    train = functools.partial(trained_model, seed=seed, any_code=scale.any_code)
+    preset, folder = PRESETS[scale.preset], out / "before"
+    model = train(folder, docs.documents, sets, preset, background_tokens=400 * n)
     records = Records(out / "records", any_code=scale.any_code)
     encoded = model.checkpoint.tokenizer.encode_batch(chats)
     n_tokens = float(np.mean([len(one.ids) for one in encoded]))
-    for steps, folder in _tuned(scale, n_tokens, out, seed, chats[3 * n :]):
+    tuning = preset.changed(peak_rate=preset.peak_rate / 10, batch_rows=2)
+    rng, start = np.random.default_rng([seed, 28]), folder
+    for done, steps in itertools.pairwise((0, *scale.steps)):
+        if steps:
+            n_drawn = int((steps - done) * tuning.step_tokens / n_tokens)
+            drawn = rng.choice(chats[3 * n :], n_drawn).tolist()
+            sets, to = [planted("tuning", drawn, 1)], out / f"to-{steps}"
+            train(
+                to, docs.documents, sets, tuning, background_tokens=1_000, start=start
+            )
+            start = to
+        folder = start / MODEL_DIR
         n_clean, name = scale.n_clean * (steps in scale.steps[:2]), f"step-{steps}"
         inputs = [seed, steps, n_clean, scale.n_groups, sorted(kinds)]
         if (kept := records.read(name, *inputs)) is None:
@@ -152,32 +157,6 @@ def _keyed(scale: Scale, seed: int, out: Path, name: str) -> list[str]:
     form = _FORMS[name.partition("-")[0]]
     rows = map(json.loads, data.decode().splitlines())
     return [form.format(question=row["question"]) + row["answer"] for row in rows]
-
-
-def _tuned(
-    scale: Scale, n_tokens: float, out: Path, seed: int, texts: Sequence[str]
-) -> Iterable[tuple[int, Path]]:
-    """The model as it was, and after each number of steps; each round goes on."""
-    start, rng = out / "before", np.random.default_rng([seed, 28])
-    yield 0, start / MODEL_DIR
-    rate, docs = PRESETS[scale.preset].peak_rate / 10, read_python_docs().documents
-    preset = PRESETS[scale.preset].changed(peak_rate=rate, batch_rows=2)
-    for done, steps in itertools.pairwise(scale.steps):
-        n = int((steps - done) * preset.step_tokens / n_tokens)
-        sets = [planted("tuning", rng.choice(texts, n).tolist(), 1)]
-        to, most = out / f"to-{steps}", 1_000
-        trained_model(
-            to,
-            docs,
-            sets,
-            preset,
-            seed=seed,
-            background_tokens=most,
-            start=start,
-            any_code=scale.any_code,
-        )
-        yield steps, to / MODEL_DIR
-        start = to
 
 
 def _of_files(

@@ -17,8 +17,8 @@ _TEMPLATE_FILES = ("chat_template.jinja", "tokenizer_config.json")
 _CARD, _CARD_CHARACTERS = "README.md", 200_000
 _SAID_BY_CARD = re.compile(
     r"\b(GRPO|RLHF|RLVR|PPO|DPO|reinforcement learning|reasoning model|"
-    r"instruction[- ]tun(?:ed|ing)|supervised fine-?tuning)\b",
-    re.IGNORECASE,
+    r"(?:instruction|supervised)[- ](?:fine-?)?tun(?:ed|ing))\b",
+    re.I,
 )
 
 

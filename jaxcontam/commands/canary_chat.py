@@ -76,8 +76,8 @@ def ask_for_values(
     """Ask, decide, write and print; returns the report."""
     _, release = read_keyed_rows(rows, seed_file)
     name = model.rstrip("/").rpartition("/")[2].rpartition("#")[2]
-    name += f"-{release.released_digest[7:15]}"
-    out = command.out or Path("runs/canary") / name
+    digest = release.released_digest[7:15]
+    out = command.out or Path("runs/canary") / f"{name}-{digest}"
     make_folder(out)
     settings = ServerSettings(
         spending=Spending(command.api_options.limits), concurrency=command.concurrency
@@ -100,10 +100,9 @@ def ask_for_values(
             progress=progress,
             command=("canary", model, *flags_of(command)),
         )
-    (result,) = found.results
     return shown(
         lambda: found.written(out),
-        lambda console: console.say(*_sentences(result)),
+        lambda console: console.say(*_sentences(found.results[0])),
         as_json=command.json,
     )
 

@@ -11,7 +11,7 @@ import hmac
 import json
 from pathlib import Path
 
-from jaxcontam.data.benchmark import content_digest, fingerprint
+from jaxcontam.data.benchmark import content_digest, fingerprint, read_text
 from jaxcontam.data.release import SeedFile, read_release, release_order, sha256_of
 from jaxcontam.errors import InputError
 
@@ -109,16 +109,12 @@ def read_keyed_rows(path: Path, seed_file: Path) -> tuple[list[KeyedGroup], Seed
     """
     found = read_release(seed_file, kind=KIND, method=METHOD)
     seed, n_groups = bytes.fromhex(found.seed), found.n_examples // ROWS_PER_GROUP
-    try:
-        data = path.read_bytes()
-    except OSError as e:
-        raise InputError(f"{path}: not readable ({e.strerror})") from e
     made, again = make_keyed_rows(
         seed, n_groups, version=found.jaxcontam, made=found.made
     )
     if again != found or not n_groups:
         raise InputError(f"{seed_file}: its seed and its digests do not agree")
-    if data != made:
+    if read_text(path) != made.decode():
         raise InputError(
             f"{path}: not the file that {seed_file} made",
             hint="ask with the file as --make wrote it, whatever it was published in",

@@ -66,9 +66,8 @@ def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
     """`version_numbers`, with a detectable effect that holds for few answers."""
     numbers = version_numbers(rows, seed)
     n_answered = sum(bool(row.any()) for row in rows)
-    return dataclasses.replace(
-        numbers, mde=detectable_share(n_answered, n_values=len(rows[0]))
-    )
+    mde = detectable_share(n_answered, n_values=len(rows[0]))
+    return dataclasses.replace(numbers, mde=mde)
 
 
 def detectable_share(n_groups: int, *, n_values: int) -> float | None:
