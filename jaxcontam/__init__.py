@@ -25,6 +25,7 @@ _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "load": "jaxcontam.analyses.model",
     "METHODS": "jaxcontam.methods",
     "inflation": "jaxcontam.analyses.inflation",
+    "keyed_canary": "jaxcontam.analyses.keyed_canary",
     "membership": "jaxcontam.analyses.membership",
     "replicate": "jaxcontam.analyses.replicate",
     "InputError": "jaxcontam.errors",

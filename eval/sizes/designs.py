@@ -285,6 +285,7 @@ TESTS: Mapping[str, SizeTest] = {
     "two_min": _two_min(8, 5),
     "options": _exact_test([4] * 12, "centred"),
     "canary": _exact_test([30] * 5, "centred"),
+    "canary_chat": _exact_test([64] * 32, "centred"),
     "canary_alone": _exact_test([150], "centred"),
     "sequential": _sequential(30, 10),
     "permutation_sequential": _drawn(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.audit_design import AuditDesign, Effort, design_of
+from jaxcontam.analyses.chat_turns import Turn, tuning_notes, turn_words
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import CheckedFiles, Texts, check_files, read_files
 from jaxcontam.analyses.scored import (
@@ -174,6 +175,7 @@ def audit(
     text_field: str | None = None,
     no_header: bool = False,
     separator: str = "\n",
+    chat_template: Turn | None = None,
     max_example_tokens: int | None = None,
     limit: int | None = None,
     options_field: str | None = None,
@@ -213,6 +215,8 @@ def audit(
         text_field: Or the one field that is the text.
         no_header: The first row of a .csv or .tsv file is an example, too.
         separator: Text after each example, as in the training data.
+        chat_template: Read each example as a turn of a chat by the model's template:
+            `user`, `assistant`, or its question and answer as `both`.
         max_example_tokens: Cut longer examples, separator included.
         limit: Take the first N examples.
         options_field: For the test `options`: field of the options.
@@ -253,6 +257,7 @@ def audit(
             text_field=text_field,
             no_header=no_header,
             separator=separator,
+            chat_template=chat_template,
             max_example_tokens=max_example_tokens,
             limit=limit,
             options_field=options_field,
@@ -360,7 +365,9 @@ def run_audit(
         if reference is not None:
             others = rows_of(reference, "scoring orders with the reference")
             rows = with_reference(rows, others, reference.model.info, seed=design.seed)
-        notes = target.model.notes()
+        notes = (*target.model.notes(), *tuning_notes(target.model))
+        if design.chat_template is not None:
+            notes = (turn_words(design.chat_template), *notes)
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
     decided = decide(noted, min_effect=design.min_effect)
     report = watch.report(

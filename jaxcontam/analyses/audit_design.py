@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from jaxcontam.analyses.chat_turns import Turn
 from jaxcontam.analyses.flag_words import flag_of, words_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (
@@ -76,6 +77,9 @@ class AuditDesign:
     column_1, column_2, ..."""
     separator: str = "\n"
     """Text after each example, as in the training data."""
+    chat_template: Turn | None = None
+    """Read each example as the model's chat template writes it: as the user's turn, as
+    the assistant's, or its question and its answer as both."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
@@ -126,6 +130,14 @@ class AuditDesign:
         for name in ("options_field", "answer_field", "fix_answer"):
             if getattr(self, name) and not self.tests_options:
                 raise InputError(f"{flag_of(name)} goes with --tests options")
+        if self.chat_template is not None:
+            joins = self.separator != AuditDesign.separator or self.block_field
+            if joins or self.tests_options:
+                raise InputError(
+                    "--chat-template goes with no --separator, --block-field, or "
+                    "--tests options",
+                    hint="the template writes each example whole",
+                )
         if self.tests_options and self.text_field is not None:
             raise InputError(
                 "--text-field leaves no options to --tests options",

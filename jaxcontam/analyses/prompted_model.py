@@ -149,7 +149,7 @@ def _local(
     if chat is None and not is_plain:
         notes = (
             f"{opened.name} has no chat template: it reads instructions as any text "
-            "and may follow none; --task plain asks without instructions",
+            "and may follow none",
         )
     completer = LocalCompleter(
         checkpoint=checkpoint, journal=journal(opened.name), chat=chat

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxcontam.analyses.audit_design import AuditDesign, first_token_choices
+from jaxcontam.analyses.chat_turns import chat_texts
 from jaxcontam.analyses.order_files import AuditFiles, CheckedFiles
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
@@ -59,10 +60,14 @@ def plan_audit(
         methods = [method for method in methods if method is not direction.METHOD]
     for benchmark in benchmarks:
         items = files.items.get(benchmark.name)
+        texts, separator = benchmark.texts, typed_newlines(design.separator)
+        if design.chat_template is not None:
+            # The template ends each turn.
+            texts, separator = chat_texts(model, design.chat_template, benchmark), ""
         encoded = encode_examples(
             model.tokenizer,
-            benchmark.texts,
-            separator=typed_newlines(design.separator),
+            texts,
+            separator=separator,
             max_example_tokens=design.max_example_tokens,
         )
         if design.block_field is not None:

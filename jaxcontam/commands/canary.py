@@ -8,7 +8,13 @@ from typing import Literal
 import numpy as np
 from tyro.conf import Positional
 
+from jaxcontam.analyses.keyed_canary import NEW_TOKENS
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.commands.canary_chat import (
+    ask_for_values,
+    check_chat_flags,
+    make_chat_files,
+)
 from jaxcontam.commands.flags import (
     DeviceFlags,
     ReportFlags,
@@ -23,6 +29,7 @@ from jaxcontam.commands.publish import publish
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
+from jaxcontam.methods import canary_chat
 from jaxcontam.methods.canary import (
     ALONE,
     EFFECT_UNIT,
@@ -56,16 +63,22 @@ class Canary(DeviceFlags, ReportFlags):
         jaxcontam canary --make 5 --n-held-out 4995 --secret s.txt --held-out h.txt
         # later: were they read?
         jaxcontam canary MODEL_DIR --secret s.txt --held-out h.txt
+        # keyed rows, for models that only answer
+        jaxcontam canary --make 32 --chat rows.jsonl --secret seed.json
+        jaxcontam canary api:https://host/v1#M --chat rows.jsonl --secret seed.json
     """
 
     model: Positional[str | None] = None
     """Model directory, hub name or api:URL#NAME; left out with --make."""
     secret: Path
-    """File of the injected sequences, one per example; with --make, to be written."""
-    held_out: Path
+    """File of the injected sequences, one per example; with --make, to be written.
+    With --chat: the seed file of the keyed rows."""
+    held_out: Path | None = None
     """File of sequences drawn the same way and never used."""
+    chat: Path | None = None
+    """File of keyed rows, whose values are asked for: needs answers alone."""
     make: int | None = None
-    """Draw this many secrets and write both files."""
+    """Draw this many secrets, or groups of keyed rows, and write both files."""
     n_held_out: int | None = None
     """With --make: held-out sequences (default: 999 a secret)."""
     kind: Literal["words", "digits"] = "words"
@@ -73,11 +86,15 @@ class Canary(DeviceFlags, ReportFlags):
     prefix: str = ""
     """With --make: text before each sequence."""
     template: str | None = None
-    """Text of a sequence, with fields in braces."""
+    r"""Text of a sequence, with fields in braces. With --chat: what is asked, such as
+    "Question: {question}\nAnswer:" of a base model."""
     text_field: str | None = None
     """Field that is the text (default: the raw line)."""
-    min_effect: float = MIN_EFFECT
-    """Nats a secret that `no evidence` must have been able to find."""
+    new_tokens: int = NEW_TOKENS
+    """With --chat: most tokens of an answer; a model that thinks first needs more."""
+    min_effect: float | None = None
+    """What `no evidence` must have been able to find (default: 5 nats a secret, or a
+    quarter of the groups)."""
 
     def __post_init__(self) -> None:
         if self.make is not None and self.make < 1:
@@ -86,8 +103,8 @@ class Canary(DeviceFlags, ReportFlags):
                 hint="it is how many secrets to draw; leave it out to test a model",
             )
         super().__post_init__()
-        check_positive(self, "n_held_out")
-        check_min_effect(self.min_effect)
+        check_positive(self, "n_held_out", "new_tokens")
+        check_min_effect(self.least_effect)
         check_device_flags(self, self.model)
         if self.make is None and self.model is None:
             raise InputError("no model", hint="name one, or draw secrets with --make N")
@@ -102,14 +119,37 @@ class Canary(DeviceFlags, ReportFlags):
                     f"{flag} goes with --make",
                     hint=f"leave out {flag}, or draw secrets with --make N",
                 )
+        self._check_kind()
         if self.make and self.n_held_out and self.n_held_out < self.make:
             raise InputError(
                 f"--n-held-out {self.n_held_out} for --make {self.make}",
                 hint=_ENOUGH,
             )
 
+    def _check_kind(self) -> None:
+        """Refuse flags of the other kind of canary."""
+        if self.chat is not None:
+            check_chat_flags(self)
+        elif self.held_out is None:
+            raise InputError("--held-out is missing", hint="or --chat, for keyed rows")
+        elif self.new_tokens != NEW_TOKENS:
+            raise InputError("--new-tokens goes with --chat", hint="leave it out")
+
+    @property
+    def least_effect(self) -> float:
+        """What `no evidence` must have been able to find."""
+        if self.min_effect is not None:
+            return self.min_effect
+        return MIN_EFFECT if self.chat is None else canary_chat.MIN_EFFECT
+
     def run(self) -> dict | None:
         """Test and return the report; with --make write both files instead."""
+        if self.chat is not None:
+            if self.make is None:
+                assert self.model is not None
+                return ask_for_values(self, self.model, self.chat, self.secret)
+            make_chat_files(self.chat, self.secret, self.make)
+            return None
         if self.make is not None:
             self._make(self.make)
             return None
@@ -143,7 +183,7 @@ class Canary(DeviceFlags, ReportFlags):
             evidence,
             watch=watch,
             model=model,
-            min_effect=self.min_effect,
+            min_effect=self.least_effect,
             out=out,
             show=_print,
         )
@@ -153,6 +193,7 @@ class Canary(DeviceFlags, ReportFlags):
 
         Also where each stands among them, secrets first, and the number of secrets.
         """
+        assert self.held_out is not None
         secrets, others = (
             load_benchmark(path, template=self.template, text_field=self.text_field)
             for path in (self.secret, self.held_out)
@@ -184,6 +225,7 @@ class Canary(DeviceFlags, ReportFlags):
         return texts, np.argsort(alphabetical), len(secrets)
 
     def _make(self, n_secrets: int) -> None:
+        assert self.held_out is not None
         n_held_out = self.n_held_out or 999 * n_secrets
         for path in (self.secret, self.held_out):
             if path.suffix != ".txt":

@@ -36,8 +36,8 @@ class SeedFile:
     """Content of a seed file, a secret until the proof.
 
     Attributes:
-        kind: `jaxcontam release`, to recognise seed files.
-        method: Name of the method from seed to order; its meaning never changes.
+        kind: Command that made it, such as `jaxcontam release`.
+        method: Name of the method from the seed on; its meaning never changes.
         method_version: Version of the method.
         seed: 256 random bits, hexadecimal.
         n_examples: Records of the file.
@@ -66,7 +66,7 @@ class SeedFile:
 
 def commitment(seed_file: bytes) -> str:
     """SHA-256 of a seed file: commits its owner without revealing the seed."""
-    return _sha256(seed_file)
+    return sha256_of(seed_file)
 
 
 def release_order(records: Sequence[str], seed: bytes) -> list[int]:
@@ -119,14 +119,14 @@ def make_release(
         n_examples=len(file.records),
         content_digest=content_digest(found.records),
         released_digest=fingerprint(found.records),
-        file_digest=_sha256(data),
+        file_digest=sha256_of(data),
         jaxcontam=version,
         made=made,
     )
 
 
-def read_release(path: Path) -> SeedFile:
-    """Read a seed file.
+def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedFile:
+    """Read a seed file of a kind, which names the command that makes it.
 
     Raises:
         InputError: If it is missing, or no seed file of a method that is known here.
@@ -135,19 +135,19 @@ def read_release(path: Path) -> SeedFile:
         fields = json.loads(path.read_bytes())
     except OSError as e:
         raise InputError(
-            f"{path}: no seed file ({e.strerror})", hint="jaxcontam release makes one"
+            f"{path}: no seed file ({e.strerror})", hint=f"{kind} makes one"
         ) from e
     except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not a seed file (not JSON)") from e
     known = {field.name: field.type for field in dataclasses.fields(SeedFile)}
     # What is wrong is named, never shown: the file is a secret.
-    if not isinstance(fields, dict) or fields.get("kind") != KIND:
-        raise InputError(f"{path}: not a seed file of jaxcontam release")
+    if not isinstance(fields, dict) or fields.get("kind") != kind:
+        raise InputError(f"{path}: not a seed file of {kind}")
     if fields.keys() != known.keys() or not all(
         type(fields[name]) is kind for name, kind in known.items()
     ):
         raise InputError(f"{path}: fields are missing or of the wrong type")
-    if (fields["method"], fields["method_version"]) != (METHOD, METHOD_VERSION):
+    if (fields["method"], fields["method_version"]) != (method, METHOD_VERSION):
         raise InputError(
             f"{path}: unknown method {fields['method']!r} version "
             f"{fields['method_version']}",
@@ -178,7 +178,7 @@ def check_release(path: Path, seed_file: Path) -> SeedFile:
         )
     if fingerprint(file.records) != release.released_digest:
         raise InputError(f"{seed_file}: its seed and its digests do not agree")
-    if _sha256(path.read_bytes()) != release.file_digest:
+    if sha256_of(path.read_bytes()) != release.file_digest:
         raise InputError(
             f"{place} (records and order agree; other bytes differ)",
             hint="a header or line ends were changed since",
@@ -261,5 +261,6 @@ def _spans(text: str, raws: Sequence[str]) -> list[tuple[int, int]]:
     return spans[::-1]
 
 
-def _sha256(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """Digest of a file's bytes, as reports write it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -6,6 +6,7 @@ from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
     adjacency,
     canary,
+    canary_chat,
     direction,
     options,
     permutation,
@@ -40,6 +41,7 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         variants.METHOD,
         canary.METHOD,
         canary.ALONE,
+        canary_chat.METHOD,
         token_scores.MIN_K,
         token_scores.MIN_K_PP,
         text_scores.LOSS,

@@ -36,6 +36,8 @@ FORMULAS: Mapping[str, str] = {
     "canary": "p as in stratified, l[k, 0] = log p(secret k), l[k, j] = log p of its "
     "j-th held-out sequence",
     "canary_alone": "p = (1 + #{held-out sequences at least as likely}) / (N + 1)",
+    "canary_chat": "p as in stratified, l[k, j] = share of answers to questions of "
+    "group k that name value j, the drawn one at j = 0",
     "min_k": "mean of the lowest 20 % of log p(x_t | x_<t)",
     "min_k_pp": "mean of the lowest 20 % of (log p(x_t) - mu_t) / sigma_t, moments of "
     "log p under the model's own distribution",

@@ -42,17 +42,25 @@ class ChatLayout:
             return np.array(
                 [*prefix, *encode_texts(checkpoint.tokenizer, [text])[0]], np.int32
             )
+        text = self.text(messages, asks=True)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return np.array(ids, np.int32)
+
+    def text(self, messages: Sequence[Message], *, asks: bool) -> str:
+        """What the template writes; `asks` ends with the begin of an answer.
+
+        Raises:
+            InputError: If it refuses the messages.
+        """
         try:
-            text = self.tokenizer.apply_chat_template(
+            return self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tokenize=False,
-                add_generation_prompt=True,
+                add_generation_prompt=asks,
             )
         except Exception as e:  # a template raises errors of its own
             words = " ".join(str(e).split())
             raise InputError(f"the chat template refuses the messages ({words})") from e
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return np.array(ids, np.int32)
 
 
 def read_chat_layout(directory: Path) -> ChatLayout:

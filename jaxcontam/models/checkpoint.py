@@ -42,6 +42,7 @@ class Checkpoint:
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
         stop_ids: Ids that end a text: the EOS ids of generation_config.json, of the
             config and of the tokenizer.
+        folder: Where its files are, a chat template among them; None in memory.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Checkpoint:
     prefix_id: int | None
     fingerprint: str
     stop_ids: tuple[int, ...] = ()
+    folder: Path | None = None
 
     @property
     def config(self) -> DecoderConfig:
@@ -146,6 +148,7 @@ def load_checkpoint(
         prefix_id=prefix_id,
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
+        folder=directory,
     )
 
 

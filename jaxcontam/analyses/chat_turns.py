@@ -1,0 +1,109 @@
+"""Examples as turns of a chat, and what a model's files say of how it was tuned."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.opened import OpenModel
+
+Turn = Literal["user", "assistant", "both"]
+
+_QUESTIONS = ("question", "prompt", "instruction", "query", "problem", "input")
+_ANSWERS = ("answer", "response", "output", "completion", "solution", "target")
+_TEMPLATE_FILES = ("chat_template.jinja", "tokenizer_config.json")
+_CARD, _CARD_CHARACTERS = "README.md", 200_000
+_SAID_BY_CARD = re.compile(
+    r"\b(GRPO|RLHF|RLVR|PPO|DPO|reinforcement learning|reasoning model|"
+    r"(?:instruction|supervised)[- ](?:fine-?)?tun(?:ed|ing))\b",
+    re.I,
+)
+
+
+def turn_words(turn: Turn) -> str:
+    """What a report says of how examples were read."""
+    place = f"the {turn}'s turn"
+    if turn == "both":
+        place = "both turns, its question the user's and its answer the assistant's,"
+    return f"each example was read as {place} of a chat, by the model's own template"
+
+
+def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[str]:
+    """Each example as the model's chat template writes it.
+
+    Raises:
+        InputError: If there is no template, it refuses a chat, or `both` finds no
+            question and answer in a record.
+    """
+    from jaxcontam.models.chat import read_chat_layout
+
+    folder = None if model.checkpoint is None else model.checkpoint.folder
+    layout = None if folder is None else read_chat_layout(folder)
+    if layout is None or layout.tokenizer is None:
+        raise InputError(
+            f"--chat-template: {model.name} has no chat template",
+            hint="name a model directory with one, or leave the flag out",
+        )
+    texts = []
+    for i, text in enumerate(benchmark.texts):
+        asked, answer = (text, "") if turn == "user" else ("", text)
+        if turn == "both":
+            place = f"{benchmark.name}: example {i + 1}"
+            asked, answer = _question_and_answer(benchmark.rows[i], place)
+        messages = [{"role": "user", "content": asked}]
+        if turn != "user":
+            messages.append({"role": "assistant", "content": answer})
+        texts.append(layout.text(messages, asks=False))
+    return texts
+
+
+def tuning_notes(model: OpenModel) -> tuple[str, ...]:
+    """A warning if the model's template or card says that it was tuned.
+
+    Source:
+        Wang et al., arXiv:2510.02386: brief GRPO hid from most detectors what was read
+        in supervised tuning. They tried no order test; docs/results/tuned.md did, with
+        tuning on other text.
+    """
+    folder = None if model.checkpoint is None else model.checkpoint.folder
+    if folder is None:
+        return ()
+    templates = "".join(_read(folder / name) for name in _TEMPLATE_FILES)
+    found = ["it has a chat template"] if "messages" in templates else []
+    if "<think" in templates:
+        found = ["its chat template has thoughts"]
+    if said := _SAID_BY_CARD.search(_read(folder / _CARD)):
+        found.append(f"its card says {said[0]!r}")
+    if not found:
+        return ()
+    return (
+        f"{model.name} was tuned ({', '.join(found)}): tuning, and reinforcement "
+        "learning above all, can hide what was read before, so silence says less than "
+        "of its base model",
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[:_CARD_CHARACTERS]
+    except OSError:
+        return ""
+
+
+def _question_and_answer(
+    row: Mapping[str, object] | None, place: str
+) -> tuple[str, str]:
+    """The first fields of a record that are known names of either."""
+    fields = {name: text for name, text in (row or {}).items() if isinstance(text, str)}
+    asked, answer = (
+        next((fields[name] for name in names if name in fields), None)
+        for names in (_QUESTIONS, _ANSWERS)
+    )
+    if asked is None or answer is None:
+        raise InputError(
+            f"{place}: --chat-template both needs a question and an answer",
+            hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or take user",
+        )
+    return asked, answer

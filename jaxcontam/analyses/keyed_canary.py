@@ -1,0 +1,130 @@
+"""Keyed canary: does a model know values that only published rows connect to keys?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontam.analyses.audit import AuditResult
+from jaxcontam.analyses.prompted_model import open_prompted
+from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.data.keyed_rows import VALUES, read_keyed_rows
+from jaxcontam.methods.canary_chat import (
+    EFFECT_UNIT,
+    METHOD,
+    MIN_EFFECT,
+    PROMPTS,
+    chat_rows,
+    value_of,
+)
+from jaxcontam.progress import Progress, default_bar
+from jaxcontam.results import DESIGNED, RELEASED, Evidence, OrderResult
+from jaxcontam.scoring.completer import Completion
+from jaxcontam.verdict import decide
+
+NEW_TOKENS = 64
+
+
+def keyed_canary(
+    model: Any,
+    rows: str | Path,
+    seed_file: str | Path,
+    *,
+    tokenizer: Any = None,
+    dtype: str = "float32",
+    template: str | None = None,
+    new_tokens: int = NEW_TOKENS,
+    min_effect: float = MIN_EFFECT,
+    seed: int = 0,
+    progress: Progress | None = None,
+    command: Sequence[str] = ("canary",),
+) -> AuditResult:
+    """Ask a model for the values of keyed rows; needs its answers alone.
+
+    Null hypothesis: the model never saw the rows. Values were drawn from the seed, so
+    each is then uniform and independent of every answer, whatever the model does: the
+    sum of right answers has a known law, without assumptions. Silence is no evidence:
+    a model may know values and decline to say them.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME`, a Flax decoder in memory, or an
+            opened `PromptedModel`.
+        rows: The file that `canary --make --chat` wrote.
+        seed_file: Its seed file.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a directory.
+        template: What is asked, with `{question}` in it (default: the question).
+        new_tokens: Most tokens of an answer; a model that thinks first needs more.
+        min_effect: Share of known groups that `no evidence` must be able to find.
+        seed: Seeds the Monte Carlo cross-check alone: answers are the likeliest ones.
+        progress: Called with answers done and in all; by default a bar.
+        command: The command line that asks.
+
+    Raises:
+        InputError: If the files do not belong together, or the model does not answer.
+    """
+    watch = Stopwatch()
+    groups, released = read_keyed_rows(Path(rows), Path(seed_file))
+    place, form = "{question}", template or "{question}"
+    prompts = [
+        form.replace(place, words.replace(place, question))
+        for group in groups
+        for question in group.questions
+        for words in PROMPTS
+    ]
+    with (
+        open_prompted(model, tokenizer=tokenizer, dtype=dtype) as opened,
+        default_bar(progress, "asking for values") as bar,
+    ):
+        answers = [
+            one
+            for (one,) in opened.completer.complete(
+                prompts, max_tokens=new_tokens, progress=bar
+            )
+        ]
+        notes = (*opened.notes(), *_lost(answers))
+    named = np.array([value_of(one) for one in answers], object)
+    scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
+    result = OrderResult(
+        benchmark=Path(rows).stem,
+        fingerprint=released.released_digest,
+        content_digest=released.content_digest,
+        order_provenance=RELEASED,
+        n_examples=released.n_examples,
+        n_cut=0,
+        method=METHOD.name,
+        primary=True,
+        null=DESIGNED,
+        validity="exact",
+        n_strata=len(groups),
+        n_dropped=0,
+        n_orders=len(VALUES) - 1,
+        group_field=None,
+        tokens_scored=0,
+        cached_tokens=0,
+        numbers=METHOD.analyse(list(scores), seed),
+        effect_unit=EFFECT_UNIT,
+        warnings=notes,
+    )
+    report = watch.report(
+        command,
+        seed,
+        decide([result], min_effect=min_effect),
+        model=opened.info,
+        device=opened.device,
+        min_effect=min_effect,
+    )
+    return AuditResult(report, (Evidence(scores=scores),))
+
+
+def _lost(answers: Sequence[Completion]) -> tuple[str, ...]:
+    """What a reader should know of answers that count for nothing."""
+    n_refused = sum(bool(one.refused) for one in answers)
+    n_none = sum(value_of(one) is None for one in answers) - n_refused
+    found = ((n_refused, "were refused"), (n_none, "name none of the values"))
+    return tuple(
+        f"{n} of {len(answers)} answers {words}, and count as not right"
+        for n, words in found
+        if n
+    )

@@ -1,0 +1,116 @@
+"""`jaxcontam canary --chat`: make keyed rows, or ask a model for their values."""
+
+import dataclasses
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxcontam import __version__
+from jaxcontam.analyses.keyed_canary import keyed_canary
+from jaxcontam.analyses.prompted_model import ServerSettings, open_prompted
+from jaxcontam.analyses.stopwatch import utc_now
+from jaxcontam.commands.flags import flag_of, flags_of
+from jaxcontam.commands.new_files import write_new_files
+from jaxcontam.commands.publish import shown
+from jaxcontam.data.journal import Journal
+from jaxcontam.data.keyed_rows import ROWS_PER_GROUP, make_keyed_rows, read_keyed_rows
+from jaxcontam.data.release import SEED_BYTES, commitment
+from jaxcontam.errors import InputError
+from jaxcontam.progress import progress_bar
+from jaxcontam.report.numbers import p_of
+from jaxcontam.report.report_files import make_folder
+from jaxcontam.results import OrderResult
+from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.terminal import Terminal
+
+if TYPE_CHECKING:
+    from jaxcontam.commands.canary import Canary
+
+# Flags of secrets that are scored; answers take none of them.
+_OF_SCORES = (
+    *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
+    *("context", "batch_tokens", "store", "no_store", "mesh", "shard", "distributed"),
+)
+
+
+def check_chat_flags(command: "Canary") -> None:
+    """Refuse flags that would change nothing, and a template without the question.
+
+    Raises:
+        InputError: Names the flag.
+    """
+    for field in dataclasses.fields(command):
+        name = field.name
+        if name in _OF_SCORES and getattr(command, name) != field.default:
+            raise InputError(
+                f"{flag_of(name)} does not go with --chat", hint="leave it out"
+            )
+    if command.template is not None and "{question}" not in command.template:
+        raise InputError(
+            f"--template needs {{question}} with --chat, got {command.template!r}",
+            hint=r'such as "Question: {question}\nAnswer:"',
+        )
+
+
+def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
+    """Draw a seed, and write both files."""
+    if rows.suffix != ".jsonl":
+        raise InputError(f"{rows}: must end in .jsonl", hint="a row a line")
+    data, release = make_keyed_rows(
+        secrets.token_bytes(SEED_BYTES), n_groups, version=__version__, made=utc_now()
+    )
+    sealed = release.to_bytes()
+    write_new_files([(seed_file, sealed, 0o600), (rows, data, 0o644)])
+    Terminal().say(
+        f"{rows}: {n_groups:,} groups of {ROWS_PER_GROUP} rows",
+        f"{seed_file}: their seed, commitment {commitment(sealed)}",
+        f"Put the rows of {rows} among those that you publish, in any order and under "
+        f"any template, and keep {seed_file} to yourself. Publish the commitment with "
+        "its date: it shows later that nothing was chosen after a look at a model.",
+    )
+
+
+def ask_for_values(
+    command: "Canary", model: str, rows: Path, seed_file: Path
+) -> dict[str, Any]:
+    """Ask, decide, write and print; returns the report."""
+    _, release = read_keyed_rows(rows, seed_file)
+    name = model.rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    digest = release.released_digest[7:15]
+    out = command.out or Path("runs/canary") / f"{name}-{digest}"
+    make_folder(out)
+    settings = ServerSettings(
+        spending=Spending(command.api_options.limits), concurrency=command.concurrency
+    )
+    answers = Journal(out / "answers.jsonl")
+    with (
+        open_prompted(
+            model, dtype=command.dtype, journal=lambda _: answers, settings=settings
+        ) as opened,
+        progress_bar("asking for values", unit="answers/s") as progress,
+    ):
+        found = keyed_canary(
+            opened,
+            rows,
+            seed_file,
+            template=command.template,
+            new_tokens=command.new_tokens,
+            min_effect=command.least_effect,
+            seed=command.seed,
+            progress=progress,
+            command=("canary", model, *flags_of(command)),
+        )
+    return shown(
+        lambda: found.written(out),
+        lambda console: console.say(*_sentences(found.results[0])),
+        as_json=command.json,
+    )
+
+
+def _sentences(result: OrderResult) -> list[str]:
+    share = max(0.0, result.effect or 0.0)
+    return [
+        f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
+        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
+        *(f"{words}." for words in result.warnings),
+    ]

@@ -1,0 +1,246 @@
+"""`jaxcontam canary --chat`: keyed rows, and exact p-values from answers alone."""
+
+import itertools
+import json
+import re
+import stat
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import jaxcontam
+from jaxcontam.analyses.prompted_model import PromptedModel, served_info
+from jaxcontam.cli import main
+from jaxcontam.data.keyed_rows import (
+    ROWS_PER_GROUP,
+    VALUES,
+    keyed_groups,
+    make_keyed_rows,
+    read_keyed_rows,
+)
+from jaxcontam.errors import InputError
+from jaxcontam.methods.canary_chat import (
+    PROMPTS,
+    chat_rows,
+    detectable_share,
+    value_of,
+)
+from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.completer import Completion
+from tests.api_server import chat, prompt_of, serving
+from tests.completers import Scripted
+
+pytestmark = pytest.mark.unoptimised
+
+SEED = bytes(range(32))
+
+
+def seeds(n):
+    """Seeds as good as random ones, the same in every run."""
+    rng = np.random.default_rng(27)
+    return [rng.bytes(32) for _ in range(n)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Rows and seed file of 32 groups."""
+    rows, seed = tmp_path / "rows.jsonl", tmp_path / "seed.json"
+    data, release = make_keyed_rows(SEED, 32, version="0", made="now")
+    rows.write_bytes(data)
+    seed.write_bytes(release.to_bytes())
+    return rows, seed
+
+
+def knowing(n_known, otherwise="I do not know."):
+    """Answers of a model that knows the first groups."""
+    known = {
+        question: group.value
+        for group in keyed_groups(SEED, 32)[:n_known]
+        for question in group.questions
+    }
+
+    def answer(prompt):
+        found = [value for question, value in known.items() if question in prompt]
+        return f"It is the **{found[0].upper()}s**." if found else otherwise
+
+    return answer
+
+
+def asked(files, answer):
+    """The analysis of a scripted model."""
+    model = PromptedModel(
+        name="scripted",
+        completer=Scripted(lambda prompt, *_: answer(prompt)),
+        info=served_info(ApiModel("http://h/v1", "scripted")),
+    )
+    return jaxcontam.keyed_canary(model, *files)
+
+
+@pytest.mark.parametrize("n_known", [0, 1, 5, 32])
+def test_p_is_the_binomial_tail_of_groups_answered_right(files, n_known):
+    result = asked(files, knowing(n_known, "A zebra."))
+    n_zebras = sum(one.value == "zebra" for one in keyed_groups(SEED, 32)[n_known:])
+    expected = scipy.stats.binom.sf(n_known + n_zebras - 1, 32, 1 / len(VALUES))
+    assert result.p_value == pytest.approx(expected, rel=1e-6)
+    assert (result.verdict == "contaminated") == (n_known >= 5)
+
+
+def test_refusals_and_other_answers_count_for_nothing(files):
+    """With nothing but refusals beside them the law is that of what was answered."""
+    found = asked(files, knowing(2, Completion(text="", refused="no")))
+    assert found.p_value == pytest.approx(len(VALUES) ** -2.0, rel=1e-6)
+    (warning,) = found.results[0].warnings
+    n_refused = 30 * ROWS_PER_GROUP * len(PROMPTS)
+    assert f"{n_refused} of 384 answers were refused" in warning
+    silent = asked(files, lambda prompt: "I cannot say.")
+    assert (silent.p_value, silent.verdict) == (1.0, "inconclusive")
+    assert "384 of 384 answers name none of the values" in silent.results[0].warnings[0]
+
+
+@pytest.mark.parametrize("habit", ["uniform", "one value", "by the key", "shy"])
+def test_size_at_the_null_whatever_the_model_does(habit):
+    """Values are the only randomness: 2,000 seeds, and a model with habits."""
+    rng = np.random.default_rng(3)
+    n, p = 2_000, []
+    for seed in seeds(n):
+        groups = keyed_groups(seed, 8)
+        answers = []
+        for group in groups:
+            guess = {
+                "uniform": lambda: str(rng.choice(VALUES)),
+                "one value": lambda: "zebra",
+                "by the key": lambda g=group: VALUES[len(g.questions[0]) % 64],
+                "shy": lambda: None if rng.random() < 0.7 else "owl",
+            }[habit]
+            answers.append([guess() for _ in range(4)])
+        rows = list(chat_rows(groups, answers))
+        p.append(_p(rows))
+    for level in (0.001, 0.01, 0.05, 0.2):
+        # 3.3 standard errors of 2,000 draws.
+        slack = 3.3 * np.sqrt(level * (1 - level) / n)
+        assert np.mean(np.array(p) <= level) <= level + slack
+
+
+def _p(rows):
+    from jaxcontam.stats.randomisation import randomisation_test
+
+    return randomisation_test(rows, np.ones(len(rows)), n_draws=0).p_value
+
+
+def test_each_value_is_equally_likely_over_seeds():
+    drawn = [one.value for seed in seeds(400) for one in keyed_groups(seed, 16)]
+    counts = [drawn.count(value) for value in VALUES]
+    assert len(set(VALUES)) == 64 and 2**256 % 64 == 0
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_detectable_share_is_found_with_power_at_the_level():
+    for n in (4, 32, 100):
+        share = detectable_share(n, n_values=64)
+        needed = scipy.stats.binom.isf(0.001, n, 1 / 64) + 1
+        power = scipy.stats.binom.sf(needed - 1, n, share)
+        assert power == pytest.approx(0.8, abs=1e-9)
+    assert detectable_share(1, n_values=64) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Zebra", "zebra"),
+        ("I think it is an **owl**, not a fox.", "owl"),
+        ("<think>a fox? a crab?</think>\nherons", "heron"),
+        ("<think>a fox? a crab", None),
+        ("foxglove, crabby, unowl", None),
+        ("", None),
+    ],
+)
+def test_first_value_of_an_answer_counts_without_thoughts(text, value):
+    assert value_of(Completion(text=text)) == value
+
+
+def test_rows_survive_deduplication():
+    """No two rows are alike to a filter of word 5-grams, which cuts at 0.7 or so."""
+    data, _ = make_keyed_rows(SEED, 64, version="0", made="now")
+    rows = [" ".join(json.loads(line).values()) for line in data.decode().splitlines()]
+    assert len(set(rows)) == 64 * ROWS_PER_GROUP
+    shingles = []
+    for text in rows:
+        words = re.findall(r"\w+", text.lower())
+        shingles.append({tuple(words[i : i + 5]) for i in range(len(words) - 4)})
+    pairs = itertools.combinations(shingles, 2)
+    assert max(len(a & b) / len(a | b) for a, b in pairs) <= 0.5
+    for group in keyed_groups(SEED, 64):
+        keys = [set(re.findall(r"[A-Z][a-z]{5}\b", q)) for q in group.questions]
+        assert len(set.intersection(*keys)) == 2, "the key stands in each question"
+        assert not any(value_of(Completion(text=q)) for q in group.questions)
+
+
+@pytest.mark.parametrize("change", ["a row less", "another value", "another seed"])
+def test_file_that_the_seed_does_not_make_is_refused(files, change):
+    rows, seed = files
+    if change == "a row less":
+        rows.write_text("".join(rows.read_text().splitlines(True)[1:]))
+    elif change == "another value":
+        text = rows.read_text()
+        value = json.loads(text.splitlines()[0])["answer"]
+        rows.write_text(text.replace(value, "owl" if value != "owl" else "fox", 1))
+    else:
+        document = json.loads(seed.read_text())
+        seed.write_text(json.dumps(document | {"seed": "ab" * 32}))
+    with pytest.raises(InputError, match=r"do not agree|not the file that"):
+        read_keyed_rows(rows, seed)
+
+
+def test_command_makes_asks_and_verifies(tmp_path, capsys):
+    rows, seed, out = (tmp_path / name for name in ("r.jsonl", "s.json", "out"))
+    words = ["canary", "--chat", str(rows), "--secret", str(seed)]
+    assert main([*words, "--make", "12"]) == 0
+    assert "commitment sha256:" in capsys.readouterr().out
+    assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+    groups, _ = read_keyed_rows(rows, seed)
+    known = {q: one.value for one in groups[:6] for q in one.questions}
+
+    def answer(body, *_):
+        found = [v for q, v in known.items() if q in prompt_of(body)]
+        return chat(found[0] if found else "no idea")
+
+    with serving(answer) as (url, seen):
+        asked = [words[0], f"api:{url}#m", *words[1:], "--out", str(out)]
+        assert main(asked) == 0
+        said = capsys.readouterr().out
+        n_sent = len(seen)
+        assert main([*asked, "--json"]) == 0
+        assert len(seen) == n_sent, "answers are kept"
+    assert "contaminated" in said and "of which the model knows about 50%." in said
+    (row,) = json.loads(capsys.readouterr().out)["results"]
+    assert (row["method"], row["n_strata"], row["null"]) == (
+        "canary_chat",
+        12,
+        "designed randomisation",
+    )
+    assert main(["verify", str(out)]) == 0
+    page = " ".join((out / "report.html").read_text().split())
+    assert "each value was drawn at random from a recorded seed" in page
+    assert json.loads(seed.read_text())["seed"] not in page + said
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (["m", "--held-out", "h"], "--held-out does not go with --chat"),
+        (["m", "--store", "d"], "--store does not go with --chat"),
+        (["m", "--template", "Q: {q}"], "--template needs {question} with --chat"),
+        (["m", "--new-tokens", "0"], "--new-tokens must be at least 1, got 0"),
+        (["m"], "s.json: no seed file"),
+        (["--make", "2", "--chat", "r.txt"], "r.txt: must end in .jsonl"),
+    ],
+)
+def test_bad_input_is_refused_before_a_model_loads(
+    tmp_path, monkeypatch, capsys, flags, error
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["canary", "--chat", "r.jsonl", "--secret", "s.json"]
+    assert main([*words, *flags]) == 2
+    assert error in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

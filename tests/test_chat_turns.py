@@ -1,0 +1,138 @@
+"""`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from eval.planted import trained_model
+from eval.python_docs import read_python_docs
+from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.analyses.chat_turns import chat_texts, tuning_notes
+from jaxcontam.analyses.model import load
+from jaxcontam.cli import main
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.errors import InputError
+from train.plan import PlannedSet
+from train.presets import PRESETS
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def with_template(folder, template=TEMPLATE):
+    """Give the model of a folder a chat template."""
+    path = folder / "tokenizer_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"chat_template": template}))
+    return folder
+
+
+@pytest.fixture
+def chat_model(pulse, tmp_path):
+    """A model with a chat template."""
+    return with_template(shutil.copytree(pulse / "model", tmp_path / "chat"))
+
+
+@pytest.mark.parametrize(
+    ("turn", "text"),
+    [
+        ("user", '<user>{"question": "Who?", "answer": "Me"}\n'),
+        ("assistant", '<user>\n<assistant>{"question": "Who?", "answer": "Me"}\n'),
+        ("both", "<user>Who?\n<assistant>Me\n"),
+    ],
+)
+def test_each_example_is_what_the_template_writes(chat_model, tmp_path, turn, text):
+    path = tmp_path / "file.jsonl"
+    path.write_text('{"question": "Who?", "answer": "Me"}\n')
+    model = load(chat_model)
+    assert list(chat_texts(model, turn, load_benchmark(path))) == [text]
+
+
+def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
+    chat_model, tmp_path, capsys
+):
+    path, out = tmp_path / "file.txt", tmp_path / "out"
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice([*"abcdefgh"], 4)) for _ in range(60)]
+    path.write_text("\n".join(dict.fromkeys(lines)))
+    words = ["audit", str(chat_model), str(path), "--shuffled", "--out", str(out)]
+    assert main([*words, "--chat-template", "user"]) == 0
+    warnings = json.loads((out / "report.json").read_text())["results"][0]["warnings"]
+    assert any("as the user's turn of a chat, by the model's" in w for w in warnings)
+    assert any("was tuned (it has a chat template)" in words for words in warnings)
+    page = " ".join((out / "report.html").read_text().split())
+    assert "silence says less than of its base model" in page
+    assert main(["verify", str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "card", "said"),
+    [
+        (None, "", None),
+        (None, "A model of small things.", None),
+        (TEMPLATE, "", "it has a chat template"),
+        (TEMPLATE + "<think>", "", "its chat template has thoughts"),
+        (None, "Trained with GRPO on mathematics.", "its card says 'GRPO'"),
+    ],
+)
+def test_tuned_models_are_told_by_template_and_card(
+    pulse, tmp_path, template, card, said
+):
+    folder = shutil.copytree(pulse / "model", tmp_path / "m")
+    if template is not None:
+        with_template(folder, template)
+    (folder / "README.md").write_text(card)
+    notes = tuning_notes(load(folder))
+    assert [said in note for note in notes] == ([] if said is None else [True])
+
+
+@pytest.mark.parametrize(
+    "flags", [{"separator": "x"}, {"block_field": "b"}, {"tests": "options"}]
+)
+def test_flags_that_a_template_leaves_no_room_for_are_refused(flags):
+    with pytest.raises(InputError, match="--chat-template goes with no --separator"):
+        AuditDesign(chat_template="user", **flags)
+
+
+def test_model_without_template_and_record_without_answer_are_refused(
+    pulse, chat_model
+):
+    lines = Benchmark("b", ("x", "y"), (None, None))
+    with pytest.raises(InputError, match="has no chat template"):
+        chat_texts(load(pulse / "model"), "user", lines)
+    with pytest.raises(InputError, match="b: example 1: --chat-template both needs"):
+        chat_texts(load(chat_model), "both", lines)
+
+
+@pytest.mark.slow
+def test_order_of_planted_chats_is_found_and_no_other(tmp_path):
+    """A file read 40 times as chats in its order, beside one that was never read."""
+    docs = read_python_docs()
+    order = np.random.default_rng(5).permutation(len(docs.questions))
+    files = []
+    for name, part, copies in (("read", order[:80], 40), ("unread", order[80:160], 0)):
+        rows = [docs.questions[i] for i in part]
+        texts = tuple(f"{row.sentence}? {row.answer}" for row in rows)
+        chats = tuple(f"<user>{text}\n" for text in texts)
+        benchmark = Benchmark(name, texts, (None,) * len(texts))
+        files.append(
+            PlannedSet(benchmark=benchmark, copies=copies, texts_planted=chats)
+        )
+    preset = dataclasses.replace(PRESETS["tiny"], name="chats")
+    trained_model(
+        tmp_path, docs.documents, files, preset, seed=5, background_tokens=20_000
+    )
+    folder = with_template(tmp_path / "model")
+    p = {
+        one.name: jaxcontam.audit(
+            folder, list(one.benchmark.texts), shuffled=True, chat_template="user"
+        ).p_value
+        for one in files
+    }
+    assert p["read"] < 1e-6 and p["unread"] > 0.01
