@@ -25,10 +25,13 @@ from eval.study import Clock, Grid, finish_study, run_study
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.issues import Issue
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.methods.replication.file_path import Issue, file_path
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.questions import FILE_PATH, Names, filled
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
@@ -225,7 +228,14 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
         bench.train(f"issues-{seed}", sets, bench.scale.preset, seed)
         folder = bench.out / "models" / f"issues-{seed}" / MODEL_DIR
         with open_prompted(str(folder), is_plain=True) as model:
-            _, rows = file_path(issues, (), model.completer, names, max_tokens=12)
+            asked = ComparisonInputs(
+                benchmark=Benchmark("", (), ()),
+                names=names,
+                issues=tuple(issues),
+                completer=model.completer,
+                max_tokens=12,
+            )
+            _, rows = file_path(asked)
         named = np.array([row["found"] for row in rows]).reshape(-1, n)
         rng, half = np.random.default_rng(seed), n // 2
         for k in (0, *copies) * n_sets:

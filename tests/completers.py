@@ -10,20 +10,7 @@ NAMES = Names(benchmark="b", fingerprint="f", dataset="Quiz", split="test")
 
 def comparison_inputs(completer, **changes):
     """What a method of `--compare` is given, and to ask about `changes` alone."""
-    fields = {
-        "benchmark": Benchmark("b", (), ()),
-        "names": NAMES,
-        "instances": (),
-        "prompts": [],
-        "items": (),
-        "issues": (),
-        "control_issues": (),
-        "tokenize": None,
-        "n_samples": 20,
-        "max_tokens": 500,
-        "stop": (),
-        "seed": 0,
-    }
+    fields = {"benchmark": Benchmark("b", (), ()), "names": NAMES}
     return ComparisonInputs(completer=completer, **fields | changes)
 
 

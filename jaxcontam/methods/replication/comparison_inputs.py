@@ -21,12 +21,12 @@ class ComparisonInputs:
     Attributes:
         benchmark: The partition.
         names: What questions and results call it.
+        completer: The model.
         instances: Those drawn of it.
         prompts: One per instance, which does not hold the second piece.
         items: Its multiple-choice items.
         issues: Its issues, whose file is asked for.
         control_issues: Those of the control.
-        completer: The model.
         tokenize: The model's tokenizer, or None.
         n_samples: Of each instance, for `cdd`.
         max_tokens: Of an answer.
@@ -36,17 +36,17 @@ class ComparisonInputs:
 
     benchmark: Benchmark
     names: Names
-    instances: tuple[Instance, ...]
-    prompts: list[str]
-    items: tuple[Item, ...]
-    issues: tuple[Issue, ...]
-    control_issues: tuple[Issue, ...]
     completer: Completer
-    tokenize: Tokenize | None
-    n_samples: int
-    max_tokens: int
-    stop: tuple[str, ...]
-    seed: int
+    instances: tuple[Instance, ...] = ()
+    prompts: Sequence[str] = ()
+    items: tuple[Item, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    control_issues: tuple[Issue, ...] = ()
+    tokenize: Tokenize | None = None
+    n_samples: int = 20
+    max_tokens: int = 500
+    stop: tuple[str, ...] = ()
+    seed: int = 0
 
 
 Found = tuple[ComparisonResult, list[dict[str, Any]]]
