@@ -85,8 +85,9 @@ code_version() {
 
 # check_type: the type, its zone and its runtime against each other, before anything is
 # asked for; sets RUNTIME_VERSION where it is empty, and N_WORKERS, the type's hosts.
-# (By Google Cloud's pages on TPU versions, read in November 2026: hosts have four chips,
-# and slices of v5e and v6e with up to eight are one host.)
+# Runtimes are those of https://cloud.google.com/tpu/docs/runtimes. The number of a v4 or
+# v5p type counts cores, two a chip, that of the others chips; a VM has four chips, and
+# slices of v5e and v6e with up to eight are one. None of it was tried on a TPU.
 check_type() {
   local kind=${ACCELERATOR_TYPE%%-*} number=${ACCELERATOR_TYPE##*-} usual fits
   if ! [[ $number =~ ^[1-9][0-9]*$ ]]; then
