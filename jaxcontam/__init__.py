@@ -22,7 +22,7 @@ COMMANDS = (
         "Release",
         "Verify",
     ),
-    *("Report", "Compare", "Methods", "Doctor"),
+    *("Report", "Compare", "Annotate", "Methods", "Doctor"),
 )
 """Commands in the order of the help, each in a module of its name."""
 
