@@ -15,6 +15,7 @@ from jaxcontam.report.report_files import (
     is_sealed,
     read_report,
 )
+from jaxcontam.report.table_csv import verdict_fields
 from jaxcontam.results.order import OrderResult, UnscoredFile
 from jaxcontam.terminal import Terminal
 
@@ -129,18 +130,7 @@ def _audits_of(folder: Path) -> list[Audited]:
     found = []
     for row in (*tests, *report.unscored):
         assert isinstance(row, OrderResult | UnscoredFile)
-        fields = {
-            "verdict": row.verdict,
-            "p_value": getattr(row, "p_value", None),
-            "p_adjusted": getattr(row, "p_adjusted", None),
-            "test": row.method,
-            "benchmark": row.benchmark,
-            "benchmark_fingerprint": row.fingerprint,
-            "model_fingerprint": report.model.fingerprint,
-            "report": folder.as_posix(),
-            "report_digest": report.digest,
-        }
-        fields = {name: value for name, value in fields.items() if value is not None}
+        fields = verdict_fields(report, row, folder.as_posix())
         found.append(Audited(names=names, benchmark=row.benchmark, fields=fields))
     return found
 
