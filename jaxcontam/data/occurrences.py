@@ -1,6 +1,7 @@
 """Result of an overlap search: rules that each example meets, place and words."""
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -26,6 +27,13 @@ RULES = {
 }
 """Condition of each rule, the strongest first."""
 
+SHARED = 10
+"""Examples from which words that they share are the frame around them."""
+
+# The strongest rules of a text of which nothing but n-grams was found.
+_IN_WORDS_ALONE = ("13-gram",), ("8-grams",)
+# Characters of a text that are shown on each side of what was found.
+_AROUND = 80
 # Compared as integers, so that a share of exactly 7 in 10 passes.
 _SHARE = 7, 10
 _CONTAINMENT = 8, 10
@@ -66,6 +74,10 @@ class Occurrence:
             corpus; None below 13 words.
         file: File of the closest stretch, or else of the matched words.
         line: Line, row or element there, from 1.
+        boilerplate: Whether it meets its rules by words alone that `SHARED` examples
+            share, or that are everywhere in the corpus. It does not count as found.
+        example: The matched words in the example.
+        corpus: The matched words in the corpus, to be read beside `example`.
     """
 
     id: int
@@ -80,6 +92,34 @@ class Occurrence:
     containment: float | None
     file: str | None
     line: int | None
+    boilerplate: bool = False
+    example: str | None = None
+    corpus: str | None = None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it meets a rule, and not by boilerplate alone."""
+        return self.rule is not None and not self.boilerplate
+
+
+def in_context(text: str | None, words: str | None) -> str | None:
+    """Words of a text in brackets with what stands around them, in one line.
+
+    Args:
+        text: Where they stand; None gives None.
+        words: With single spaces; None, or what is not there, gives the text's start.
+    """
+    if text is None:
+        return None
+    text = collapsed(text)
+    pattern = r"[\W_]+".join(map(re.escape, (words or "").split()))
+    found = re.search(pattern, text, re.IGNORECASE) if words else None
+    if found is None:
+        return text[: 2 * _AROUND] + "..." * (len(text) > 2 * _AROUND)
+    start, end = found.span()
+    low, high = max(0, start - _AROUND), min(len(text), end + _AROUND)
+    before, after = "..." * (low > 0), "..." * (high < len(text))
+    return f"{before}{text[low:start]}[{found[0]}]{text[end:high]}{after}"
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
@@ -149,6 +189,8 @@ def occurrences(
         for i in form.examples:
             if i in best and best[i][0] >= order:
                 continue
+            is_frame = match is not None and match.n_examples >= SHARED
+            matched_words = match and " ".join(inverse[word] for word in match.words)
             best[i] = (
                 order,
                 Occurrence(
@@ -157,13 +199,15 @@ def occurrences(
                     rules=rules,
                     form=form.kind,
                     n_words=n_words,
-                    matched=match and " ".join(inverse[word] for word in match.words),
+                    matched=matched_words,
                     matched_examples=match and match.n_examples,
                     matched_documents=match and match.n_documents,
                     share_8grams=None if share is None else float(share),
                     containment=containment,
                     file=files[file] if file >= 0 else None,
                     line=line if file >= 0 else None,
+                    boilerplate=is_frame and rules[:1] in _IN_WORDS_ALONE,
+                    example=in_context(form.text, matched_words) if rules else None,
                 ),
             )
     return tuple(best[i][1] for i in sorted(best))

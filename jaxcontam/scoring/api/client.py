@@ -60,6 +60,7 @@ class ApiClient:
         sleep: Callable[[float], None] | None = None,
         rng: random.Random | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        is_openai: bool = True,
     ):
         """Nothing is sent yet.
 
@@ -76,6 +77,7 @@ class ApiClient:
             sleep: Called with seconds in place of waiting (tests).
             rng: See `Policy`.
             transport: In place of the network (tests).
+            is_openai: False where requests name no model, and answers hold no choices.
 
         Raises:
             InputError: If concurrency or timeout is not positive, or the environment
@@ -101,6 +103,7 @@ class ApiClient:
             sleep=sleep,
             rng=rng or random.Random(),
             transport=transport,
+            is_openai=is_openai,
         )
 
     def __enter__(self) -> Self:
