@@ -66,8 +66,8 @@ class Overlap:
     """
 
     corpus: Positional[Path]
-    """File or folder: .jsonl, .json, .csv, .tsv or .txt, each also as .gz; or
-    infini-gram:[URL#]INDEX."""
+    """File or folder: .jsonl, .json, .csv, .tsv, .txt, .warc, .wet, each also as .gz
+    or .zst, .parquet; or infini-gram:[URL#]INDEX."""
     benchmark: Positional[Path]
     """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
     text_field: str = "text"

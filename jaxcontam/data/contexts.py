@@ -7,8 +7,8 @@ from pathlib import Path
 from jaxcontam.data.corpus import CorpusFile, Segment, read_segments
 from jaxcontam.data.occurrences import Occurrence, in_context
 
-# Parts of a long line that are kept, so that memory is bounded.
-_MOST_PARTS = 4
+# Characters behind the place of a hit that its words are looked for in.
+_MOST = 1 << 14
 
 
 def with_contexts(
@@ -38,17 +38,18 @@ def with_contexts(
 
 
 def _texts_at(path: Path, lines: set[int], text_field: str) -> dict[int, str]:
-    """Text at each line, and the start of what continues its document."""
-    parts: dict[int, list[str]] = {line: [] for line in lines}
-    before = 0
+    """Text of a document from each line on."""
+    texts: dict[int, str] = {}
+    growing: list[int] = []
     for item in read_segments(path, text_field=text_field):
         if not isinstance(item, Segment):
             continue
-        if item.line in parts and len(parts[item.line]) < _MOST_PARTS:
-            parts[item.line].append(item.text)
-        if item.joins and before in parts and before != item.line:
-            parts[before].append(item.text)
-        before = item.line
-        if before > max(lines):
+        growing = [line for line in growing if item.joins and len(texts[line]) < _MOST]
+        if item.line in lines and item.line not in texts:
+            texts[item.line] = ""
+            growing.append(item.line)
+        for line in growing:
+            texts[line] += item.text
+        if not growing and item.line > max(lines):
             break
-    return {line: "".join(texts) for line, texts in parts.items()}
+    return texts
