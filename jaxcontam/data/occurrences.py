@@ -30,8 +30,8 @@ RULES = {
 SHARED = 10
 """Examples from which words that they share are the frame around them."""
 
-# The strongest rules of a text of which nothing but n-grams was found.
-_IN_WORDS_ALONE = ("13-gram",), ("8-grams",)
+# Rules that a frame cannot meet without the rest of its example.
+_WHOLE = ("exact", "words")
 # Characters of a text that are shown on each side of what was found.
 _AROUND = 80
 # Compared as integers, so that a share of exactly 7 in 10 passes.
@@ -74,8 +74,10 @@ class Occurrence:
             corpus; None below 13 words.
         file: File of the closest stretch, or else of the matched words.
         line: Line, row or element there, from 1.
-        boilerplate: Whether it meets its rules by words alone that `SHARED` examples
-            share, or that are everywhere in the corpus. It does not count as found.
+        boilerplate: Whether nothing was found of it but frame: it is neither there
+            whole, nor a run of which `SHORT` words are outside runs of as many that
+            `SHARED` examples share; or what is there is everywhere in the corpus. It
+            does not count as found.
         example: The matched words in the example.
         corpus: The matched words in the corpus, to be read beside `example`.
     """
@@ -153,14 +155,17 @@ def occurrences(
     n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
     matched: dict[int, _Matched] = {}
     # Later entries win: an 8-gram is shown only if nothing longer was found.
+    n_own = _words_outside_frames(index, short, forms)
     if short is not None:
         marks = search.ngrams[SHORT]
-        matched |= _matched(index, short, marks, forms, whole=False)
+        matched |= _matched(index, short, marks, forms, n_own, whole=False)
     for n, table in index.tables.items():
         if n != LONG:
-            matched |= _matched(index, table, search.ngrams[n], forms, whole=True)
+            marks = search.ngrams[n]
+            matched |= _matched(index, table, marks, forms, n_own, whole=True)
     if long is not None:
-        matched |= _matched(index, long, search.ngrams[LONG], forms, whole=False)
+        marks = search.ngrams[LONG]
+        matched |= _matched(index, long, marks, forms, n_own, whole=False)
     inverse = ["", *index.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
     for f, form in enumerate(forms):
@@ -189,7 +194,8 @@ def occurrences(
         for i in form.examples:
             if i in best and best[i][0] >= order:
                 continue
-            is_frame = match is not None and match.n_examples >= SHARED
+            is_whole = any(rule in _WHOLE for rule in rules)
+            is_frame = bool(rules) and not is_whole and not (match and match.is_own)
             matched_words = match and " ".join(inverse[word] for word in match.words)
             best[i] = (
                 order,
@@ -206,7 +212,7 @@ def occurrences(
                     containment=containment,
                     file=files[file] if file >= 0 else None,
                     line=line if file >= 0 else None,
-                    boilerplate=is_frame and rules[:1] in _IN_WORDS_ALONE,
+                    boilerplate=is_frame,
                     example=in_context(form.text, matched_words) if rules else None,
                 ),
             )
@@ -223,6 +229,7 @@ class _Matched:
     n_documents: int
     file: int
     line: int
+    is_own: bool  # SHORT words of it are no frame
 
 
 def _strings(value: object) -> list[str]:
@@ -260,10 +267,11 @@ def _matched(
     table: NgramTable,
     marks: NgramMarks,
     forms: Sequence[Form],
+    n_own: np.ndarray,
     *,
     whole: bool,
 ) -> dict[int, _Matched]:
-    """The found n-gram of each text that the fewest examples hold, then the first."""
+    """The found n-gram of each text: no frame, then of the fewest examples, first."""
     found = np.flatnonzero(marks.n_documents > 0)
     held_at, rows = table.held_at(found)
     texts = index.owner[held_at]
@@ -271,7 +279,8 @@ def _matched(
         is_whole = index.n_words[texts] == table.n
         held_at, rows, texts = held_at[is_whole], rows[is_whole], texts[is_whole]
     n_examples = _examples_holding(texts, rows, len(found), forms)
-    order = np.lexsort((held_at, n_examples[rows], texts))
+    is_own = n_own[held_at + table.n] - n_own[held_at] >= min(SHORT, table.n)
+    order = np.lexsort((held_at, n_examples[rows], ~is_own, texts))
     _, firsts = np.unique(texts[order], return_index=True)
     chosen = {}
     for at in order[firsts].tolist():
@@ -283,8 +292,25 @@ def _matched(
             int(marks.n_documents[ngram]),
             int(marks.file[ngram]),
             int(marks.line[ngram]),
+            bool(is_own[at]),
         )
     return chosen
+
+
+def _words_outside_frames(
+    index: OverlapIndex, short: NgramTable | None, forms: Sequence[Form]
+) -> np.ndarray:
+    """(W + 1,) words before each place in no run that `SHARED` examples share."""
+    steps = np.zeros(len(index.ids) + 1, np.int64)
+    if short is not None:
+        held_at, rows = short.held_at(np.arange(len(short)))
+        texts = index.owner[held_at].astype(np.int64)
+        n_examples = _examples_holding(texts, rows, len(short), forms)
+        frames = held_at[n_examples[rows] >= SHARED]
+        steps[frames] += 1
+        steps[frames + SHORT] -= 1
+    is_own = np.cumsum(steps)[:-1] == 0
+    return np.concatenate([[0], np.cumsum(is_own)])
 
 
 def _examples_holding(
