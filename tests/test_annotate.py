@@ -188,14 +188,25 @@ def test_two_models_of_one_name_and_two_reports_of_one_file_are_refused(
     report = audit_report(order_result("boolq"), model="pythia-160m", seed=1)
     write_report(report, {}, runs / "two")
     assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    assert "pythia-160m on boolq: two reports fit" in capsys.readouterr().err
+    assert "pythia-160m on boolq: two audits fit" in capsys.readouterr().err
     model = dataclasses.replace(report.model, fingerprint="sha256:other")
     row = order_result("piqa")
     write_report(
         dataclasses.replace(report, model=model, results=(row,)), {}, runs / "two"
     )
     assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    assert "pythia-160m: two reports fit" in capsys.readouterr().err
+    assert "pythia-160m: two audits fit" in capsys.readouterr().err
+
+
+def test_two_files_of_one_report_that_fit_one_task_are_refused(tmp_path, capsys):
+    rows = order_result("arc_easy"), order_result("arc_easy-test")
+    report = audit_report(*rows, model=MODEL)
+    write_report(report, {}, tmp_path / "one")
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(lm_eval_results()))
+    assert main(["annotate", str(path), "--audit", str(tmp_path / "one")]) == 2
+    err = capsys.readouterr().err
+    assert f"{MODEL} on arc_easy: two audits fit (arc_easy in " in err
 
 
 def test_a_report_that_was_changed_is_refused(tmp_path, runs, capsys):
@@ -231,7 +242,7 @@ def test_bad_files_are_one_line(tmp_path, runs, capsys, name, content, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--audit", "."], "no report.json, nor in a folder in it"),
+        (["--audit", "."], "no report.json of an audit, nor in a folder in it"),
         (["--audit", "{runs}", "--same", "x"], "--same must be A=B"),
     ],
 )

@@ -77,6 +77,7 @@ class Annotate:
             _check_one(own, "model_fingerprint", score.model)
             found = [audited for audited in own if audited.benchmark in benchmarks]
             _check_one(found, "report_digest", name)
+            _check_one(found, "benchmark", name)
             if found:
                 used += found
                 fields = found[0].fields
@@ -103,15 +104,15 @@ class Annotate:
 
 def _audits_in(folder: Path) -> list[Audited]:
     """Deciding tests of a report, or of all in the folders of a folder."""
-    if (folder / REPORT_NAME).is_file():
-        return _audits_of(folder)
-    inside = sorted(folder.glob(f"*/{REPORT_NAME}"))
-    if not inside:
+    places = [folder, *sorted(path.parent for path in folder.glob(f"*/{REPORT_NAME}"))]
+    reports = [place for place in places if (place / REPORT_NAME).is_file()]
+    found = [audited for place in reports for audited in _audits_of(place)]
+    if not found:
         raise InputError(
-            f"{folder}: no {REPORT_NAME}, nor in a folder in it",
+            f"{folder}: no {REPORT_NAME} of an audit, nor in a folder in it",
             hint="--audit takes folders that `jaxcontam audit` wrote",
         )
-    return [one for path in inside for one in _audits_of(path.parent)]
+    return found
 
 
 def _audits_of(folder: Path) -> list[Audited]:
@@ -146,11 +147,11 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def _check_one(found: Sequence[Audited], field: str, what: str) -> None:
-    """Refuse reports that differ in a field, of which one must be chosen."""
-    chosen = {one.fields[field]: one.fields["report"] for one in found}
+    """Refuse audits that differ in a field, of which one must be chosen."""
+    chosen = {a.fields[field]: f"{a.benchmark} in {a.fields['report']}" for a in found}
     if len(chosen) > 1:
         raise InputError(
-            f"{what}: two reports fit ({', '.join(list(chosen.values())[:2])})",
+            f"{what}: two audits fit ({', '.join(list(chosen.values())[:2])})",
             hint="name one of them with --audit",
         )
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.data.occurrences import SHARED, Form, Occurrence, in_context
@@ -60,22 +59,18 @@ def parse_index(word: str) -> ApiModel | None:
 
 def search_index(
     index: ApiModel,
-    benchmark: Benchmark,
     forms: Sequence[Form],
     *,
     folder: Path,
     budget: int,
-    client: ApiClient | None = None,
 ) -> tuple[tuple[Occurrence, ...], dict[str, Any]]:
     """Ask for the runs of words of each example, then for a document of each hit.
 
     Args:
         index: Server and index.
-        benchmark: The examples.
         forms: Their texts.
         folder: Where answers are kept, so that none is asked for twice.
         budget: Most requests that this run may send, tries of a request not counted.
-        client: In place of one that is opened (tests).
 
     Returns:
         A result an example, and what was asked, for the result's `corpus`.
@@ -91,7 +86,7 @@ def search_index(
     n_holding = Counter(run for found in runs.values() for run in dict.fromkeys(found))
     asked = [run for run, n in n_holding.items() if n < SHARED]
     bodies = [_body(index, "find", run) for run in asked]
-    with client or ApiClient(
+    with ApiClient(
         index, api_key=None, journal=Journal(folder / JOURNAL_NAME), is_openai=False
     ) as client:
         missing = sum(not client.holds("/", body) for body in bodies)

@@ -163,7 +163,7 @@ class Overlap:
         """The result of asking an index."""
         make_folder(out)
         rows, about = search_index(
-            index, benchmark, self._forms(benchmark), folder=out, budget=self.budget
+            index, self._forms(benchmark), folder=out, budget=self.budget
         )
         document = self._document(benchmark, INDEX_RULES, about, rows)
         _write(document, out)
