@@ -19,9 +19,9 @@ from rich.console import Console
 
 from eval.planted import trained
 from eval.python_docs import read_python_docs
-from eval.study import Grid, grouped, print_grid, run_study, write_json
+from eval.study import Grid, StudyFlags, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
-from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.commands.flags import check_positive
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
@@ -36,20 +36,16 @@ _TINY_BOOKS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BooksStudy:
+class BooksStudy(StudyFlags):
     """Train on some books 0 to 8 times, then rate them."""
 
-    seed: int = 0
-    """Seeds which books are trained on, the model and the snippets."""
     words: int = 60
     """Words of a snippet."""
     out: Path = Path("runs/books_study")
     """Folder for the books, the model and the report."""
-    tiny: bool = False
-    """A pulse run on a few books."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "words")
 
     def run(self) -> dict[str, Any]:
@@ -58,9 +54,8 @@ class BooksStudy:
         long = [text for text in documents if len(text.split()) >= _LEAST_WORDS]
         drawn = np.random.default_rng([self.seed, 23]).permutation(len(long))
         shuffled = iter([long[i] for i in drawn.tolist()])
-        n_known, n_asked = (
-            (_TINY_BOOKS, _TINY_BOOKS // 2) if self.tiny else (_KNOWN, _ASKED)
-        )
+        n_known = _TINY_BOOKS if self.tiny else _KNOWN
+        n_asked = _TINY_BOOKS // 2 if self.tiny else _ASKED
         groups = {"known_seen": _KNOWN_COPIES, "known_new": 0} | {
             f"copies_{copies}": copies for copies in _COPIES
         }
@@ -99,13 +94,9 @@ class BooksStudy:
         ).run()
         table = rates_by_copies(document)
         write_json(self.out / "rates.json", table)
-        columns = {
-            "copies": "{r[copies]}",
-            "books": "{r[n_books]}",
-            "mean rate": "{r[mean]:.0%}",
-            "least": "{r[least]:.0%}",
-            "largest": "{r[largest]:.0%}",
-        }
+        columns = {"copies": "{r[copies]}", "books": "{r[n_books]}"}
+        columns["mean rate"] = "{r[mean]:.0%}"
+        columns |= {name: f"{{r[{name}]:.0%}}" for name in ("least", "largest")}
         title = "Rates of books by how often the model read them:"
         print_grid(Grid.of(title, table, columns), Console())
         return document
@@ -148,10 +139,5 @@ def _write_books(out: Path, books: Mapping[str, Sequence[str]]) -> None:
             replace_bytes(folder / f"{name}-{i:02}.txt", text.encode())
 
 
-def main() -> int:
-    """Command line of `python -m eval.books`."""
-    return run_study("books", BooksStudy, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("books", BooksStudy, trains=True))

@@ -30,8 +30,17 @@ from typing import Any
 import numpy as np
 
 from eval.intervals import Share
-from eval.study import Clock, Grid, Records, finish_study, grouped, run_study, say
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from eval.study import (
+    Clock,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    grouped,
+    run_study,
+    say,
+)
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.questions import Question
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.choices import choice_scores
@@ -279,22 +288,18 @@ def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Inflation:
+class Inflation(StudyFlags):
     """Train planted models and references, then estimate what planting gave."""
 
     models: int = 200
     """Planted models."""
-    seed: int = 0
-    """Added to the seed of every model; also seeds items and background."""
     any_code: bool = False
     """Take finished models that other code made."""
     out: Path = Path("runs/inflation_study")
     """Folder for a record of each model and the tables; finished models stay."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to learn anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "models")
 
     def run(self) -> dict[str, Any]:
@@ -340,10 +345,5 @@ class Inflation:
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.inflation`."""
-    return run_study("inflation", Inflation)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("inflation", Inflation))

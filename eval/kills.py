@@ -266,10 +266,5 @@ def _run(words: list[str], limit: float | None) -> tuple[float, int]:
     return time.monotonic() - start, os.waitstatus_to_exitcode(status)
 
 
-def main() -> int:
-    """Command line of `python -m eval.kills`."""
-    return run_study("kills", Kills)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("kills", Kills))

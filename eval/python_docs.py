@@ -17,18 +17,9 @@ from pathlib import Path
 
 from jaxcontam.errors import InputError
 
-SKIPPED = {
-    "__pycache__",
-    "_bundled",
-    "dist-packages",
-    "encodings",
-    "idlelib",
-    "lib2to3",
-    "site-packages",
-    "test",
-    "tests",
-    "turtledemo",
-}
+_SKIPPED_NAMES = """__pycache__ _bundled dist-packages encodings idlelib lib2to3
+site-packages test tests turtledemo"""
+SKIPPED = frozenset(_SKIPPED_NAMES.split())
 _SENTENCE_LENGTHS = range(25, 111)
 # Long modules would be most of a small background; several documents mix better.
 DOCUMENT_CHARACTERS = 6_000

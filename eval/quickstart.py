@@ -23,10 +23,9 @@ from rich.console import Console
 
 from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
-from eval.study import run_study
+from eval.study import StudyFlags, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.commands.flags import check_seed
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
@@ -66,18 +65,11 @@ _SHOWN = ("adjacency", "direction", MEMBERSHIP)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Quickstart:
+class Quickstart(StudyFlags):
     """Plant contamination in a tiny model, then prove it."""
 
-    seed: int = 0
-    """Seeds the benchmark, the model and the tests."""
     out: Path = Path("runs/quickstart")
     """Folder for the model, the sets and report.json."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to detect anything."""
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
 
     def run(self) -> dict:
         """Train, test, print the table; returns the report."""
@@ -302,10 +294,5 @@ def _program() -> str:
     return str(program)
 
 
-def main() -> int:
-    """Command line of `python -m eval.quickstart`."""
-    return run_study("quickstart", Quickstart, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("quickstart", Quickstart, trains=True))

@@ -130,10 +130,5 @@ def curves_of(records: Sequence[ModelRecord]) -> list[ReferenceCurve]:
     return curves
 
 
-def main() -> int:
-    """Command line of `python -m eval.reference_curve`."""
-    return run_study("reference_curve", ReferenceCurveCommand)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("reference_curve", ReferenceCurveCommand))

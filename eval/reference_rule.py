@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from eval.study import Clock, Grid, finish_study, run_study
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_BOUND,
@@ -93,20 +93,16 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRule:
+class ReferenceRule(StudyFlags):
     """Simulate audits beside references that gain less."""
 
     n_files: int = 20_000
     """Files that can be foretold, each length and reference; a tenth remembered."""
-    seed: int = 0
-    """Seeds the scores."""
-    tiny: bool = False
-    """Two hundred files: a pulse run, whose numbers mean nothing."""
     out: Path = Path("runs/reference_rule")
     """Folder for the table and its numbers."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "n_files")
 
     def run(self) -> dict[str, Any]:
@@ -246,10 +242,5 @@ def _spread(pairs_FKP: np.ndarray) -> np.ndarray:
     return 2.0 * np.abs(turn_FK).mean(axis=1)
 
 
-def main() -> int:
-    """Command line of `python -m eval.reference_rule`."""
-    return run_study("reference_rule", ReferenceRule)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("reference_rule", ReferenceRule))

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.cli import parse, run_command
+from jaxcontam.commands.flags import check_seed
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 from train.allocator import keep_freed_memory
@@ -65,6 +66,19 @@ def run_study(
     return run_command(run, name=name)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFlags:
+    """Flags of a study that draws at random."""
+
+    seed: int = 0
+    """Seeds all that is random: the first of the seeds where there are several."""
+    tiny: bool = False
+    """A pulse run of seconds to minutes, whose numbers mean nothing."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
     """A table of words.
@@ -101,10 +115,7 @@ class Grid:
 
     @classmethod
     def crossed(
-        cls,
-        title: str,
-        corner: str,
-        words: Mapping[tuple[str, str], str],
+        cls, title: str, corner: str, words: Mapping[tuple[str, str], str]
     ) -> "Grid":
         """A table of two names.
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from eval.study import Grid, print_grid, run_study
+from eval.study import Grid, StudyFlags, print_grid, run_study
 from eval.wikimia_pages import (
     NOT_DRAWN,
     RULES,
@@ -32,7 +32,6 @@ from eval.wikimia_pages import (
     read_candidates,
 )
 from jaxcontam import __version__
-from jaxcontam.commands.flags import check_seed
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 
@@ -42,7 +41,7 @@ _TINY_RECORDS = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WikiMIA:
+class WikiMIA(StudyFlags):
     """Build labelled texts from page records with creation dates."""
 
     pages: Path
@@ -53,15 +52,13 @@ class WikiMIA:
     """Pages created before this day are members."""
     lengths: tuple[int, ...] = (32, 64, 128, 256)
     """Words of the texts, one file each."""
-    seed: int = 0
-    """Seeds the draw of pages and their order."""
     out: Path = Path("runs/wikimia")
     """Folder for the files and their manifest."""
     tiny: bool = False
     """Read the first 200 records alone."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         cutoff, before = self.dates
         if before > cutoff:
             raise InputError(
@@ -210,10 +207,5 @@ def _print(manifest: dict, out: Path, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def main() -> int:
-    """Command line of `python -m eval.wikimia`."""
-    return run_study("wikimia", WikiMIA)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("wikimia", WikiMIA))

@@ -11,19 +11,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 COMMANDS = (
-    *("Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate"),
-    *(
-        "Score",
-        "Overlap",
-        "Canary",
-        "Variants",
-        "Books",
-        "Unlearning",
-        "Release",
-        "Verify",
-    ),
-    *("Report", "Compare", "Annotate", "Methods", "Doctor"),
-)
+    "Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate",
+    "Score", "Overlap", "Canary", "Variants", "Books", "Unlearning", "Release",
+    "Verify", "Report", "Compare", "Annotate", "Methods", "Doctor", "Convert",
+)  # fmt: skip
 """Commands in the order of the help, each in a module of its name."""
 
 _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {

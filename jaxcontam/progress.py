@@ -1,6 +1,7 @@
 """Progress on stderr: a bar on a terminal, a line a minute in a log."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +102,13 @@ def progress_after(progress: Progress | None, done: int, total: int) -> Progress
     if progress is None:
         return None
     return lambda now, _: progress(min(done + now, total), total)
+
+
+def progress_in(progress: Progress | None, total: int) -> Progress | None:
+    """What is told in one unit, as a share of `total` of another one."""
+    if progress is None:
+        return None
+    return lambda done, n: progress(math.floor(total * done / max(1, n)), total)
 
 
 def _in_notebook() -> bool:

@@ -39,9 +39,9 @@ def visible(text: str) -> str:
     return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def json_text(value: Any, *, indent: int | None = 1) -> str:
+def json_text(value: Any) -> str:
     r"""JSON that a terminal shows: the same value, with such characters as `\u009b`."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    text = json.dumps(value, indent=1, ensure_ascii=False)
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

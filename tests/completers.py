@@ -1,6 +1,28 @@
 """A completer whose answers a test writes down."""
 
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.instance import Completion
+from jaxcontam.methods.replication.questions import Names
+
+NAMES = Names(benchmark="b", fingerprint="f", dataset="Quiz", split="test")
+
+
+def comparison_inputs(completer, **changes):
+    """What a method of `--compare` is given, and to ask about `changes` alone."""
+    fields = {
+        "benchmark": Benchmark("b", (), ()),
+        "names": NAMES,
+        "instances": (),
+        "prompts": [],
+        "items": (),
+        "tokenize": None,
+        "n_samples": 20,
+        "max_tokens": 500,
+        "stop": (),
+        "seed": 0,
+    }
+    return ComparisonInputs(completer=completer, **fields | changes)
 
 
 class Scripted:

@@ -19,6 +19,7 @@ from eval.accelerator import __main__ as study
 from eval.accelerator.__main__ import judge, print_measured
 from eval.accelerator.subjects import _tried, in_fresh_process, random_decoder, subject
 from eval.accelerator.training import compute_blocks_again
+from eval.study import run_study
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 
@@ -118,7 +119,7 @@ def test_other_devices_than_one_accelerator_are_refused(
 
 def test_unknown_part_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["accelerator", "--only", "score_1.4"])
-    assert study.main() == 2
+    assert run_study("accelerator", study.Accelerator) == 2
     error = capsys.readouterr().err
     assert "unknown part 'score_1.4'" in error
     assert "did you mean 'score_1.4b'?" in error

@@ -295,3 +295,28 @@ def test_sums_for_plots_have_the_moments_of_all_orders():
     variance = sum(path_moments(one)[1] for one in strata.centred(0))
     assert abs(drawn.mean()) < 5 * math.sqrt(variance / 40_000)
     assert drawn.var() == pytest.approx(variance, rel=0.05)
+
+
+@pytest.mark.parametrize("codes", [[0] * 5, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2]])
+def test_orders_that_share_beginnings_have_the_sums_of_orders_one_by_one(codes):
+    orders_MS = stratum_orders(np.array(codes), np.random.default_rng(0))
+    assert not orders_MS.flags.writeable
+    pairs_SS = np.random.default_rng(1).normal(size=(5, 5))
+    # The same additions in the same order: the same bits.
+    found_M = path_sums(pairs_SS, orders_MS)
+    np.testing.assert_array_equal(found_M, path_sums(pairs_SS, orders_MS.copy()))
+
+
+def test_brief_numbers_are_those_of_the_whole_test():
+    strata = strata_of([[matrix(7, seed) for seed in range(5)]])
+    whole = adjacency_test(strata, seed=0, content_digest=DIGEST)
+    brief = adjacency_test(strata, seed=0, content_digest=DIGEST, brief=True)
+    for name in ("statistic", "log10_p", "p_lower", "effect", "effect_se", "mde"):
+        assert getattr(brief, name) == getattr(whole, name)
+    assert brief.p_monte_carlo is None and brief.e_value is None
+
+
+def test_brief_numbers_of_a_choice_of_tokens_are_refused():
+    two = strata_of([[matrix(4)], [matrix(4, 1)]], first_tokens=(1, 2))
+    with pytest.raises(ValueError, match="brief must be False"):
+        adjacency_test(two, seed=0, content_digest=DIGEST, brief=True)

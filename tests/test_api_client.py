@@ -1,11 +1,13 @@
 """The client of servers: order, journal, refusals, and what ends a run."""
 
 import asyncio
+import threading
 
 import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.api import client as api_client
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import snapshot_warning
 from jaxcontam.scoring.api.request import ApiError, RefusedError, request_key
@@ -306,3 +308,16 @@ def test_closing_twice_is_closing():
 def test_a_client_of_nothing_is_one_clear_line(settings):
     with pytest.raises(InputError):
         opened(Server(), **settings)
+
+
+def test_the_garbage_collector_may_close_a_client_while_a_call_begins():
+    client = opened(Server())
+
+    def close_in_the_middle():
+        with api_client._STARTING:
+            client.__exit__()
+
+    closing = threading.Thread(target=close_in_the_middle, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()

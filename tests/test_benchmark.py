@@ -145,6 +145,12 @@ def test_blank_lines_are_no_examples_and_the_last_line_end_is_optional(write, na
     assert found.left_out == (f"{n} left out",)
 
 
+def test_a_row_of_commas_alone_is_blank(write):
+    found = load_benchmark(write("set.csv", "q,a\none,1\n,\n, \ntwo,2\n"))
+    assert found.texts == ("one,1", "two,2")
+    assert found.left_out == ("2 blank lines left out",)
+
+
 @pytest.mark.parametrize("name", list(in_each_format([])))
 def test_limit_takes_the_head(write, name):
     path = write(name, in_each_format([f"t{i}" for i in range(20)])[name])

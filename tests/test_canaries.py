@@ -10,6 +10,7 @@ import pytest
 from eval.canaries import __main__, runs
 from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
+from eval.study import run_study
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
@@ -290,7 +291,7 @@ def test_too_short_a_file_is_named_with_a_limit_that_works(files, tmp_path):
 def test_missing_set_is_one_line_and_exit_2(files, tmp_path, capsys, monkeypatch):
     words = ["--corpus", str(files / "corpus"), "--canaries", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["canaries", *words, "--out", str(tmp_path / "o")])
-    assert __main__.main() == 2
+    assert run_study("canaries", __main__.Canaries) == 2
     error = capsys.readouterr().err
     assert "boolq.jsonl: no such file" in error
     assert "Traceback" not in error

@@ -14,7 +14,7 @@ from jaxcontam.methods.replication.cdd import (
     words_and_marks,
 )
 from jaxcontam.methods.replication.instance import Completion, Instance
-from tests.completers import Scripted
+from tests.completers import Scripted, comparison_inputs
 
 WORDS = [f"w{i}" for i in range(400)]
 
@@ -51,11 +51,10 @@ def varies(prompt, temperature, k):
     return " ".join(rng.choice(WORDS, 30))
 
 
-def run(answer, n=4, **options):
+def run(answer, n=4, progress=None, **options):
     completer = Scripted(answer)
-    result, rows = cdd(
-        instances(n), prompts(n), completer, benchmark="b", fingerprint="f", **options
-    )
+    texts = {"instances": instances(n), "prompts": prompts(n)}
+    result, rows = cdd(comparison_inputs(completer, **texts | options), progress)
     return result, rows, completer
 
 
@@ -240,9 +239,9 @@ def test_thoughts_are_no_part_of_an_answer():
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="one an instance, got 1 for 2"):
-        cdd(instances(2), prompts(1), Scripted(knows), benchmark="b", fingerprint="f")
+        run(knows, n=2, prompts=prompts(1))
     with pytest.raises(InputError, match="b: no instance"):
-        cdd([], [], Scripted(knows), benchmark="b", fingerprint="f")
+        run(knows, n=0)
     with pytest.raises(ValueError, match="n_samples must be at least 1, got 0"):
         run(knows, n_samples=0)
     with pytest.raises(ValueError, match="at least one"):
@@ -258,13 +257,7 @@ def test_answers_end_where_the_stop_says_and_the_setting_tells_it():
 
 def test_overlap_with_a_text_that_rouge_cannot_read_is_not_measured():
     one = dataclasses.replace(instances(1)[0], second_piece="кот сидел на ковре")
-    result, (row,) = cdd(
-        [one],
-        prompts(1),
-        Scripted(lambda *_: "кот сидел на ковре " * 6),
-        benchmark="b",
-        fingerprint="f",
-    )
+    result, (row,), _ = run(lambda *_: "кот сидел на ковре " * 6, n=1, instances=(one,))
     assert row["found"]
     assert row["rouge_l_greedy"] is None
     assert "ROUGE" not in result.finding

@@ -87,15 +87,15 @@ def test_documents_of_one_text_each_change_nothing():
     pool, scores = rng.normal(size=60).round(1), rng.normal(size=30).round(1)
     own = np.arange(60)
     np.testing.assert_array_equal(
-        conformal_p_values(scores, pool, clusters=own),
+        conformal_p_values(scores, pool, clusters_L=own),
         conformal_p_values(scores, pool),
     )
-    assert threshold_at_fpr(pool, 0.1, clusters=own) == threshold_at_fpr(pool, 0.1)
+    assert threshold_at_fpr(pool, 0.1, clusters_L=own) == threshold_at_fpr(pool, 0.1)
 
 
 def test_a_document_counts_by_the_share_of_its_texts_that_score_as_high():
     pool, clusters = np.array([1.0, 2, 3, 4, 5]), np.array([0, 0, 0, 1, 1])
-    p = conformal_p_values(np.array([0.0, 3.0, 4.5, 6.0]), pool, clusters=clusters)
+    p = conformal_p_values(np.array([0.0, 3.0, 4.5, 6.0]), pool, clusters_L=clusters)
     assert p == pytest.approx([1, (1 + 1 / 3 + 1) / 3, (1 + 1 / 2) / 3, 1 / 3])
 
 
@@ -106,8 +106,8 @@ def test_a_text_lies_above_the_threshold_of_documents_where_its_p_value_allows_i
     scores = rng.normal(size=300).round(1)
     n = len(np.unique(clusters))
     for fpr in (1.5 / n, 0.1, 0.3):
-        found = threshold_at_fpr(pool, fpr, clusters=clusters)
-        p = conformal_p_values(scores, pool, clusters=clusters)
+        found = threshold_at_fpr(pool, fpr, clusters_L=clusters)
+        p = conformal_p_values(scores, pool, clusters_L=clusters)
         np.testing.assert_array_equal(scores > found.threshold, p <= fpr)
         assert found.rate <= fpr
         assert (found.low, found.high) == (None, None)
@@ -123,7 +123,7 @@ def test_p_values_hold_for_a_text_of_another_document():
         pool = of_document[clusters] + rng.normal(size=200)
         new = of_document[20:] + rng.normal(size=1)
         for knows in (True, False):
-            p = conformal_p_values(new, pool, clusters=clusters if knows else None)
+            p = conformal_p_values(new, pool, clusters_L=clusters if knows else None)
             false[knows] += int(p[0] <= 1 / 20)
     # Four standard errors of 1500 draws above the wanted rate.
     most = 1500 * (0.05 + 4 * np.sqrt(0.05 * 0.95 / 1500))

@@ -1,5 +1,6 @@
 """Copies of first rows, near copies, and what only looks like the file."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,7 +12,8 @@ from jaxcontam.methods.replication.first_instances import (
     match_of,
 )
 from jaxcontam.methods.replication.instance import Completion
-from tests.completers import Scripted
+from jaxcontam.methods.replication.questions import Names
+from tests.completers import Scripted, comparison_inputs
 
 SENTENCES = [
     "The harbour master counted eleven grey boats before the fog came in",
@@ -38,9 +40,9 @@ def benchmark(n=6):
 
 def ask(answer, data=None, **options):
     completer = Scripted(answer if callable(answer) else lambda *_: answer)
-    result, rows = first_instances(
-        data or benchmark(), completer, dataset="Claims", split="dev", **options
-    )
+    names = Names(benchmark="b", fingerprint="f", dataset="Claims", split="dev")
+    given = comparison_inputs(completer, names=names, benchmark=data or benchmark())
+    result, rows = first_instances(dataclasses.replace(given, **options))
     return result, rows, completer
 
 
@@ -82,7 +84,7 @@ def test_two_near_copies_are_enough_and_one_is_suspicious():
 def test_only_the_first_rows_are_compared():
     result, rows, _ = ask(SENTENCES[5])
     assert result.finding == "not contaminated" and len(rows) == 5
-    assert ask(SENTENCES[5], n_asked=6)[0].finding == "contaminated"
+    assert ask(SENTENCES[4])[0].finding == "contaminated"
 
 
 @pytest.mark.parametrize(
@@ -169,10 +171,10 @@ def test_scripts_without_spaces_have_a_word_a_character():
 
 
 def test_it_is_one_greedy_request_that_names_the_split():
-    _, _, completer = ask(NOISE, n_asked=3, max_tokens=99, seed=5)
+    _, _, completer = ask(NOISE, max_tokens=99, seed=5)
     (call,) = completer.calls
     (prompt,) = call["prompts"]
-    assert "first 3 instances" in prompt and "dev split of the Claims" in prompt
+    assert "first 5 instances" in prompt and "dev split of the Claims" in prompt
     assert (call["temperature"], call["max_tokens"], call["seed"]) == (0.0, 99, 5)
     assert not any(sentence in prompt for sentence in SENTENCES)
 

@@ -83,7 +83,7 @@ def row_of(texts, labels, scores, blind):
 
 def test_nonmembers_with_two_words_exchanged_are_confounded_by_a_reference(attack):
     texts, labels, scores, reference = attack
-    blind = blind_baselines(texts, labels, reference=reference)
+    blind = blind_baselines(texts, labels, reference_N2=reference)
     row = row_of(texts, labels, scores, blind)
     assert row.p_value == 1e-4 and row.auc > 0.8
     assert row.verdict == "confounded"
@@ -131,7 +131,7 @@ def test_memory_beside_a_reference_that_saw_nothing_keeps_its_word():
     scores[labels] *= 0.6
     reference = np.array([read_by(other, codes) for codes in texts])
     words = [words_of(codes) for codes in texts]
-    blind = blind_baselines(words, labels, reference=reference)
+    blind = blind_baselines(words, labels, reference_N2=reference)
     assert row_of(words, labels, scores, blind).verdict == "members rank higher"
     blind = blind_baselines(words, labels)
     row = row_of(words, labels, scores, blind)

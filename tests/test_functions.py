@@ -2,8 +2,6 @@
 
 import itertools
 import math
-import sys
-import types
 import zlib
 
 import numpy as np
@@ -210,58 +208,6 @@ def test_torch_model_in_memory_agrees_with_its_directory(folder):
         assert other.numbers.log10_p == pytest.approx(one.numbers.log10_p, abs=0.05)
     with pytest.raises(InputError, match="needs its fast tokenizer"):
         jaxcontam.audit(model, texts())
-
-
-def vllm_engine(monkeypatch):
-    """A stand-in that answers in vLLM's form: p(id | id before) follows a table."""
-    module = types.ModuleType("vllm")
-    module.SamplingParams = lambda **fields: types.SimpleNamespace(**fields)
-    monkeypatch.setitem(sys.modules, "vllm", module)
-    size = fast_tokenizer().vocab_size
-    logits_VV = np.random.default_rng(0).normal(size=(size, size))
-    table_VV = logits_VV - np.log(np.exp(logits_VV).sum(axis=1, keepdims=True))
-
-    class LLM:
-        llm_engine = types.SimpleNamespace(
-            model_config=types.SimpleNamespace(
-                model="org/name", max_model_len=CONTEXT, dtype="torch.bfloat16"
-            )
-        )
-
-        def get_tokenizer(self):
-            return fast_tokenizer()
-
-        def generate(self, prompts, params, use_tqdm):
-            assert (params.prompt_logprobs, params.max_tokens) == (0, 1)
-            for prompt in prompts:
-                ids = prompt["prompt_token_ids"]
-                entries = [
-                    {own: types.SimpleNamespace(logprob=table_VV[before, own])}
-                    for before, own in itertools.pairwise(ids)
-                ]
-                yield types.SimpleNamespace(prompt_logprobs=[None, *entries])
-
-    LLM.__module__ = "vllm.entrypoints.llm"
-    return LLM(), table_VV
-
-
-def test_vllm_is_read_at_the_continuation(monkeypatch):
-    llm, table_VV = vllm_engine(monkeypatch)
-    scorer = jaxcontam.load(llm).make_scorer(store=None)
-    ids = np.array([0, 7, 300, 5], np.int32)
-    (scores,) = scorer.token_table([ids]).scores
-    assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
-    assert jaxcontam.audit(llm, texts(), **SHORT).report.model.dtype == "bfloat16"
-
-
-def test_vllm_with_a_prefix_cache_is_told_to_drop_it(monkeypatch):
-    llm, _ = vllm_engine(monkeypatch)
-    llm.generate = lambda prompts, *_, **__: (
-        types.SimpleNamespace(prompt_logprobs=[None] * len(p["prompt_token_ids"]))
-        for p in prompts
-    )
-    with pytest.raises(InputError, match="cached prompt tokens"):
-        jaxcontam.audit(llm, texts(), **SHORT)
 
 
 def test_reference_that_is_the_model_itself_is_refused(folder):

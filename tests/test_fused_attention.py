@@ -6,6 +6,7 @@ compiled for a TPU or a GPU is read as text.
 
 import dataclasses
 import functools
+import sys
 import types
 
 import jax
@@ -281,3 +282,14 @@ def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(
     assert fuses_prefix(config, "bfloat16", T, P, H100) == fuses
     assert not fuses_prefix(config, "float32", T, P, H100)
     assert not fuses_prefix(config, "bfloat16", T, P, TPU)
+
+
+def test_rows_after_a_prefix_take_blocks_where_jax_keeps_its_calls_elsewhere(
+    monkeypatch,
+):
+    fused_attention._cudnn_calls.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "jax._src.cudnn", None)
+        assert not fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)
+    fused_attention._cudnn_calls.cache_clear()
+    assert fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)

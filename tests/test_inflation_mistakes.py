@@ -3,6 +3,8 @@
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.data.score_columns import read_columns
+from jaxcontam.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,21 @@ def test_mistakes_cost_one_line(words, said, capsys):
     first, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("jaxcontam: error: ")
     assert said in first
+
+
+def test_items_without_a_header_are_told_that_the_first_row_names_columns(
+    tmp_path, capsys
+):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"1 + {name}?,2\n2 + {name}?,4\n")
+    words = [str(tmp_path / "a.csv"), "--against", str(tmp_path / "b.csv")]
+    assert main(["inflation", "m", *words]) == 2
+    assert "the first row of a .csv or .tsv file names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("first", ["q1,1,0.5", "q1,1,1"])
+def test_scores_without_a_header_are_told_as_such(first, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(f"{first}\nq2,0,1\n")
+    with pytest.raises(InputError, match="the first row has no names of columns"):
+        read_columns(path, ["m"])

@@ -27,7 +27,7 @@ def seen():
     texts = [" ".join(rng.choice(WORDS, size=25)) for _ in range(400)]
     labels = rng.permutation(np.arange(400) < 200)
     values = rng.normal(size=(400, 3)) + labels[:, None] * np.array([1.5, 0.7, 0.0])
-    blind = blind_baselines(texts, labels, reference=rng.normal(size=(400, 2)))
+    blind = blind_baselines(texts, labels, reference_N2=rng.normal(size=(400, 2)))
     return texts, labels, Scores(NAMES, values), blind
 
 
@@ -141,7 +141,7 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
     values[:5] = np.nan
     clusters = [f"book {code}" for code in codes]
     reference = rng.normal(size=(400, 2))
-    blind = blind_baselines(texts, labels, clusters=clusters, reference=reference)
+    blind = blind_baselines(texts, labels, clusters=clusters, reference_N2=reference)
     (row,) = judge(
         "books",
         "d",

@@ -10,6 +10,7 @@ from jaxcontam.data import hub_splits
 from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
 from jaxcontam.data.labelled import load_labelled, parse_label
 from jaxcontam.errors import InputError
+from jaxcontam.models.hub import download_model
 
 WIKIMIA = [
     {"input": "The cup began.", "label": 1},
@@ -164,7 +165,7 @@ def test_any_other_label_names_its_row(tmp_path, value):
         ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0"),
         ([{"text": "x"}], {"limit": 0}, "--limit must be at least 1, got 0"),
         ([{"text": "x\ud800"}], {}, "t: row 1: unpaired surrogate"),
-        (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(the row is plain"),
+        (["x"], {"label_field": "y"}, r"t: row 1: no field 'y' \(plain text"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, rows, flags, message):
@@ -327,3 +328,13 @@ def test_without_the_hub_one_line_says_what_to_do(monkeypatch):
 def test_a_malformed_hub_name_is_refused(source):
     with pytest.raises(InputError, match="not a split on the hub"):
         load_labelled(source)
+
+
+@pytest.mark.parametrize("revision", ["../..", "v1/../main", "/main"])
+def test_a_revision_that_is_a_path_is_not_asked_of_the_hub(revision):
+    for read, word in (
+        (load_labelled, f"hf:org/name@{revision}:test"),
+        (download_model, f"org/name@{revision}"),
+    ):
+        with pytest.raises(InputError, match=f"'{revision}' is no revision"):
+            read(word)

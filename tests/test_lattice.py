@@ -292,3 +292,14 @@ def test_bound_holds_where_almost_all_mass_is_cut_off():
         exact = math.log10(sum(terms)) - 60
         assert tail.log10_lower <= exact + 1e-9
         assert exact - 1e-9 <= tail.log10_upper <= exact + 0.01
+
+
+def test_table_of_cells_counts_as_sorting_does(monkeypatch):
+    rows_KM = np.random.default_rng(3).normal(size=(8, 5_000))
+    rows_KM -= rows_KM[:, :1] + 1.5
+    rows_KM[:, 0] = 0.0
+    by_table = lattice_tail(rows_KM, 1e-9)
+    monkeypatch.setattr(lattice, "_TABLE_CELLS", 0)
+    assert lattice_tail(rows_KM, 1e-9) == by_table
+    monkeypatch.setattr(lattice, "_TABLE_CELLS", 10**6)
+    assert lattice_tail(rows_KM, 1e-9) == by_table

@@ -30,35 +30,45 @@ def write_rows(path, rows):
 
 def test_two_files_whose_texts_are_in_other_fields_are_refused(tmp_path, capsys):
     seen = write_rows(tmp_path / "seen.jsonl", [{"input": t} for t in MEMBERS])
-    unseen = write_rows(tmp_path / "unseen.jsonl", [{"text": t} for t in OTHERS])
+    unseen = write_rows(tmp_path / "unseen.jsonl", [{"snippet": t} for t in OTHERS])
     for words in (["--members", seen], [seen]):
         assert main(["membership", "m", *words, "--nonmembers", unseen]) == 2
-        assert "'input' in seen and 'text' in unseen" in capsys.readouterr().err
+        assert "'input' in seen and 'snippet' in unseen" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.parquet"])
-def test_rows_without_a_known_field_are_read_as_an_audit_reads_them(name, tmp_path):
-    rows = [{"question": f"{i} + 1?", "answer": str(i + 1)} for i in range(12)]
+def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path):
+    rows = [{"text": f"{i} + 1?", "answer": str(i + 1)} for i in range(12)]
     path = tmp_path / name
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     elif path.suffix == ".csv":
-        lines = [f"{row['question']},{row['answer']}\n" for row in rows]
-        path.write_text("question,answer\n\n" + "".join(lines))
+        lines = [f"{row['text']},{row['answer']}\n" for row in rows]
+        path.write_text("text,answer\n\n" + "".join(lines))
     else:
         write_rows(path, rows)
     run = read_texts(path)
     assert run.texts == load_benchmark(path).texts
     blank, *_ = run.warnings
     assert (blank == "set: 1 blank line left out") == (path.suffix == ".csv")
-    assert "(it has: question, answer), so each row is a text" in run.warnings[-1]
-    # Beside a field of texts in another file, rows would tell the sides apart.
+    told = "each row is a text as it stands, as in audit (it has: text, answer)"
+    assert told in run.warnings[-1]
+    # Beside rows of other fields, they would tell the sides apart.
     other = write_rows(tmp_path / "other.jsonl", [{"text": t} for t in OTHERS])
-    with pytest.raises(InputError, match="the whole row in set and 'text' in other"):
+    both = r"the whole row \(text, answer\) in set and the whole row \(text\) in other"
+    with pytest.raises(InputError, match=both):
         read_texts(path, nonmembers=other)
-    # A label in its own text would, too.
+
+
+def test_no_label_stands_in_its_own_text(tmp_path):
+    rows = [{"text": t, "seen": i % 2} for i, t in enumerate(OTHERS)]
+    path = write_rows(tmp_path / "set.jsonl", rows)
+    assert read_texts(path, label_field="seen").texts == tuple(OTHERS)
     with pytest.raises(InputError, match=r"which field is the text\?"):
-        read_texts(path, label_field="answer")
+        read_texts(
+            write_rows(tmp_path / "q.jsonl", [{"q": "a", "seen": 1}]),
+            label_field="seen",
+        )
 
 
 def test_a_template_makes_the_text_of_records(model, tmp_path):
@@ -113,6 +123,7 @@ def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):
     document = Membership(
         model=model,
         texts=write_rows(tmp_path / "t.jsonl", rows),
+        text_field="text",
         length=8,
         scores=("loss",),
         out=tmp_path / "out",

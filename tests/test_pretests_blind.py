@@ -10,8 +10,13 @@ from jaxcontam.stats.adjacency import double_centred
 from jaxcontam.stats.pretests import blind_pretests, copying
 from jaxcontam.stats.pretests.attraction import attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import direction_of
-from jaxcontam.stats.pretests.copying import KINDS, blind_matrices
+from jaxcontam.stats.pretests.copying import KINDS, matrices_of, read_tokens
 from tests import pretest_files as files
+
+
+def blind_matrices(texts, kind):
+    """Matrices of texts as they stand."""
+    return matrices_of(read_tokens(texts, kind), kind)
 
 
 def by_hand(a, b, others, cache, n_kinds):

@@ -39,6 +39,8 @@ class WordServer:
         self.constant, self.first = constant, first
 
     def __call__(self, body, *, once=False):
+        if "protocol" in body:
+            raise RefusedError(f"{URL}: HTTP 404 (Not Found)", status=404)
         self.bodies.append(body)
         if body["max_tokens"] == 0 and self.refuses_no_tokens:
             assert once, "a fault would be tried again for half a minute"

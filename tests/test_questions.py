@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.questions import read_questions
+from jaxcontam.data.questions import QuestionFields, read_questions
 from jaxcontam.data.score_columns import read_columns, read_model
 from jaxcontam.errors import InputError
 
@@ -18,7 +18,7 @@ WRITTEN = {"question": "2 + 2?", "answer": "Two and two.\n#### 4"}
 def read(tmp_path, *rows, **flags):
     path = tmp_path / "items.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_questions(load_benchmark(path), **flags)
+    return read_questions(load_benchmark(path), QuestionFields(**flags))
 
 
 def test_a_record_with_options_is_a_prompt_and_texts_that_may_follow(tmp_path):

@@ -85,6 +85,13 @@ def test_seeds_templates_and_number_formats_that_differ_are_named():
         assert words in warning
 
 
+def test_two_limits_of_one_test_are_named():
+    one, other = (audit_document(order_result(), model="a") for _ in range(2))
+    other["command"] += ["--limit", "100"]
+    with pytest.raises(InputError, match=r"not made alike \(limit: None and 100\)"):
+        compared([one, other], ["1", "2"])
+
+
 def test_benchmarks_that_differ_in_the_same_way_share_a_sentence():
     names = ("x", "y", "z")
     one = audit_document(*map(order_result, names), model="a")

@@ -150,6 +150,8 @@ def test_an_edited_page_or_table_is_found(tmp_path):
         path.write_bytes(whole.replace(b"contaminated", b"no evidence"))
         assert [fault.split(":")[0] for fault in faults()] == [path.name]
         path.write_bytes(whole)
+    document = read_document(tmp_path / "report.json") | {"digest": "\ud800"}
+    assert digest_faults(tmp_path, document, "orders.npz")
     (tmp_path / "SHA256SUMS").unlink()
     assert len(faults()) == 2
     assert main(["report", str(tmp_path)]) == 0

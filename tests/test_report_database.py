@@ -6,7 +6,7 @@ import io
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands.report import write_database_rows
+from jaxcontam.commands.report import Report, write_database_rows
 from jaxcontam.errors import InputError
 from tests.report_documents import (
     audit_document,
@@ -25,7 +25,8 @@ HEADER = (
 
 def rows_of(document, folder, **given):
     folder.mkdir(exist_ok=True)
-    text = write_database_rows(report_of(document), folder, **given).read_text()
+    wanted = Report(directory=folder, database_row=True, **given)
+    text = write_database_rows(report_of(document), wanted).read_text()
     header, *lines = text.splitlines()
     assert header == HEADER
     return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=";"))
@@ -103,7 +104,8 @@ def test_semicolons_and_formulas_do_no_harm(tmp_path):
 )
 def test_what_cannot_be_a_row_is_refused(document, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        write_database_rows(report_of(document), tmp_path, **given)
+        wanted = Report(directory=tmp_path, database_row=True, **given)
+        write_database_rows(report_of(document), wanted)
     assert not list(tmp_path.iterdir())
 
 

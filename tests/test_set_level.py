@@ -93,7 +93,7 @@ def test_documents_that_differ_are_no_evidence_where_texts_would_be():
         )
         n_by_documents += (
             set_level_test(
-                features, is_suspect, clusters=codes, n_permutations=19, seed=seed
+                features, is_suspect, clusters_N=codes, n_permutations=19, seed=seed
             ).p_value
             <= 0.05
         )

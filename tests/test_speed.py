@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from eval.speed.__main__ import ON_DEMAND, PARTS, main
+from eval.speed.__main__ import ON_DEMAND, PARTS, Speed
 from eval.speed.growth import exponents, measure_growth
 from eval.speed.measure import interleaved, median_ratio, real_lengths
 from eval.speed.tables import judge, print_measured
+from eval.study import run_study
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -136,7 +137,7 @@ def test_a_pulse_run_measures_every_part(tmp_path):
 
 def test_unknown_part_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["speed", "--only", "momens"])
-    assert main() == 2
+    assert run_study("speed", Speed) == 2
     error = capsys.readouterr().err
     assert "unknown part 'momens'" in error
     assert "did you mean 'moments'?" in error

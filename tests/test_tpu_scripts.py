@@ -113,12 +113,59 @@ def test_create_asks_once(cloud):
         ({"RESERVED": "1"}, "--reserved"),
         ({"VALID_UNTIL": "6h"}, "--valid-until-duration=6h"),
         ({"SERVICE_ACCOUNT": "a@b"}, "--service-account=a@b"),
+        ({"INTERNAL_IPS": "1"}, "--internal-ips"),
+        (
+            {"ACCELERATOR_TYPE": "v6e-8", "ZONE": "us-east5-b"},
+            "--runtime-version=v2-alpha-tpuv6e",
+        ),
     ],
 )
 def test_settings_become_flags_of_the_request(setting, flag, cloud):
     assert cloud.run("create_queued.sh", **setting).returncode == 0
     (create,) = [words for words in cloud.calls() if words[3] == "create"]
     assert flag in create
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ACCELERATOR_TYPE": "v5litepod-64"}, "has v4 alone, not v5litepod-64"),
+        ({"ACCELERATOR_TYPE": "v5p-8", "ZONE": "us-east5-a"}, None),
+        ({"ZONE": "us-east5-a"}, "ZONE=us-east5-a has no v4"),
+        ({"RUNTIME_VERSION": "v2-alpha-tpuv5"}, "v2-alpha-tpuv5 is not for v4-8"),
+        (
+            {
+                "ACCELERATOR_TYPE": "v5p-8",
+                "ZONE": "us-east5-a",
+                "RUNTIME_VERSION": "v2-alpha-tpuv5-lite",
+            },
+            "v2-alpha-tpuv5-lite is not for v5p-8",
+        ),
+        ({"ACCELERATOR_TYPE": "h100-8"}, "ACCELERATOR_TYPE=h100-8 is no type"),
+        ({"ACCELERATOR_TYPE": "v4"}, "ACCELERATOR_TYPE=v4 is no type"),
+    ],
+)
+def test_type_zone_and_runtime_must_go_together(settings, message, cloud):
+    done = cloud.run("create_queued.sh", **settings)
+    if message is None:
+        assert done.returncode == 0
+        return
+    assert done.returncode == 2 and message in done.stderr
+    assert cloud.calls() == []
+
+
+def test_vms_without_external_addresses_are_reached_within_their_network(cloud):
+    cloud.active()
+    cloud.run("run_all.sh", "true", INTERNAL_IPS="1", DETACH="1")
+    (ssh,) = [words for words in cloud.calls() if words[3] == "ssh"]
+    assert "--internal-ip" in ssh
+
+
+def test_fewer_workers_than_the_type_has_are_told(cloud):
+    cloud.active()
+    done = cloud.run("run_all.sh", "true", ACCELERATOR_TYPE="v4-32")
+    assert done.returncode == 75
+    assert "2 of the 4 workers of v4-32 answer" in done.stderr
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "FAILED"])
@@ -239,6 +286,14 @@ def test_training_takes_the_words_of_the_paper_s_experiment(launch, cloud):
     assert made.checkpoints == "gs://my-bucket/trial"
     assert made.preset == "1.4b" and made.background_tokens == 20_000_000_000
     assert made.distributed and made.mesh == "data=2,model=2"
+
+
+def test_data_of_the_experiment_are_prepared_before_it_by_the_same_words(cloud):
+    settings = {"LAUNCH": "prepare", "PREPARED": "gs://my-bucket/prepared"}
+    done = cloud.run("oren_1_4b.sh", DRY_RUN="1", **settings)
+    assert done.returncode == 0 and "python -m train.prepare" in done.stderr
+    assert "--prepared gs://my-bucket/prepared" in done.stderr
+    assert cloud.run("oren_1_4b.sh", LAUNCH="prepare").returncode == 2
 
 
 def test_unknown_launcher_is_one_line_and_a_hint(cloud):

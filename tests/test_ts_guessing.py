@@ -13,7 +13,6 @@ from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_WORD,
-    Names,
     filled,
     is_answer,
     readings,
@@ -26,10 +25,17 @@ from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from tests.completers import Scripted
+from tests.completers import Scripted, comparison_inputs
 
-NAMES = Names(benchmark="b", fingerprint="f", dataset="Quiz", split="test")
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")
+
+
+def ask_words(instances, completer):
+    return ts_guessing_word(comparison_inputs(completer, instances=instances))
+
+
+def ask_options(items, completer):
+    return ts_guessing_option(comparison_inputs(completer, items=items))
 
 
 def item(number=1, answer=0, options=OPTIONS, question="What barks?"):
@@ -90,7 +96,7 @@ def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
         instance(7, "or so it is", "elephants", "inside"),
     ]
     completer = Scripted(lambda *_: "")
-    _, rows = ts_guessing_word(asked, completer, NAMES)
+    _, rows = ask_words(asked, completer)
     assert [row["index"] for row in rows] == [4, 7]
     first, second = completer.calls[0]["prompts"]
     assert "danced" not in first and MASK in first
@@ -115,11 +121,11 @@ def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
         return f"**{hidden_in(text, prompt).upper()}**."
 
     instances = [instance(i, text) for i, text in enumerate(known)]
-    result, rows = ts_guessing_word(instances, Scripted(knows), NAMES)
+    result, rows = ask_words(instances, Scripted(knows))
     assert (result.n_found, result.rate, result.chance) == (20, 1.0, 0.0)
     assert all(row["rouge_l"] == 1.0 for row in rows)
     assert result.setting == TS_GUESSING_VERSION
-    other, _ = ts_guessing_word(instances, Scripted(lambda *_: "the"), NAMES)
+    other, _ = ask_words(instances, Scripted(lambda *_: "the"))
     assert (other.n_found, other.rate) == (0, 0.0)
     assert other.verdict is None and other.method == "ts_guessing_word"
 
@@ -148,12 +154,10 @@ def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
     asked = item(answer=2)
     place = hidden_option(asked, seed=0)
     assert place != 2
-    writes_right_one, _ = ts_guessing_option(
-        [asked], Scripted(lambda *_: OPTIONS[2]), NAMES
-    )
+    writes_right_one, _ = ask_options([asked], Scripted(lambda *_: OPTIONS[2]))
     assert writes_right_one.n_found == 0
     completer = Scripted(lambda *_: OPTIONS[place])
-    writes_hidden_one, rows = ts_guessing_option([asked], completer, NAMES)
+    writes_hidden_one, rows = ask_options([asked], completer)
     assert writes_hidden_one.n_found == 1
     assert rows[0]["hidden"] == OPTIONS[place] and rows[0]["index"] == 0
     (prompt,) = completer.calls[0]["prompts"]
@@ -189,7 +193,7 @@ def test_an_item_in_json_keeps_the_quotes_round_its_mask():
     row = {"q": "What barks?", "choices": ["a fox", "tea", "a clock"], "answer": 0}
     benchmark = Benchmark("quiz", (json.dumps(row),), (row,))
     completer = Scripted(lambda *_: "x")
-    _, (found,) = ts_guessing_option(read_items(benchmark), completer, NAMES)
+    _, (found,) = ask_options(read_items(benchmark), completer)
     (prompt,) = completer.calls[0]["prompts"]
     assert f'"{MASK}"' in prompt and '"answer"' not in prompt
     assert found["hidden"] in ("tea", "a clock")
@@ -197,26 +201,26 @@ def test_an_item_in_json_keeps_the_quotes_round_its_mask():
 
 def test_what_is_left_out_is_counted():
     items = [item(1), item(2, options=OPTIONS[:2]), item(3)]
-    result, rows = ts_guessing_option(items, Scripted(lambda *_: "x"), NAMES)
+    result, rows = ask_options(items, Scripted(lambda *_: "x"))
     assert result.n_instances == len(rows) == 2
     assert "1 of 3 items have nothing to hide" in result.warnings[0]
 
 
 def test_nothing_to_hide_anywhere_is_an_input_error():
     with pytest.raises(InputError, match="no item of 1 has anything to hide"):
-        ts_guessing_option([item(answer=None)], Scripted(lambda *_: ""), NAMES)
+        ask_options([item(answer=None)], Scripted(lambda *_: ""))
     with pytest.raises(InputError, match="no text of 1 has anything to hide"):
-        ts_guessing_word([instance(0, "it is so")], Scripted(lambda *_: ""), NAMES)
+        ask_words([instance(0, "it is so")], Scripted(lambda *_: ""))
 
 
 def test_refused_requests_are_no_wrong_answers():
     answers = iter([Completion(text="", refused="filtered"), OPTIONS[0]])
     items = [item(1, answer=3), item(2, answer=3)]
-    result, rows = ts_guessing_option(items, Scripted(lambda *_: next(answers)), NAMES)
+    result, rows = ask_options(items, Scripted(lambda *_: next(answers)))
     assert (result.n_instances, result.n_refused) == (2, 1)
     assert rows[0]["found"] is None and result.rate in (0.0, 1.0)
-    every, _ = ts_guessing_option(
-        items, Scripted(lambda *_: Completion(text="", refused="no")), NAMES
+    every, _ = ask_options(
+        items, Scripted(lambda *_: Completion(text="", refused="no"))
     )
     assert every.rate is None and every.finding == "refused"
 
@@ -226,9 +230,7 @@ def test_options_in_other_letters_are_compared_by_their_own_words():
     assert hidden_option(item(answer=0, options=alike), seed=0) is None
     apart = item(answer=0, options=("пёс", "зелёный чай", "старые часы"))
     place = hidden_option(apart, seed=0)
-    result, (row,) = ts_guessing_option(
-        [apart], Scripted(lambda *_: apart.options[place]), NAMES
-    )
+    result, (row,) = ask_options([apart], Scripted(lambda *_: apart.options[place]))
     assert row["found"] and row["rouge_l"] is None
     assert "ROUGE" not in result.finding
 

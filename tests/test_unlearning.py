@@ -9,7 +9,11 @@ import pytest
 
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.unlearning_samples import Sampled, rouge_similarities
-from jaxcontam.analyses.unlearning_texts import load_chunks, load_questions
+from jaxcontam.analyses.unlearning_texts import (
+    ScreenDesign,
+    load_chunks,
+    load_questions,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import (
     Similarities,
@@ -207,8 +211,8 @@ def test_a_number_stands_for_itself_or_is_missing(answer, number):
 
 
 def chunks(path, **changes):
-    settings = {"n_words": 4, "prompt_words": 3, "text_field": None, "limit": None}
-    return load_chunks(str(path), **(settings | changes))
+    settings = {"words": 4, "prompt_words": 3}
+    return load_chunks(str(path), ScreenDesign(**(settings | changes)))
 
 
 def test_a_txt_file_is_one_text_and_its_short_end_is_left_out(tmp_path):
@@ -248,17 +252,12 @@ def test_texts_without_words_are_one_clear_line(tmp_path):
 def test_questions_fill_the_template_and_keep_their_answers(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text(json.dumps({"question": "Who {x}?", "answer": "Ann"}) + "\n")
-    settings = {
-        "question_field": "question",
-        "answer_field": "answer",
-        "template": r"Q: {question}\nA:",
-        "limit": None,
-    }
-    (item,) = load_questions(str(path), **settings).items
+    design = ScreenDesign(template=r"Q: {question}\nA:")
+    (item,) = load_questions(str(path), design).items
     assert (item.text, item.truth) == ("Who {x}?", "Ann")
     assert item.prompt == "Q: Who {x}?\nA:"
     with pytest.raises(InputError, match="no field 'reply'"):
-        load_questions(str(path), **(settings | {"answer_field": "reply"}))
+        load_questions(str(path), ScreenDesign(answer_field="reply"))
 
 
 @pytest.mark.parametrize(
@@ -279,13 +278,7 @@ def test_answers_that_are_several_are_refused(tmp_path, answer):
 def asked(tmp_path, answer):
     path = tmp_path / "q.jsonl"
     path.write_text(json.dumps({"question": "Who?", "answer": answer}) + "\n")
-    return load_questions(
-        str(path),
-        question_field="question",
-        answer_field="answer",
-        template="{question}",
-        limit=None,
-    )
+    return load_questions(str(path), ScreenDesign(template="{question}"))
 
 
 def test_a_sentence_on_few_texts_stands_once_and_one_text_is_singular():

@@ -83,6 +83,45 @@ code_version() {
   fi
 }
 
+# check_type: the type, its zone and its runtime against each other, before anything is
+# asked for; sets RUNTIME_VERSION where it is empty, and N_WORKERS, the type's hosts.
+# (By Google Cloud's pages on TPU versions, read in November 2026: hosts have four chips,
+# and slices of v5e and v6e with up to eight are one host.)
+check_type() {
+  local kind=${ACCELERATOR_TYPE%%-*} number=${ACCELERATOR_TYPE##*-} usual fits
+  if ! [[ $number =~ ^[1-9][0-9]*$ ]]; then
+    number=0
+  fi
+  case $kind in
+    v4) usual=tpu-ubuntu2204-base fits='tpu-*' N_WORKERS=$(((number + 7) / 8)) ;;
+    v5p) usual=v2-alpha-tpuv5 fits='*tpuv5' N_WORKERS=$(((number + 7) / 8)) ;;
+    v5litepod) usual=v2-alpha-tpuv5-lite fits='*tpuv5-lite*' N_WORKERS=$((number / 4)) ;;
+    v6e) usual=v2-alpha-tpuv6e fits='*tpuv6e*' N_WORKERS=$((number / 4)) ;;
+    *) number=0 ;;
+  esac
+  if [ "$number" = 0 ]; then
+    fail "ACCELERATOR_TYPE=$ACCELERATOR_TYPE is no type" \
+      "such as v4-8, v5litepod-64, v5p-8 or v6e-8"
+  fi
+  if [[ $kind = v5litepod || $kind = v6e ]] && [ "$number" -le 8 ]; then
+    N_WORKERS=1
+  fi
+  RUNTIME_VERSION=${RUNTIME_VERSION:-$usual}
+  # shellcheck disable=SC2053
+  if [[ $RUNTIME_VERSION != $fits ]]; then
+    fail "RUNTIME_VERSION=$RUNTIME_VERSION is not for $ACCELERATOR_TYPE" \
+      "leave it empty, for $usual"
+  fi
+  # v4 is in one zone, which has nothing else.
+  if [ "$kind" = v4 ] && [ "$ZONE" != us-central2-b ]; then
+    fail "ZONE=$ZONE has no v4" "ZONE=us-central2-b"
+  fi
+  if [ "$kind" != v4 ] && [ "$ZONE" = us-central2-b ]; then
+    fail "ZONE=$ZONE has v4 alone, not $ACCELERATOR_TYPE" \
+      "gcloud compute tpus accelerator-types list --zone=ZONE shows what a zone has"
+  fi
+}
+
 # request_state PRESUMED: state of the queued resource, or NONE where there is none.
 # A dry run asks nobody and presumes.
 request_state() {
@@ -111,15 +150,23 @@ request_state() {
 # on_workers LINE: a line for the login shell of every worker, which gcloud starts
 # together and waits for; its exit code is 0 only if all of theirs were.
 on_workers() {
+  local flags=()
+  if [ "${INTERNAL_IPS:-0}" = 1 ]; then
+    flags=(--internal-ip)
+  fi
   # --quiet: a first ssh would ask for a passphrase, and nobody may be there.
   run gcloud compute tpus tpu-vm ssh "$TPU_NAME" \
-    --project="$PROJECT" --zone="$ZONE" --worker=all --quiet --command="$1"
+    --project="$PROJECT" --zone="$ZONE" --worker=all --quiet \
+    "${flags[@]}" --command="$1"
 }
 
 # scp_with WORKER FROM TO [FLAG...]: WORKER is a number or all.
 scp_with() {
   local worker=$1
   shift
+  if [ "${INTERNAL_IPS:-0}" = 1 ]; then
+    set -- "$@" --internal-ip
+  fi
   run gcloud compute tpus tpu-vm scp "$@" \
     --project="$PROJECT" --zone="$ZONE" --worker="$worker" --quiet
 }

@@ -3,7 +3,8 @@
 # there, and replaces one that failed or lost its TPU. Exit code 75: a request made now
 # failed, as when VALID_UNTIL is over.
 . "$(dirname "$0")/common.sh"
-need PROJECT ZONE TPU_NAME ACCELERATOR_TYPE RUNTIME_VERSION
+need PROJECT ZONE TPU_NAME ACCELERATOR_TYPE
+check_type
 if [ "${SPOT:-0}" = 1 ] && [ "${RESERVED:-0}" = 1 ]; then
   fail "SPOT=1 and RESERVED=1 exclude each other"
 fi
@@ -20,6 +21,9 @@ create() {
   fi
   if [ "${RESERVED:-0}" = 1 ]; then
     command+=(--reserved)
+  fi
+  if [ "${INTERNAL_IPS:-0}" = 1 ]; then
+    command+=(--internal-ips)
   fi
   if [ -n "${VALID_UNTIL:-}" ]; then
     command+=(--valid-until-duration="$VALID_UNTIL")

@@ -4,7 +4,8 @@
 # it runs again (train.pretrain with --checkpoints gs://...). Ctrl-C ends this loop only:
 # TPU and command continue, and the same line takes them up.
 . "$(dirname "$0")/common.sh"
-need PROJECT ZONE TPU_NAME ACCELERATOR_TYPE RUNTIME_VERSION BUCKET RUN_NAME
+need PROJECT ZONE TPU_NAME ACCELERATOR_TYPE BUCKET RUN_NAME
+check_type
 if [ $# -eq 0 ]; then
   fail "which command?" "keep_running.sh python -m train.pretrain ... --distributed"
 fi

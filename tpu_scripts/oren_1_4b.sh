@@ -2,7 +2,9 @@
 # The experiment of Oren et al., arXiv:2310.17623: a GPT-2 of 1.4 B parameters reads 20 B
 # tokens of Wikipedia with ten test sets planted 1 to 100 times. Inputs, in the bucket:
 # corpus/ (JSONL with a field `text`), canaries/ (the authors' ten files), tokenizer/
-# (GPT-2's). LAUNCH=jobset_run.sh runs it on GKE. What it costs: README.md.
+# (GPT-2's). LAUNCH=jobset_run.sh runs it on GKE; LAUNCH=prepare, on any machine where
+# the bucket is mounted, writes the data to PREPARED, from which the others then train.
+# What it costs: README.md.
 . "$(dirname "$0")/common.sh"
 need BUCKET RUN_NAME
 
@@ -14,8 +16,9 @@ case $launch in
   # The boot disk of a TPU VM has no room for 20 B tokens twice; its memory has.
   keep_running.sh | run_all.sh) cache=/dev/shm/jaxcontam-tokens ;;
   # A container's /dev/shm is small.
-  jobset_run.sh) cache=/tmp/jaxcontam-tokens ;;
-  *) fail "LAUNCH is no launcher: $launch" "keep_running.sh, run_all.sh or jobset_run.sh" ;;
+  jobset_run.sh | prepare) cache=/tmp/jaxcontam-tokens ;;
+  *) fail "LAUNCH is no launcher: $launch" \
+    "keep_running.sh, run_all.sh, jobset_run.sh or prepare" ;;
 esac
 
 inputs=/mnt/jaxcontam
@@ -29,6 +32,9 @@ fi
 if [ -n "${MICRO_BATCHES:-}" ]; then
   command+=(--micro-batches "$MICRO_BATCHES")
 fi
+if [ -n "${PREPARED:-}" ]; then
+  command+=(--prepared "$PREPARED")
+fi
 # Copies as in the authors' first model.
 command+=(--canaries
   "$inputs/canaries/boolq.jsonl=1"
@@ -41,4 +47,10 @@ command+=(--canaries
   "$inputs/canaries/mmlu_professional_law.jsonl=50"
   "$inputs/canaries/mmlu_professional_psychology.jsonl=50"
   "$inputs/canaries/mmlu_high_school_psychology.jsonl=100")
+if [ "$launch" = prepare ]; then
+  need PREPARED
+  command[2]=train.prepare
+  run exec "${command[@]}"
+  exit
+fi
 exec "$HERE/$launch" "${command[@]}"

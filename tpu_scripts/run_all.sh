@@ -4,7 +4,8 @@
 # it again. DETACH=1 starts without waiting. Exit code: 0 if it is 0 on all workers, else
 # the largest; 75 where a worker cannot be asked, as on a TPU that was taken away.
 . "$(dirname "$0")/common.sh"
-need PROJECT ZONE TPU_NAME RUN_NAME
+need PROJECT ZONE TPU_NAME RUN_NAME ACCELERATOR_TYPE
+check_type
 if [ $# -eq 0 ]; then
   fail "which command?" "run_all.sh python -m train.pretrain ... --distributed"
 fi
@@ -30,6 +31,11 @@ while true; do
     states=$(printf '%s\n' "$answer" | sed -n 's/^jaxcontam-run [^ ]* //p')
     if grep -q '^absent' <<<"$states"; then
       say "a worker knows nothing of $RUN_NAME"
+      exit 75
+    fi
+    n_answers=$(grep -c . <<<"$states" || true)
+    if [ "$n_answers" -lt "$N_WORKERS" ]; then
+      say "$n_answers of the $N_WORKERS workers of $ACCELERATOR_TYPE answer"
       exit 75
     fi
     if ! grep -q '^running' <<<"$states"; then

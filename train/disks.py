@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,13 @@ def disk_leader(folder: Path) -> int:
     return min(found)
 
 
-def run_home(word: str | None, out: Path) -> Any:
+def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
     """Where checkpoints are kept, and all that must outlive the disk of `out`.
+
+    Args:
+        word: A folder or an address; None is `out`.
+        out: Folder of the run.
+        flag: That the word was typed after.
 
     Returns:
         An `etils.epath.Path`.
@@ -66,12 +71,12 @@ def run_home(word: str | None, out: Path) -> Any:
     is_bucket = is_url(word)
     if is_bucket and word.partition("://")[0] not in _SCHEMES:
         raise InputError(
-            f"--checkpoints {word}: an address begins with "
+            f"{flag} {word}: an address begins with "
             f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}",
             hint="or name a folder where the bucket is mounted",
         )
     home = epath.Path(word if is_bucket else os.path.abspath(word))
-    with bucket_errors("--checkpoints", word, "written"):
+    with bucket_errors(flag, word, "written"):
         home.mkdir(parents=True, exist_ok=True)
         # A bucket has no folders to make: only a file shows whether it can be written.
         probe = home / f".written-{process_index()}-{secrets.token_hex(8)}"
@@ -127,9 +132,14 @@ def keep_at_home(out: Path, home: Any, *names: str) -> None:
         return
     from etils import epath
 
+    copy_to(epath.Path(out.absolute()), home, names)
+
+
+def copy_to(folder: Any, home: Any, names: Iterable[str]) -> None:
+    """Copy files and folders, one after the other; what is not in `folder` goes."""
     home.mkdir(parents=True, exist_ok=True)
     for name in names:
-        source, target = epath.Path(out.absolute()) / name, home / name
+        source, target = folder / name, home / name
         if source.is_dir():
             if target.exists():
                 target.rmtree()

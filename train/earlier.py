@@ -67,7 +67,7 @@ def _run_words(earlier: Manifest | None, manifest: Manifest) -> str:
     state = "a finished run" if earlier.finished else "an unfinished run"
     if run_inputs(earlier) == run_inputs(manifest):
         return f"{state} of other code"
-    difference = _first_difference(run_inputs(earlier), run_inputs(manifest), "")
+    difference = first_difference(run_inputs(earlier), run_inputs(manifest), "")
     return f"{state} of other inputs ({difference})"
 
 
@@ -81,12 +81,12 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
     return fields
 
 
-def _first_difference(before: Any, now: Any, name: str) -> str:
+def first_difference(before: Any, now: Any, name: str) -> str:
     """The first input that differs, in words."""
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in before | now if before.get(key) != now.get(key))
         path = f"{name}.{key}" if name else key
-        return _first_difference(before.get(key), now.get(key), path)
+        return first_difference(before.get(key), now.get(key), path)
     if isinstance(before, list) or isinstance(now, list):
         return f"{name} differ"
     return f"{name} was {before!r}, is {now!r}"

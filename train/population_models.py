@@ -11,6 +11,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 import json
 import shutil
 import time
@@ -23,9 +24,12 @@ from jaxcontam import __version__
 from jaxcontam.data.training_manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
+from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.layouts import ScoredTest
+from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
 from jaxcontam.report.report_files import replace_folder
+from jaxcontam.stats.pair_test import adjacency_test
 from train.allocator import keep_freed_memory
 from train.planting_records import planted_sets, write_set
 from train.population_job import (
@@ -202,7 +206,9 @@ def set_results(
     """Results of scored tests; needs no device."""
     rows = []
     for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
-        result = order_result(test, one, primary=False, pretests=(), copies=copies)
+        result = order_result(
+            test, one, primary=False, pretests=(), method=_brief(test.method)
+        )
         numbers = result.numbers
         rows.append(
             SetResult(
@@ -219,6 +225,14 @@ def set_results(
             )
         )
     return tuple(rows)
+
+
+def _brief(method: TestMethod) -> TestMethod:
+    """A test without what `SetResult` has no field for, most of its time."""
+    if method is not ADJACENCY:
+        return method
+    analyse = functools.partial(adjacency_test, brief=True)
+    return dataclasses.replace(ADJACENCY, analyse=analyse, locates=False)
 
 
 def write_model(

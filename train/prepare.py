@@ -1,6 +1,12 @@
-"""From texts to training rows, before the first step."""
+"""From texts to training rows, before the first step.
+
+Command: `python -m train.prepare ... --prepared PLACE`, with the flags of
+`train.pretrain`, on a machine without chips. `train.pretrain` with the same line begins
+to train at once.
+"""
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from jaxcontam import __version__
+from jaxcontam.cli import parse, run_command
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
@@ -50,6 +57,7 @@ class RunOptions:
     cache: Path | None = None
     mesh: MeshShape | None = None
     checkpoints: str | None = None
+    prepared: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +88,8 @@ class Prepared:
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
         rows: In the order of training.
-        documents: The background that was chosen.
+        documents: The background that was chosen; None where the manifest is of a run
+            that was prepared elsewhere, and searched.
         tokenizer: A transformers fast tokenizer.
         plain: The same without special tokens.
         prefix_id: Before each document and each copy.
@@ -88,7 +97,7 @@ class Prepared:
 
     manifest: Manifest
     rows: Rows
-    documents: ChosenDocuments
+    documents: ChosenDocuments | None
     tokenizer: Any
     plain: Tokenizer
     prefix_id: int
@@ -174,15 +183,15 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     Raises:
         InputError: If a control is found, unless the manifest allows it.
     """
-    manifest = prepared.manifest
-    if not sets:
+    manifest, documents = prepared.manifest, prepared.documents
+    if not sets or documents is None:
         return manifest
     with progress_bar("searching for the sets", unit="documents/s") as progress:
         found = check_background(
-            _texts(prepared.documents, prepared.plain),
+            _texts(documents, prepared.plain),
             sets,
             allow_overlap=manifest.allow_overlap,
-            n_documents=len(prepared.documents),
+            n_documents=len(documents),
             progress=progress,
         )
     return dataclasses.replace(
@@ -237,3 +246,17 @@ def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:
     for begin in range(0, len(documents), _DECODED):
         batch = [ids.tolist() for ids in documents[begin : begin + _DECODED]]
         yield from plain.decode_batch(batch, skip_special_tokens=False)
+
+
+def main() -> int:
+    """Command line of `python -m train.prepare`."""
+    from train.pretrain import Pretrain
+
+    prog = "python -m train.prepare"
+    return run_command(
+        lambda: parse(Pretrain, sys.argv[1:], prog=prog).prepare(), name="train.prepare"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

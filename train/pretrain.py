@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.data.bucket import is_url
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError, unknown_name
@@ -28,16 +29,19 @@ from jaxcontam.models.checkpoint import (
     read_fast_tokenizer,
 )
 from jaxcontam.processes import is_first, joined
+from jaxcontam.report.report_files import make_folder
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible
 from train.allocator import keep_freed_memory
 from train.audits import DEFAULT_TESTS
+from train.disks import alone
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.page import PAGE_NAME
-from train.plan import PlannedSet, planned_set, read_plan
+from train.plan import PlannedSet, check_sets, planned_set, read_plan
 from train.prepare import RunOptions, Start
+from train.prepared import save_prepared
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
 from train.sources import Corpus, open_corpus
@@ -126,6 +130,9 @@ class Pretrain:
     """Folder or gs:// address that keeps checkpoints, and at the end the model, where
     the disk of --out may be lost (default: --out). One run at a time may use it,
     which is checked in folders only."""
+    prepared: str | None = None
+    """Folder or gs:// address that `python -m train.prepare`, with the same flags,
+    filled before: no text is read."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -167,6 +174,10 @@ class Pretrain:
             if value is not None and not value > 0:
                 flag = "--" + name.replace("_", "-")
                 raise InputError(f"{flag} must be above 0, got {value}")
+        if self.prepared is not None and self.out.absolute() == (
+            Path(self.prepared).absolute()
+        ):
+            raise InputError("--out and --prepared must be two folders")
         check_audit_flags(self.audit_at, self.audit_every)
         for name in self.audit_tests:
             order_method(name)
@@ -176,13 +187,48 @@ class Pretrain:
         with joined(self.distributed):
             return self._run()
 
-    def _run(self) -> Manifest:
-        sets = self._sets()
+    def prepare(self) -> Manifest:
+        """Write to `--prepared` all that a run reads; uses no device."""
+        if self.prepared is None:
+            raise InputError("--prepared names no place", hint="a folder or gs://...")
+        start = None if self.init is None else read_start(self.init)
+        tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
+        sets, corpus = self._sets(), self._corpus()
+        check_sets(sets)
+        out = self.out if is_url(self.prepared) else Path(self.prepared)
+        make_folder(out)
+        with alone(out, "--prepared"):
+            return save_prepared(
+                corpus,
+                sets,
+                self._preset(start, tokenizer),
+                out=out,
+                seed=self.seed,
+                options=self._options(),
+                start=start,
+                tokenizer=tokenizer,
+            )
+
+    def _corpus(self) -> Corpus:
         corpus = open_corpus(
             self.corpus, text_field=self.text_field, leave_out=self.out
         )
         if is_first():
             _print_passed_over(corpus)
+        return corpus
+
+    def _options(self) -> RunOptions:
+        names = [field.name for field in dataclasses.fields(RunOptions)]
+        typed = {
+            "separator": typed_newlines(self.separator),
+            "cache": self.cache or _cache_folder(),
+            "mesh": parse_mesh(self.mesh),
+        }
+        return RunOptions(**{name: getattr(self, name) for name in names} | typed)
+
+    def _run(self) -> Manifest:
+        sets = self._sets()
+        corpus = () if self.prepared is not None else self._corpus()
         mesh = training_mesh(parse_mesh(self.mesh))
         start = None if self.init is None else read_start(self.init, mesh)
         tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
@@ -196,22 +242,7 @@ class Pretrain:
             preset,
             out=self.out,
             seed=self.seed,
-            options=RunOptions(
-                background_tokens=self.background_tokens,
-                separator=typed_newlines(self.separator),
-                max_example_tokens=self.max_example_tokens,
-                allow_overlap=self.allow_overlap,
-                audit_at=self.audit_at,
-                audit_every=self.audit_every,
-                audit_tests=self.audit_tests,
-                checkpoint_steps=self.checkpoint_steps,
-                keep_every=self.keep_every,
-                peak_tflops=self.peak_tflops,
-                tensorboard=self.tensorboard,
-                cache=self.cache or _cache_folder(),
-                mesh=parse_mesh(self.mesh),
-                checkpoints=self.checkpoints,
-            ),
+            options=self._options(),
             start=start,
             tokenizer=tokenizer,
         )

@@ -56,6 +56,7 @@ from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
 from train.planting_records import write_set
 from train.prepare import Prepared, RunOptions, Start, prepare, searched
+from train.prepared import fetch_prepared
 from train.presets import Preset
 from train.rows import Rows, row_batches
 from train.run_log import RunLog, shared_watch
@@ -110,7 +111,7 @@ def pretrain(
     check_sets(sets)
     mesh = training_mesh(options.mesh)
     check_rows(preset, mesh)
-    if not isinstance(corpus, Corpus) and not corpus:
+    if options.prepared is None and not isinstance(corpus, Corpus) and not corpus:
         raise InputError("the corpus has no documents")
     make_folder(out)
     home = run_home(options.checkpoints, out)
@@ -126,17 +127,15 @@ def pretrain(
             if "://" not in str(home) and not is_same_folder(out, home):
                 locks.enter_context(alone(Path(home), "--checkpoints"))
         common = {"seed": seed, "options": options, "start": start}
-        return _pretrain(
-            _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, **common),
-            lambda stream_file: prepare(
-                corpus,
-                sets,
-                preset,
-                stream_file=stream_file,
-                tokenizer=tokenizer,
-                **common,
-            ),
-        )
+
+        def prepare_here(stream_file: Path) -> Prepared:
+            own = {"stream_file": stream_file, **common}
+            if options.prepared is not None:
+                return fetch_prepared(sets, preset, **own)
+            return prepare(corpus, sets, preset, tokenizer=tokenizer, **own)
+
+        run = _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, **common)
+        return _pretrain(run, prepare_here)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from train.timing import Timed, in_time, rows_of_spans
+from train.tokens import ChosenDocuments
 
 # Ids that go by at a time where a stream is read as a whole.
 _BLOCK = 1 << 22
@@ -101,8 +102,8 @@ def build_stream(
     `prefix_id` stands before each document and each block, never between examples.
 
     Args:
-        documents: Ids of each background document, in their order; read twice, one
-            at a time, so that they need not fit in memory together.
+        documents: Ids of each background document, in their order; those of a cache
+            are copied from its file, so that they need not fit in memory together.
         canaries: Sets to plant, no two of one name.
         prefix_id: BOS.
         seed: Seeds the boundaries and the orders of shuffled copies.
@@ -114,21 +115,20 @@ def build_stream(
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_canary_ids = sum(len(piece.ids) for piece in pieces)
-    n_ids, largest = n_canary_ids + len(pieces) + len(documents), prefix_id
+    source = _source(documents)
+    n_ids = int(source.lengths.sum()) + len(documents) + n_canary_ids + len(pieces)
+    largest = max(prefix_id, source.largest)
     for piece in pieces:
         largest = max(largest, int(piece.ids.max(initial=0)))
-    for ids in documents:
-        n_ids += len(ids)
-        largest = max(largest, int(ids.max(initial=0)))
     if out is None:
         ids_N = np.empty(n_ids, np.int32)
-        begins = _fill(ids_N, documents, pieces, prefix_id)
+        begins = _fill(ids_N, source, pieces, prefix_id)
     else:
         dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
         partial = out.with_name(out.name + ".partial")
         _check_room(out.parent, n_ids * np.dtype(dtype).itemsize)
         written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
-        begins = _fill(written_N, documents, pieces, prefix_id)
+        begins = _fill(np.asarray(written_N), source, pieces, prefix_id)
         written_N.flush()
         partial.replace(out)
         ids_N = np.load(out, mmap_mode="r")
@@ -167,13 +167,7 @@ def build_stream(
         timed=tuple(
             one for canary in canaries for one in _timed(canary, copies[canary.name])
         ),
-        planted=np.array(
-            [
-                (begin, len(piece.ids))
-                for begin, piece in zip(begins, pieces, strict=True)
-            ],
-            np.int64,
-        ).reshape(-1, 2),
+        planted=np.array([begins, [len(one.ids) for one in pieces]], np.int64).T,
         n_canary_ids=n_canary_ids,
     )
 
@@ -324,30 +318,62 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
     return sorted(pieces, key=lambda piece: piece.place)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """Documents as stretches of one array: where each begins and how long it is."""
+
+    ids: np.ndarray
+    begins: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def largest(self) -> int:
+        """An id that none exceeds, near enough to tell how many bytes an id takes."""
+        if self.ids.dtype.itemsize < 4:
+            return np.iinfo(self.ids.dtype).max
+        stretches = zip(self.begins.tolist(), self.lengths.tolist(), strict=True)
+        return max(
+            (int(self.ids[b : b + n].max(initial=0)) for b, n in stretches), default=0
+        )
+
+
+def _source(documents: Sequence[np.ndarray]) -> _Source:
+    if isinstance(documents, ChosenDocuments):
+        # A view: each slice of a mapped array is an object that costs ten copies.
+        bounds, chosen = np.asarray(documents.cache.bounds), documents.indices
+        begins = bounds[chosen]
+        return _Source(
+            np.asarray(documents.cache.ids), begins, bounds[chosen + 1] - begins
+        )
+    lengths = np.array([len(ids) for ids in documents], np.int64)
+    flat = np.concatenate([np.zeros(0, np.int32), *documents])
+    return _Source(flat, np.cumsum(lengths) - lengths, lengths)
+
+
 def _fill(
-    ids_N: np.ndarray,
-    documents: Sequence[np.ndarray],
-    pieces: Sequence[_Piece],
-    prefix_id: int,
+    ids_N: np.ndarray, source: _Source, pieces: Sequence[_Piece], prefix_id: int
 ) -> list[int]:
     """Write the stream; the place of each piece's first id."""
-    begins: list[int] = []
-    at = 0
-
-    def lay(ids: np.ndarray) -> None:
-        nonlocal at
-        ids_N[at] = prefix_id
-        ids_N[at + 1 : at + 1 + len(ids)] = ids
-        at += 1 + len(ids)
-
-    for j, document in enumerate(documents):
-        while len(begins) < len(pieces) and pieces[len(begins)].place < j:
-            begins.append(at + 1)
-            lay(pieces[len(begins) - 1].ids)
-        lay(document)
-    for piece in pieces[len(begins) :]:
-        begins.append(at + 1)
-        lay(piece.ids)
+    # A piece stands before the first document whose number is above its place.
+    before = np.array([piece.place for piece in pieces], np.float64)
+    before = np.minimum(np.floor(before).astype(np.int64) + 1, len(source.lengths))
+    sizes = np.array([1 + len(piece.ids) for piece in pieces], np.int64)
+    after_documents = np.cumsum([0, *(1 + source.lengths)])
+    after_pieces = np.cumsum([0, *sizes])
+    begins = after_documents[before] + after_pieces[:-1]
+    n_before = np.searchsorted(before, np.arange(len(source.lengths)), side="right")
+    starts = after_documents[:-1] + after_pieces[n_before]
+    ids_N[begins] = prefix_id
+    ids_N[starts] = prefix_id
+    ids = source.ids
+    for to, begin, n in zip(
+        *(part.tolist() for part in (starts + 1, source.begins, source.lengths)),
+        strict=True,
+    ):
+        ids_N[to : to + n] = ids[begin : begin + n]
+    begins = (begins + 1).tolist()
+    for begin, piece in zip(begins, pieces, strict=True):
+        ids_N[begin : begin + len(piece.ids)] = piece.ids
     return begins
 
 

@@ -134,11 +134,6 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def main() -> int:
-    """Command line of `python -m eval.accelerator`."""
-    return run_study("accelerator", Accelerator)
-
-
 _TRAIN = ("train_1.4b", "train_1.4b_kept")
 GOALS = (
     (("score_1.4b",), "utilisation", 0.55, "scoring 1.4 B: share of the peak"),
@@ -207,4 +202,4 @@ def _numbers(cell: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("accelerator", Accelerator))

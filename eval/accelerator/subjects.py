@@ -34,22 +34,23 @@ class Subject:
     n_micro: int = 1
 
 
+def _untied(**shape: int) -> DecoderConfig:
+    return dataclasses.replace(llama_shape(**shape), tied=False)
+
+
 # A round of scoring is one to three seconds at half of an H100's peak.
 _SUBJECTS = {
     "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
     "1.4b": Subject(config=PRESETS["1.4b"].decoder, n_texts=128, n_rows=8, remat=True),
     # The shape of LLaMA 7B, arXiv:2302.13971, table 2.
     "7b": Subject(
-        config=dataclasses.replace(
-            llama_shape(
-                vocab_size=32_000,
-                d_model=4096,
-                n_layers=32,
-                n_heads=32,
-                d_ff=11_008,
-                context=2048,
-            ),
-            tied=False,
+        config=_untied(
+            vocab_size=32_000,
+            d_model=4096,
+            n_layers=32,
+            n_heads=32,
+            d_ff=11_008,
+            context=2048,
         ),
         n_texts=32,
         n_rows=1,
@@ -64,11 +65,8 @@ _TINY = {
         n_rows=2,
     ),
     "7b": Subject(
-        config=dataclasses.replace(
-            llama_shape(
-                vocab_size=400, d_model=48, n_layers=2, n_heads=3, d_ff=64, context=64
-            ),
-            tied=False,
+        config=_untied(
+            vocab_size=400, d_model=48, n_layers=2, n_heads=3, d_ff=64, context=64
         ),
         n_texts=4,
         n_rows=1,

@@ -115,12 +115,7 @@ def _turn(side: str, size: str, rounds: int, tiny: bool) -> dict[str, Any]:
         # Waits for all steps, of which each reads the weights of the one before.
         float(step())
         seconds.append((time.perf_counter() - start) / _STEPS_A_ROUND)
-    return {
-        "seconds": seconds,
-        "loss": loss,
-        "peak": peak,
-        "memory_gb": memory_gb(),
-    }
+    return {"seconds": seconds, "loss": loss, "peak": peak, "memory_gb": memory_gb()}
 
 
 def _our_step(

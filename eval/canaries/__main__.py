@@ -48,23 +48,17 @@ from eval.canaries.runs import (
 )
 from eval.canaries.tables import grids_of, numbers_of
 from eval.planted import order_tests, trained
-from eval.study import Clock, finish_study, run_study
+from eval.study import Clock, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import with_reference
 from jaxcontam.analyses.stopwatch import library_versions
-from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import STORE_DIR, check_positive, flags_of
 from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
-from jaxcontam.results import (
-    Evidence,
-    MembershipResult,
-    ModelInfo,
-    OrderResult,
-    Report,
-)
+from jaxcontam.results import Evidence, MembershipResult, ModelInfo, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.earlier import MANIFEST_NAME, MODEL_DIR
@@ -85,7 +79,7 @@ _TESTING = ("n_permutations", "seed", "tiny")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Canaries:
+class Canaries(StudyFlags):
     """Train with the paper's ten test sets planted, then test them and their controls.
 
     Question: are the paper's verdicts found on a small model, and lines that were not
@@ -114,17 +108,13 @@ class Canaries:
     test out, which is two thirds of the work."""
     preset: str = "5m"
     """Shape of the model."""
-    seed: int = 0
-    """Seeds weights, stream, batches and tests."""
     out: Path | None = None
     """Folder for the model, the sets, the report and the tables; finished work is
     reused (default: runs/canaries, runs/canaries-tiny, runs/canaries-trained/NAME of
     the given run, or runs/canaries-tables)."""
-    tiny: bool = False
-    """A pulse run of half a minute, too small to detect anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "limit", "max_example_tokens", "background_tokens")
         if self.n_permutations < 0:
             raise InputError(
@@ -139,8 +129,7 @@ class Canaries:
             for flag, value in (("corpus", self.corpus), ("canaries", self.canaries)):
                 if not value:
                     raise InputError(
-                        f"--{flag} is missing",
-                        hint="or --trained DIR, a finished run",
+                        f"--{flag} is missing", hint="or --trained DIR, a finished run"
                     )
 
     def _check_of_use(self) -> None:
@@ -334,10 +323,5 @@ class Canaries:
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.canaries`."""
-    return run_study("canaries", Canaries, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("canaries", Canaries, trains=True))

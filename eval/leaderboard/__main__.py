@@ -57,17 +57,12 @@ from eval.leaderboard.population import (
     train_reference,
 )
 from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
-from eval.leaderboard.trials import (
-    EntryError,
-    Trial,
-    trial_sources,
-    try_entry,
-)
+from eval.leaderboard.trials import EntryError, Trial, trial_sources, try_entry
 from eval.planted import in_rows
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, finish_study, run_study, say
+from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.scorer import Scorer
 from train.population_plan import Design, Texts
@@ -101,7 +96,7 @@ _TINY_MODELS = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Leaderboard:
+class Leaderboard(StudyFlags):
     """Put every detector before the same planted models, with the same budget.
 
     Question: which one tells sets that a model was trained on from sets that it was
@@ -121,11 +116,9 @@ class Leaderboard:
     """Models, at least 2."""
     out: Path = Path("runs/leaderboard")
     """Folder of records and of the table; trials that stand there are kept."""
-    tiny: bool = False
-    """A pulse run, too small to detect anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "budget")
         if not math.isfinite(self.budget):
             raise InputError(f"--budget must be a finite number, got {self.budget}")

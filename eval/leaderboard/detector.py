@@ -208,11 +208,7 @@ def _digest(kind: str, arrays: Iterable[np.ndarray]) -> bytes:
 Gives = Literal["p-value", "score"]
 Family = Literal["order", "membership", "replication", "blind", "other"]
 Need = Literal[
-    "log-probabilities",
-    "distributions",
-    "unseen texts",
-    "reference model",
-    "corpus",
+    "log-probabilities", "distributions", "unseen texts", "reference model", "corpus"
 ]
 
 # What a model says, for which tokens are spent.

@@ -1,6 +1,7 @@
 """The detectors of the leaderboard, and those from files that the user names."""
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -22,18 +23,9 @@ from eval.leaderboard.methods import (
     unseen_entry,
 )
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import (
-    adjacency,
-    score_method,
-    sharded_t,
-    stratified,
-    two_min,
-)
+from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
-from jaxcontam.methods.membership.blind_classifiers import (
-    bag_of_words,
-    cross_validated,
-)
+from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.stats.set_level import set_level_test
 
@@ -146,34 +138,28 @@ def _two_min(subject: Subject) -> Finding:
     return finding_of_p(two_min.combined_numbers(parts).log10_p)
 
 
-_BLIND_SOURCE = "Das et al. 2024, arXiv:2406.16201"
+_SOURCE = "Das et al. 2024, arXiv:2406.16201"
+_blind = functools.partial(Entry, family="blind", gives="score", source=_SOURCE)
 ENTRIES: tuple[Entry, ...] = (
     *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _ORDER_TESTS),
     *map(mean_entry, _MEANS),
     *map(unseen_entry, _AGAINST_UNSEEN),
-    Entry(
+    _blind(
         name="blind_length",
         detect=_blind_length,
-        gives="score",
-        family="blind",
         needs=(),
         about="mean length of the texts; reads no model, so it must be at chance",
-        source=_BLIND_SOURCE,
     ),
-    Entry(
+    _blind(
         name="blind_words",
         detect=_blind_words,
-        gives="score",
-        family="blind",
         needs=("unseen texts",),
         about="words of the set against those of unseen texts; reads no model",
-        source=_BLIND_SOURCE,
     ),
-    Entry(
+    _blind(
         name="coin",
         detect=_coin,
         gives="p-value",
-        family="blind",
         needs=(),
         about="a p-value drawn by chance: what knowing nothing looks like",
         source="",

@@ -235,10 +235,7 @@ def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
 
 
 def _text_model(
-    name: str,
-    arena: Arena,
-    plain: SequenceScorer,
-    moments: SequenceScorer | None,
+    name: str, arena: Arena, plain: SequenceScorer, moments: SequenceScorer | None
 ) -> TextModel:
     """A scorer as the model of membership scores; its weights are not in reach."""
     decoder = arena.field.preset.decoder

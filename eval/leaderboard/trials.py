@@ -71,12 +71,7 @@ def try_entry(
     trials = []
     for number, copies in enumerate(arena.copies):
         subject = subject_of(
-            arena,
-            number,
-            entry,
-            passes=passes,
-            reference=reference,
-            counts_V=counts_V,
+            arena, number, entry, passes=passes, reference=reference, counts_V=counts_V
         )
         start = time.process_time()
         score = p_value = refused = None

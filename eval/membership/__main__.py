@@ -19,13 +19,13 @@ from typing import Any
 from eval.membership.copies import FULL, TINY, Bench, copies_study
 from eval.membership.tables import grids
 from eval.membership.texts import Pool, read_pool
-from eval.study import Clock, finish_study, run_study
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from eval.study import Clock, StudyFlags, finish_study, run_study
+from jaxcontam.commands.flags import check_positive, flags_of
 from train.sources import read_documents
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(StudyFlags):
     """Train models on known texts, then see what membership scores say of them."""
 
     corpus: tuple[Path, ...] = ()
@@ -33,17 +33,13 @@ class Membership:
     documentation and code of this Python installation)."""
     models: int = 2
     """Seeds of each setting."""
-    seed: int = 0
-    """The first of them."""
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/membership-study")
     """Folder of models, scores and tables."""
-    tiny: bool = False
-    """A pulse run of minutes, too small to detect anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "models")
 
     def run(self) -> dict[str, Any]:
@@ -76,10 +72,5 @@ class Membership:
         )
 
 
-def main() -> int:
-    """Command line of `python -m eval.membership`."""
-    return run_study("membership", Membership, trains=True, compiles=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("membership", Membership, trains=True, compiles=True))

@@ -45,8 +45,8 @@ from eval.natural_order.transformers import (
     model_folder,
     train_transformer,
 )
-from eval.study import Clock, Column, Grid, finish_study, grouped, run_study
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from eval.study import Clock, Column, Grid, StudyFlags, finish_study, grouped, run_study
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
@@ -68,23 +68,19 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NaturalOrder:
+class NaturalOrder(StudyFlags):
     """Audit clean copying scorers on files in natural order.
 
     Hardware: 2 CPU cores, an hour and a half (--tiny: seconds).
     """
 
-    seed: int = 0
-    """Added to the seed of every file."""
     processes: int = 2
     """Processes that audit files."""
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
-    tiny: bool = False
-    """A pulse run of seconds: a file each of a few kinds."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "processes")
 
     def run(self) -> dict[str, Any]:
@@ -381,10 +377,5 @@ def _accused(records: Sequence[Record]) -> tuple[float, float]:
     )
 
 
-def main() -> int:
-    """Command line of `python -m eval.natural_order`."""
-    return run_study("natural_order", NaturalOrder)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("natural_order", NaturalOrder))

@@ -9,17 +9,8 @@ from eval.natural_order.kinds_sorted import KINDS_RANDOM, KINDS_SORTED
 from eval.natural_order.kinds_stories import KINDS_STORIES
 from eval.natural_order.kinds_styles import KINDS_STYLES, KINDS_TOPICS
 
+_STYLED = (*KINDS_LABELS, *KINDS_STYLES, *KINDS_TOPICS)
+_TOLD = (*KINDS_SORTED, *KINDS_STORIES, *KINDS_LISTS, *KINDS_KNOWING)
 KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kinds in (
-        KINDS_LABELS,
-        KINDS_STYLES,
-        KINDS_TOPICS,
-        KINDS_SORTED,
-        KINDS_STORIES,
-        KINDS_LISTS,
-        KINDS_KNOWING,
-        KINDS_RANDOM,
-    )
-    for kind in kinds
+    kind.name: kind for kind in (*_STYLED, *_TOLD, *KINDS_RANDOM)
 }

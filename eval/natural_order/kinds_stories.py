@@ -223,11 +223,7 @@ KINDS_STORIES = (
     *kinds(
         "forward",
         ((0.3, 1.0), _BELONGS),
-        {
-            "dialogue": _dialogue,
-            "translations": _translations,
-            "summaries": _summaries,
-        },
+        {"dialogue": _dialogue, "translations": _translations, "summaries": _summaries},
         goes_on={"dialogue": _answers},
     ),
     *kinds("forward", ((0.3, 0.8), _GOES_ON), {"evolved": _evolved}),

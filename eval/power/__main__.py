@@ -18,22 +18,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.power.designs import (
-    CUT,
-    EXACT,
-    LONG,
-    PAPER,
-    POPULATIONS,
-    PULSE,
-    Population,
-)
+from eval.power.designs import CUT, EXACT, LONG, PAPER, POPULATIONS, PULSE, Population
 from eval.power.estimates import compare, dup50_rows, power_grids, power_table
 from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, finish_study, grouped, run_study
+from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores
@@ -43,7 +35,7 @@ RECORDS_DIR = "models"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Power:
+class Power(StudyFlags):
     """Train populations of planted models and tabulate the power of every order test.
 
     Hardware: 2 CPU cores, four to five hours for all (--tiny: 20 seconds).
@@ -55,19 +47,15 @@ class Power:
     models: int | None = None
     """Models of each (default: 1,000 of main and of direction, 200 of those that ask
     one question)."""
-    seed: int = 0
-    """Added to the seed of every model."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
     any_code: bool = False
     """Take finished models that other code made."""
     out: Path = Path("runs/power")
     """Folder for a record of each model, tables and figures; finished models stay."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to detect anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "models", "processes")
         for name in self.only:
             if name not in POPULATIONS:
@@ -91,9 +79,7 @@ class Power:
         found = self._finished(job, self._populations())
         missing = [task for task, record in found.items() if record is None]
         if len(missing) < len(found):
-            print(
-                f"keeping {len(found) - len(missing)} finished models", file=sys.stderr
-            )
+            say(f"keeping {len(found) - len(missing)} finished models")
         failures: list[dict[str, Any]] = []
         with progress_bar("models", unit="models/s") as progress:
             n_processes = self.processes or n_cores()
@@ -103,7 +89,7 @@ class Power:
                 if isinstance(outcome, Failure):
                     why = dataclasses.asdict(outcome)
                     failures.append({"population": study.name, "seed": seed, **why})
-                    print(f"{study.name} {seed}: {outcome.reason}", file=sys.stderr)
+                    say(f"{study.name} {seed}: {outcome.reason}")
                 else:
                     found[study, seed] = outcome
                 progress(number, len(missing))
@@ -125,10 +111,7 @@ class Power:
                 earlier_seconds=job.records.earlier_seconds,
             )
         if n_lost:
-            print(
-                f"{n_lost} models were not made; the same command tries these again",
-                file=sys.stderr,
-            )
+            say(f"{n_lost} models were not made; the same command tries these again")
         return EXIT_PARTIAL if n_lost else 0
 
     def _populations(self) -> list[Population]:
@@ -203,10 +186,5 @@ def _about(name: str, found: Sequence[ModelRecord]) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Command line of `python -m eval.power`."""
-    return run_study("power", Power, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("power", Power, trains=True))

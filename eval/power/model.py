@@ -258,11 +258,7 @@ def n_read(layout: Layout) -> int:
 
 
 def _outcome(
-    reading: Reading,
-    copies: int,
-    test: PlannedTest,
-    evidence: Evidence,
-    passes: float,
+    reading: Reading, copies: int, test: PlannedTest, evidence: Evidence, passes: float
 ) -> Outcome:
     n_orders = test.layout.n_orders
     if reading.n_orders is not None and reading.n_orders < n_orders:

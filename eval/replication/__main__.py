@@ -41,8 +41,8 @@ from eval.replication.models import (
 )
 from eval.replication.recorded import recorded_partitions
 from eval.replication.tables import table_1, table_2
-from eval.study import Clock, Grid, finish_study, grouped, run_study, say
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study, say
+from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME
@@ -68,24 +68,20 @@ _MOST_VALUES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Replication:
+class Replication(StudyFlags):
     """Train models on instances, then see which of them they write by heart."""
 
     recorded: Path | None = None
     """Folder of SET/SPLIT/FILE.csv with completions: print the paper's tables alone."""
     models: int = 3
     """Models, each with its own draw."""
-    seed: int = 0
-    """Seed of the first of them."""
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/replication-study")
     """Folder of models, their reports, report.json and report.md."""
-    tiny: bool = False
-    """A pulse run, too small to learn anything."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "models")
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
@@ -225,10 +221,5 @@ def _each(values: Iterable[float | None], form: str) -> str:
     return " ".join(words)
 
 
-def main() -> int:
-    """Command line of `python -m eval.replication`."""
-    return run_study("replication", Replication, trains=True, compiles=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("replication", Replication, trains=True, compiles=True))

@@ -22,8 +22,8 @@ from rich.console import Console
 
 from eval.sizes import drift
 from eval.sizes.designs import KINDS, LEVELS, TESTS
-from eval.study import Grid, print_grid, run_study, say, write_json
-from jaxcontam.commands.flags import check_positive, check_seed
+from eval.study import Grid, StudyFlags, print_grid, run_study, say, write_json
+from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import unknown_name
 
 STANDARD_ERRORS = 3.3
@@ -119,7 +119,7 @@ def _shares(p: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(StudyFlags):
     """Measure the size of every test on null data."""
 
     n_sets: int = 10_000
@@ -128,15 +128,11 @@ class Sizes:
     """Files in reversible drift a kind, length of runs and scorer."""
     only: tuple[str, ...] = ()
     """Tests to measure, and `drift` for the second table (default: all)."""
-    seed: int = 0
-    """Seeds the data sets."""
-    tiny: bool = False
-    """Twenty data sets each: a pulse run, whose numbers mean nothing."""
     out: Path = Path("runs/sizes")
     """Folder for sizes.json."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        StudyFlags.__post_init__(self)
         check_positive(self, "n_sets", "n_files")
         for name in self.only:
             if name not in (*TESTS, DRIFT):
@@ -209,11 +205,11 @@ def _grid(data: str, results: Sequence[SizeResult]) -> Grid:
 
 def main() -> int:
     """Command line of `python -m eval.sizes`; 1 if an exact test is above its level."""
-    return run_study(
-        "sizes",
-        Sizes,
-        exit_code=lambda found: int(any(r.exact and not r.holds for r in found)),
-    )
+
+    def code(found: Sequence[SizeResult]) -> int:
+        return int(any(row.exact and not row.holds for row in found))
+
+    return run_study("sizes", Sizes, exit_code=code)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 import dataclasses
 import importlib
 import importlib.metadata
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +20,9 @@ from typing import Any
 from rich.console import Console
 
 from eval.speed.measure import import_torch, pin_to_one_core
+from eval.study import run_study, say, write_json
 from jaxcontam.analyses.stopwatch import utc_now
-from jaxcontam.cli import parse, run_command
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 
 PARTS: Mapping[str, tuple[Any, ...]] = {
@@ -73,7 +71,6 @@ class Speed:
         # Imports JAX, which must be after that.
         from eval.speed.tables import judge, print_measured
 
-        make_folder(self.out)
         import_torch()
         packages = ("jax", "jaxlib", "torch", "transformers")
         measured: dict[str, Any] = {
@@ -86,18 +83,14 @@ class Speed:
             "tiny": self.tiny,
         }
         for name in self.only or [name for name in PARTS if name not in ON_DEMAND]:
-            print(f"eval.speed: {name}", file=sys.stderr, flush=True)
+            say(f"eval.speed: {name}")
             measured[name] = measure_part(name, self.rounds, tiny=self.tiny)
             measured["targets"] = judge(measured)
-            self._write(measured)
+            write_json(self.out / "speed.json", measured)
         measured["finished"] = utc_now()
-        self._write(measured)
+        write_json(self.out / "speed.json", measured)
         print_measured(measured, Console(highlight=False, width=100))
         return measured
-
-    def _write(self, measured: Mapping[str, Any]) -> None:
-        text = json.dumps(measured, indent=1) + "\n"
-        replace_bytes(self.out / "speed.json", text.encode())
 
 
 def measure_part(name: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
@@ -111,13 +104,5 @@ def measure_part(name: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
     return measure(*arguments, rounds, tiny=tiny)
 
 
-def main() -> int:
-    """Command line of `python -m eval.speed`."""
-    return run_command(
-        lambda: parse(Speed, sys.argv[1:], prog="python -m eval.speed").run(),
-        name="eval.speed",
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("speed", Speed))

@@ -161,7 +161,7 @@ def judged_books(
     shelf: Shelf,
     texts: Sequence[str],
     names: Sequence[str],
-    values: np.ndarray,
+    values_NM: np.ndarray,
     *,
     primary: str,
     seed: int,
@@ -172,7 +172,7 @@ def judged_books(
         shelf: All books.
         texts: N snippets.
         names: M scores.
-        values: (N, M) float64, higher = more likely seen, NaN where there is none.
+        values_NM: (N, M) float64, higher = more likely seen, NaN where there is none.
         primary: The score that decides.
         seed: Seeds folds, permutations and resamples.
 
@@ -182,13 +182,13 @@ def judged_books(
     from jaxcontam.methods.membership.blind import blind_baselines
     from jaxcontam.methods.membership.judging import judge
 
-    scored_N = np.isfinite(values).all(axis=1)
+    scored_N = np.isfinite(values_NM).all(axis=1)
     for role in (MEMBER, NONMEMBER):
         if not (shelf.is_of(role) & scored_N).any():
             raise InputError(
                 f"no snippet of a known {role} has a score", hint="use more --words"
             )
-    thresholds, rates = judge_books(shelf, names, values, primary=primary)
+    thresholds, rates = judge_books(shelf, names, values_NM, primary=primary)
     known_N = shelf.is_of(MEMBER) | shelf.is_of(NONMEMBER)
     known = [texts[i] for i in np.flatnonzero(known_N).tolist()]
     labels, documents = shelf.is_of(MEMBER)[known_N], shelf.book[known_N].tolist()
@@ -196,7 +196,7 @@ def judged_books(
     results = judge(
         "known books",
         fingerprint(known),
-        Scores(tuple(names), values[known_N]),
+        Scores(tuple(names), values_NM[known_N]),
         labels,
         texts=known,
         clusters=documents,
@@ -214,14 +214,14 @@ def judged_books(
 
 
 def judge_books(
-    shelf: Shelf, names: Sequence[str], values: np.ndarray, *, primary: str
+    shelf: Shelf, names: Sequence[str], values_NM: np.ndarray, *, primary: str
 ) -> tuple[list[BookThreshold], list[BookRate]]:
     """Thresholds from the known books, and the rate of every book by each score.
 
     Args:
         shelf: All books, known ones and those in question.
         names: (M,) scores.
-        values: (N, M) float64, higher = more likely seen, NaN where a snippet has no
+        values_NM: (N, M) float64, higher = more likely seen, NaN where a snippet has no
             score.
         primary: The score that decides.
 
@@ -239,7 +239,7 @@ def judge_books(
         of the other known books as well, since that of all was chosen on them.
     """
     thresholds, rates = [], []
-    for name, scores_N in zip(names, np.asarray(values, np.float64).T, strict=True):
+    for name, scores_N in zip(names, np.asarray(values_NM, np.float64).T, strict=True):
         held_out = _held_out(shelf, scores_N)
         threshold = _fitted(shelf, scores_N, held_out, name, name == primary)
         thresholds.append(threshold)

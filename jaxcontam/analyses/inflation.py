@@ -32,6 +32,7 @@ from jaxcontam.analyses.inflation_judging import (
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.analyses.writable import Writable
+from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.score_columns import (
     OTHER,
     PUBLISHED,
@@ -135,7 +136,7 @@ def inflation(
         equally_hard: Vouch that `against` is as hard, such as a split drawn at random:
             needed for a verdict without references.
         scores: The files hold scores of items in place of items.
-        template: See `read_questions`, as the next three.
+        template: See `QuestionFields`, as the next three.
         options_field: Likewise.
         answer_field: Likewise.
         id_field: Likewise.
@@ -177,15 +178,13 @@ def inflation(
         )
     if benchmark is None or against is None:
         raise InputError("no items to compare", hint="give benchmark and against")
-    sides = read_sides(
-        benchmark,
-        against,
+    wanted = QuestionFields(
         template=template,
         options_field=options_field,
         answer_field=answer_field,
         id_field=id_field,
-        limit=limit,
     )
+    sides = read_sides(benchmark, against, wanted, limit=limit)
 
     def open_one(word: Any) -> AbstractContextManager[Answerer]:
         from jaxcontam.analyses.model import load

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.questions import Question, read_questions
+from jaxcontam.data.questions import Question, QuestionFields, read_questions
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
@@ -85,11 +85,8 @@ class Sides:
 def read_sides(
     benchmark: str | Path,
     against: str | Path,
+    wanted: QuestionFields,
     *,
-    template: str | None = None,
-    options_field: str | None = None,
-    answer_field: str | None = None,
-    id_field: str | None = None,
     limit: int | None = None,
 ) -> Sides:
     """Read both files; see `read_questions`.
@@ -100,13 +97,7 @@ def read_sides(
     sides, names, notes = [], [], []
     for path in (benchmark, against):
         file = load_benchmark(path, limit=limit, check_fields=True)
-        questions = read_questions(
-            file,
-            template=template,
-            options_field=options_field,
-            answer_field=answer_field,
-            id_field=id_field,
-        )
+        questions = read_questions(file, wanted)
         if n_out := len(file) - len(questions):
             notes.append(f"records of {file.name} without options, left out: {n_out}")
         sides.append(tuple(questions))

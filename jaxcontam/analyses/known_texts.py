@@ -99,8 +99,8 @@ def read_texts(
         members: Known to have been seen; `nonmembers` are then the other side.
         nonmembers: Cannot have been seen; of the same kind.
         template: Text of a record, with fields in braces.
-        text_field: Field of a record that is its text; None takes a field that is known
-            to be, or else the record as it stands, as an audit does.
+        text_field: Field of a record that is its text; None takes that of WikiMIA or
+            BookMIA, or else the record as it stands, as an audit does.
         no_header: The first row of a .csv or .tsv file is a text, too.
         label_field: Field of 1 for members and 0 for others.
         document_field: Field that names the document of a text.
@@ -207,7 +207,7 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
 def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
     """Texts of several files, each of one role; named after the first."""
     fields = {
-        "the whole row" if p.whole_rows else repr(p.text_field): p.name
+        f"the whole row ({_names(p)})" if p.whole_rows else repr(p.text_field): p.name
         for p, _ in parts
         if p.whole_rows or p.text_field is not None
     }
@@ -249,13 +249,16 @@ def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
     """What the reader cannot see from the flags."""
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
-        has = ", ".join(next(row for row in texts.rows if row is not None))
         found.append(
-            f"{texts.name}: no field is known to be the text (it has: {has}), so each "
-            "row is a text as it stands, as in audit; --text-field or --template "
-            "chooses"
+            f"{texts.name}: each row is a text as it stands, as in audit (it has: "
+            f"{_names(texts)}); --text-field or --template chooses"
         )
     return tuple(found)
+
+
+def _names(texts: LabelledTexts) -> str:
+    """Fields of the first record."""
+    return ", ".join(next(row for row in texts.rows if row is not None))
 
 
 def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:

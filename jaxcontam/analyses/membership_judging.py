@@ -203,7 +203,7 @@ def _ranked(
     texts = run.texts_of(chosen_N)
     scores = table.rows(chosen_N)
     blind = blind_baselines(
-        texts, labels, clusters=clusters, reference=scores.reference, seed=seed
+        texts, labels, clusters=clusters, reference_N2=scores.reference, seed=seed
     )
     codes = independent_codes(texts, clusters)
     results = judge(

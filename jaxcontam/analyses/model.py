@@ -1,14 +1,21 @@
 """What people call a model, made one kind of thing."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
-from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
-from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel, opened_checkpoint
+from jaxcontam.scoring.opened import (
+    LM_EVAL_PREFIX,
+    VLLM_PREFIX,
+    OpenModel,
+    opened_checkpoint,
+)
 from jaxcontam.scoring.shares import Division, mesh_here
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.api.budget import ApiOptions
 
 
 def load(
@@ -16,18 +23,19 @@ def load(
     *,
     tokenizer: Any = None,
     dtype: str = "float32",
-    api: ApiOptions | None = None,
+    api: "ApiOptions | None" = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
 ) -> OpenModel:
     """Load a model of any kind.
 
     Args:
-        model: A directory or hub name; `api:URL#NAME`; `lm_eval:TYPE:ARGS`; a causal
-            model of transformers or a decoder of ours in memory, with its tokenizer; a
-            `vllm.LLM`; a function `log_likelihoods(pairs)` that takes (context,
-            continuation) strings and returns log p(continuation | context) in nats; or
-            what this function returned before.
+        model: A directory or hub name; `api:URL#NAME`; `vllm:NAME`;
+            `lm_eval:TYPE:ARGS`; a causal model of transformers or a decoder of ours in
+            memory, with its tokenizer; a `vllm.LLM`; a function
+            `log_likelihoods(pairs)` that takes (context, continuation) strings and
+            returns log p(continuation | context) in nats; or what this function
+            returned before.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory.
         api: How to talk to a server.
@@ -65,7 +73,7 @@ def open_model(
     word: str,
     *,
     dtype: str = "float32",
-    api: ApiOptions | None = None,
+    api: "ApiOptions | None" = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
     division: Division | None = None,
@@ -76,9 +84,10 @@ def open_model(
     server is asked a few requests that show whether its numbers can be trusted.
 
     Args:
-        word: A directory, a hub name, `api:URL#NAME` or `lm_eval:TYPE:ARGS`.
+        word: A directory, a hub name, `api:URL#NAME`, `vllm:NAME` or
+            `lm_eval:TYPE:ARGS`.
         dtype: Matmul precision of a model directory.
-        api: How to talk to a server; of it a directory takes the context alone.
+        api: How to talk to a server; of it others take the context alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
         division: What this process scores; of directories alone. None: everything.
@@ -88,6 +97,7 @@ def open_model(
             mesh does not fit the devices or the model.
     """
     if word.startswith(API_PREFIX):
+        from jaxcontam.scoring.api.budget import ApiOptions
         from jaxcontam.scoring.remote_model import open_api
 
         return open_api(word, api or ApiOptions(), plan_only=plan_only)
@@ -95,11 +105,15 @@ def open_model(
         from jaxcontam.scoring.lm_eval_model import open_lm_eval
 
         return open_lm_eval(word)
+    context = None if api is None else api.context
+    if word.startswith(VLLM_PREFIX):
+        from jaxcontam.scoring.in_memory import open_vllm
+
+        return open_vllm(word, context=context)
     from jaxcontam.models.checkpoint import load_checkpoint
     from jaxcontam.scoring.compilation_cache import keep_compiled
 
     keep_compiled()
     devices = mesh_here(mesh or MeshShape())
-    context = None if api is None else api.context
     checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
     return opened_checkpoint(checkpoint, division=division)

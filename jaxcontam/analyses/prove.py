@@ -143,16 +143,16 @@ def check_cells(matrix_KM: np.ndarray, name: str) -> None:
         )
 
 
-def check_boundaries(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
+def check_boundaries(values_K: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     """A positive number per row, from one number or from as many.
 
     Raises:
         InputError: If there is not one for each, or one is too small to divide by.
     """
-    if values.ndim != 1 or len(values) not in (1, n_rows):
-        raise InputError(f"{name}: {values.size} numbers for {n_rows} rows")
-    if not (np.isfinite(values).all() and (values > 0).all()):
+    if values_K.ndim != 1 or len(values_K) not in (1, n_rows):
+        raise InputError(f"{name}: {values_K.size} numbers for {n_rows} rows")
+    if not (np.isfinite(values_K).all() and (values_K > 0).all()):
         raise InputError(f"{name}: must be positive")
-    if values.min() < 1e-9:
+    if values_K.min() < 1e-9:
         raise InputError(f"{name}: smaller than 1e-9")
-    return np.broadcast_to(values, n_rows).astype(np.float64)
+    return np.broadcast_to(values_K, n_rows).astype(np.float64)

@@ -35,7 +35,8 @@ from jaxcontam.analyses.saved import write_texts
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparisons import COMPARISONS, ComparisonInputs
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.comparisons import COMPARISONS
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
 from jaxcontam.methods.replication.questions import Names

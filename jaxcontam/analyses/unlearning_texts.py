@@ -1,6 +1,7 @@
 """What an unlearning run screens: chunks of texts, and questions with their answers."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,11 @@ from jaxcontam.data.book_files import TESTED, load_books
 from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
 from jaxcontam.data.hub_splits import is_hub_split
 from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.templates import fill_template, text_of_field, typed_newlines
+from jaxcontam.data.templates import (
+    field_of,
+    fill_template,
+    typed_newlines,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.results.unlearning import CHUNKS, QUESTIONS
 
@@ -69,15 +74,29 @@ class Screened:
         return fingerprint(self.texts)
 
 
-def load_chunks(
-    source: str,
-    *,
-    n_words: int,
-    prompt_words: int,
-    text_field: str | None,
-    limit: int | None,
-) -> Screened:
-    """Chunks of `n_words` words of each text of a file.
+# No slots: the command joins these fields to its own.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScreenDesign:
+    """What is screened; the fields are flags of `jaxcontam unlearning`."""
+
+    text_field: str | None = None
+    """Field of a table that is the text (default: text)."""
+    limit: int | None = None
+    """Take the first N texts, and the first N questions."""
+    words: int = 512
+    """Words of a chunk."""
+    prompt_words: int = 200
+    """Words of a chunk that it is given."""
+    question_field: str = "question"
+    """Field of a table that is the question, which both models score."""
+    answer_field: str = "answer"
+    """Its field of the true answer."""
+    template: str = r"Question: {question}\nAnswer:"
+    """What the model is given of a question."""
+
+
+def load_chunks(source: str, design: ScreenDesign) -> Screened:
+    """Chunks of each text of a file.
 
     The end of a text that is shorter than a chunk is left out, so that all scores are
     of equally long texts; a text that is shorter as a whole is one chunk.
@@ -85,15 +104,13 @@ def load_chunks(
     Args:
         source: A .txt file (one text), a folder of them, a table, or
             `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT` (a text a row).
-        n_words: Words per chunk.
-        prompt_words: Words of the chunk's beginning that prompt the model.
-        text_field: Text field of a table; None detects it.
-        limit: The first N texts.
+        design: Length of a chunk and of its beginning, which prompts the model.
 
     Raises:
         InputError: If nothing can be read, or no text has a word.
     """
-    texts = _whole_texts(source, text_field, limit)
+    n_words = design.words
+    texts = _whole_texts(source, design.text_field, design.limit)
     items, n_left_out, n_empty = [], 0, 0
     for name, text in texts:
         chunks = list(consecutive_chunks(text, n_words))
@@ -102,7 +119,7 @@ def load_chunks(
             chunks.pop()
             n_left_out += 1
         for chunk in chunks:
-            prompt = cut_words(chunk, prompt_words)
+            prompt = cut_words(chunk, design.prompt_words)
             truth = chunk[len(prompt) :].lstrip()
             items.append(
                 UnlearningText(source=name, text=chunk, prompt=prompt, truth=truth)
@@ -118,53 +135,42 @@ def load_chunks(
     )
 
 
-def load_questions(
-    source: str,
-    *,
-    question_field: str,
-    answer_field: str,
-    template: str,
-    limit: int | None,
-) -> Screened:
+def load_questions(source: str, design: ScreenDesign) -> Screened:
     """Questions and their answers, a pair per row.
 
     Args:
         source: A table.
-        question_field: Field of the question, which both models score.
-        answer_field: Field of the true answer.
-        template: What the unlearned model continues, `{question}` in it.
-        limit: The first N rows.
+        design: Its fields, and what the unlearned model continues.
 
     Raises:
         InputError: If a row lacks a field, or its answer is neither text nor number.
     """
+    template, answer_field = design.template, design.answer_field
     found = load_labelled(
-        source, text_field=question_field, limit=limit, with_labels=False
+        source,
+        text_field=design.question_field,
+        limit=design.limit,
+        with_labels=False,
     )
     items = []
     for number, (text, row) in enumerate(zip(found.texts, found.rows, strict=True), 1):
         where = f"{source}: row {number}"
-        if row is None or answer_field not in row:
-            has = "plain text" if row is None else f"it has: {', '.join(row)}"
-            raise InputError(
-                f"{where}: no field {answer_field!r} ({has})",
-                hint="--answer-field names the field of the true answer",
-            )
+        hint = "--answer-field names the field of the true answer"
+        value = field_of(row, answer_field, where, hint=hint)
         prompt = fill_template(typed_newlines(template), {"question": text}, where)
         items.append(
             UnlearningText(
                 source=where,
                 text=text,
                 prompt=prompt,
-                truth=_answer(row, answer_field, where),
+                truth=_answer(value, answer_field, where),
             )
         )
     return Screened(task=QUESTIONS, name=found.name, items=tuple(items))
 
 
-def _answer(row: dict[str, object], field: str, where: str) -> str:
+def _answer(value: object, field: str, where: str) -> str:
     """The true answer; "" where there is none."""
-    value = row[field]
     if value is None:
         return ""
     if not isinstance(value, str | int | float):
@@ -173,7 +179,7 @@ def _answer(row: dict[str, object], field: str, where: str) -> str:
             f"(but {type(value).__name__})",
             hint="write one answer a row",
         )
-    return text_of_field(field, row, where)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _whole_texts(

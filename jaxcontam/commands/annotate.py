@@ -10,11 +10,7 @@ import tyro
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.score_files import NOT_AUDITED, ScoredBenchmark, read_scores
 from jaxcontam.errors import InputError, nearest
-from jaxcontam.report.report_files import (
-    REPORT_NAME,
-    is_sealed,
-    read_report,
-)
+from jaxcontam.report.report_files import REPORT_NAME, is_sealed, read_report
 from jaxcontam.report.table_csv import verdict_fields
 from jaxcontam.results.order import OrderResult, UnscoredFile
 from jaxcontam.terminal import Terminal

@@ -89,7 +89,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         )
         decides = (model.info.fingerprint, *flags_of(self))
         name = report_name(model.name, [benchmark], decides)
-        out = self.out or Path("runs") / COMMAND / name
+        out = self.folder(COMMAND, name)
         make_folder(out)
         scorer = self.scorer(model, out, shared=True)
 

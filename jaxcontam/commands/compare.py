@@ -111,7 +111,7 @@ def compared(
     """
     kind = _kind_of(reports[0], folders[0])
     found: dict[tuple[str, str, str], ComparedTest] = {}
-    designs: dict[str, list[dict[str, object]]] = {}
+    designs: dict[tuple[str, str, str], dict[str, object]] = {}
     for report, folder in zip(reports, folders, strict=True):
         if (other := _kind_of(report, folder)) is not kind:
             raise InputError(
@@ -121,14 +121,16 @@ def compared(
         for test, design in _tests_of(report, folder, kind):
             key = (test.model_fingerprint, test.method, test.benchmark)
             if key in found:
+                said = ", ".join((test.model, test.benchmark, test.method))
+                other = difference_words([designs[key], design])
                 raise InputError(
                     f"{folder}: the same model, benchmark and test as "
-                    f"{found[key].report} "
-                    f"({test.model}, {test.benchmark}, {test.method})",
-                    hint="name each report once",
+                    f"{found[key].report} ({said})"
+                    + f", but not made alike ({other})"
+                    * bool(other),
+                    hint="name one of the two" if other else "name each report once",
                 )
-            found[key] = test
-            designs.setdefault(test.benchmark, []).append(design)
+            found[key], designs[key] = test, design
     if len({key[:2] for key in found}) < 2:
         (name, *_) = {f"{test.model}, {test.method}" for test in found.values()}
         raise InputError(
@@ -136,7 +138,10 @@ def compared(
             hint="its benchmarks stand side by side if one report tests them all",
         )
     labels = _labels(list(found.values()))
-    differences = {name: difference_words(rows) for name, rows in designs.items()}
+    differences = {
+        name: difference_words([own for key, own in designs.items() if key[2] == name])
+        for _, _, name in designs
+    }
     p_adjusted = holm(np.array([test.p_value for test in found.values()]))
     # Adjusted p-values rise with every p-value: none can be below that of all floors.
     floors = holm(np.array([test.p_floor or 0.0 for test in found.values()]))

@@ -29,7 +29,8 @@ MERGE = "merge"
 
 # Fields that change what is printed, or where, and not what is computed.
 _PRINTING = {"json", "shard", "overwrite"}
-_LM_EVAL_PREFIX = "lm_eval:"
+# As in `scoring.opened`, whose imports are slow.
+_LM_EVAL_PREFIX, _VLLM_PREFIX = "lm_eval:", "vllm:"
 _API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
 # A text without a second id has nothing to score.
 _LEAST_CONTEXT = 8
@@ -63,11 +64,16 @@ class ReportFlags(Flags):
         check_seed(self.seed)
         super().__post_init__()
 
-    def made_folder(self, name: str, model: "OpenModel", digest: str) -> Path:
-        """Make the folder of a report on what has this `sha256:` digest."""
+    def folder(self, command: str, name: str, digest: str = "") -> Path:
+        """Folder of a report: of a name, on what has this `sha256:` digest."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / command / f"{name}{ending}"
+
+    def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
+        """Make the folder of a report on a model."""
         from jaxcontam.report.report_files import make_folder
 
-        out = self.out or Path("runs") / name / f"{model.name}-{digest[7:15]}"
+        out = self.folder(command, model.name, digest)
         make_folder(out)
         return out
 
@@ -116,7 +122,8 @@ class TextFlags(Flags):
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
     text_field: str | None = None
-    """Field that is the text (default: known names, or else the raw line)."""
+    """Field that is the text (default: the raw line; membership knows the fields of
+    WikiMIA and BookMIA)."""
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
     column_1, column_2, ..."""
@@ -198,7 +205,8 @@ class ScoringFlags(DeviceFlags):
     """Flags of a command that scores with one model."""
 
     model: Positional[str]
-    """Model directory in Hugging Face layout, hub name org/name, or api:URL#NAME."""
+    """Model directory in Hugging Face layout, hub name org/name, api:URL#NAME, or
+    vllm:NAME."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -232,7 +240,7 @@ def names_of(words: str) -> tuple[str, ...]:
 
 def runs_here(model: str) -> bool:
     """Whether a word names weights, which give more than log-probabilities."""
-    return not model.startswith((PREFIX, _LM_EVAL_PREFIX))
+    return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
 
 
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:
@@ -253,10 +261,11 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
         )
     is_here = model is not None and runs_here(model)
     is_served = model is not None and model.startswith(PREFIX)
+    has_context = model is not None and (is_here or model.startswith(_VLLM_PREFIX))
     for field in dataclasses.fields(DeviceFlags):
         if getattr(command, field.name) == field.default:
             continue
-        fits_both = field.name == "context" and is_here
+        fits_both = field.name == "context" and has_context
         if field.name in _API_FLAGS and not (is_served or fits_both):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model behind a server",
@@ -267,7 +276,7 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
         if is_of_weights and not is_here and (is_of_devices or model is not None):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model directory",
-                hint="configure this on the server",
+                hint="configure this where the model runs",
             )
     if model is not None and is_served:
         _check_server_flags(command, model)
@@ -295,7 +304,7 @@ def _check_share(command: DeviceFlags) -> None:
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:
-    parse_api(model, flag="MODEL")
+    parse_api(model, flag="MODEL", several=True)
     check_positive(command, "concurrency")
     if command.context is not None and command.context < _LEAST_CONTEXT:
         raise InputError(

@@ -14,6 +14,7 @@ from typing import Any
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.data.occurrences import SHARED, Form, Occurrence, in_context
+from jaxcontam.data.overlap_result import SearchedIndex
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.api.address import ApiModel, parse_api
@@ -63,7 +64,7 @@ def search_index(
     *,
     folder: Path,
     budget: int,
-) -> tuple[tuple[Occurrence, ...], dict[str, Any]]:
+) -> tuple[tuple[Occurrence, ...], SearchedIndex]:
     """Ask for the runs of words of each example, then for a document of each hit.
 
     Args:
@@ -73,7 +74,7 @@ def search_index(
         budget: Most requests that this run may send, tries of a request not counted.
 
     Returns:
-        A result an example, and what was asked, for the result's `corpus`.
+        A result an example, and what was asked.
 
     Raises:
         InputError: If more requests are needed, before the first is sent; or if the
@@ -94,11 +95,14 @@ def search_index(
             raise InputError(
                 f"{index.name}: {missing:,} requests, which is more than --budget "
                 f"{budget:,}",
-                hint="--limit N takes fewer examples, whose answers are kept",
+                hint="--limit N takes fewer examples",
             )
         with progress_bar("asking the index", unit="requests/s") as progress:
             answers = client.post_all("/", bodies, progress, check=_check)
-        places = dict(zip(asked, map(_answer, answers), strict=True))
+        for answer in answers:
+            if isinstance(answer, RefusedError):
+                raise answer
+        places = dict(zip(asked, answers, strict=True))
         rows = []
         for i, text in sorted(texts.items()):
             hits = [run for run in runs[i] if run in places and places[run]["cnt"] > 0]
@@ -109,14 +113,13 @@ def search_index(
                 continue
             shown = _document(client, index, run, places[run])
             rows.append(_row(i, text, run, places[run]["cnt"], n_holding[run], shown))
-        about = {
-            "index": index.name,
-            "url": index.url,
-            "n_runs": len(asked),
-            "n_shared_runs": len(n_holding) - len(asked),
-            "n_unasked": sum(not found for found in runs.values()),
-        }
-    return tuple(rows), about
+    return tuple(rows), SearchedIndex(
+        index=index.name,
+        url=index.url,
+        n_runs=len(asked),
+        n_shared_runs=len(n_holding) - len(asked),
+        n_unasked=sum(not found for found in runs.values()),
+    )
 
 
 def _runs(text: str) -> list[str]:
@@ -149,12 +152,6 @@ def _check(body: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         if count == n_ranks >= 0:
             return
     raise ValueError(f"no count of {body['query'][:40]!r}")
-
-
-def _answer(answer: Any) -> dict[str, Any]:
-    if isinstance(answer, RefusedError):
-        raise answer
-    return answer
 
 
 def _document(

@@ -33,6 +33,7 @@ from jaxcontam.commands.flags import (
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
+from jaxcontam.data.questions import QuestionFields
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.report.inflation import COMMAND, inflation_sentences, inflation_tables
@@ -47,7 +48,7 @@ _ANSWERS = "answers.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Inflation(DeviceFlags, ReportFlags):
+class Inflation(DeviceFlags, ReportFlags, QuestionFields):
     """Estimate the points that a model's score gains by having seen the items.
 
     Examples:
@@ -76,15 +77,6 @@ class Inflation(DeviceFlags, ReportFlags):
     verdict without --reference."""
     scores: bool = False
     """The files are .csv with a column item and a score in [0, 1] a model."""
-    template: str | None = None
-    r"""What is read before an answer, such as "Q: {question}\nA:"; {options} lists them
-    and asks for the letter."""
-    options_field: str | None = None
-    """Field of the options, or several with commas (default: common names)."""
-    answer_field: str | None = None
-    """Field of the right option or answer (default: common names)."""
-    id_field: str | None = None
-    """Field that a rewrite shares with its original (default: common names)."""
     per_byte: bool = False
     """Divide the log-probability of a choice by its length."""
     new_tokens: int = NEW_TOKENS
@@ -139,24 +131,13 @@ class Inflation(DeviceFlags, ReportFlags):
                 command=command,
             )
             result = found.result
-            return _shown(
-                found,
-                self._folder(Path(self.model).stem, result.fingerprint),
-                as_json=self.json,
-            )
+            out = self.folder(COMMAND, Path(self.model).stem, result.fingerprint)
+            return _shown(found, out, as_json=self.json)
         assert self.benchmark is not None and self.against is not None
-        sides = read_sides(
-            self.benchmark,
-            self.against,
-            template=self.template,
-            options_field=self.options_field,
-            answer_field=self.answer_field,
-            id_field=self.id_field,
-            limit=self.limit,
-        )
+        sides = read_sides(self.benchmark, self.against, self, limit=self.limit)
         name = self.model.rstrip("/").rpartition("/")[2]
         digest = fingerprint([one.prompt for one in sides.questions])
-        out = self._folder(name, digest)
+        out = self.folder(COMMAND, name, digest)
         if self.dry_run:
             Terminal().say(self._planned(sides, out))
             return None
@@ -170,9 +151,6 @@ class Inflation(DeviceFlags, ReportFlags):
             bar=progress_bar,
         )
         return _shown(found, out, as_json=self.json)
-
-    def _folder(self, name: str, digest: str) -> Path:
-        return self.out or Path("runs") / COMMAND / f"{name}-{digest[7:15]}"
 
     def _open(
         self, word: str, sides: Sides, out: Path

@@ -5,9 +5,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from tyro.conf import Positional
 
@@ -19,30 +18,26 @@ from jaxcontam.commands.overlap_words import (
     MEANING,
     NOT_FOUND_NAME,
     RESULT_NAME,
-    is_found,
     print_overlap,
 )
-from jaxcontam.commands.search_state import (
-    NamedFault,
-    Reached,
-    load_state,
-    save_state,
-)
+from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.contexts import with_contexts
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
 from jaxcontam.data.ngrams import SHORT, overlap_index
-from jaxcontam.data.occurrences import (
-    RULES,
-    Form,
-    Occurrence,
-    forms_of,
-    occurrences,
-)
+from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_result import (
+    NamedFault,
+    OverlapSearchResult,
+    SearchedBenchmark,
+    SearchedCorpus,
+    SearchedIndex,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_files
+from jaxcontam.results.read import read_result
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.terminal import Terminal, json_text
 
@@ -101,19 +96,19 @@ class Overlap:
         )
         out = self.out or self._default_out(benchmark)
         index = parse_index(str(self.corpus))
-        document = (
-            self._searched(benchmark, out)
-            if index is None
-            else self._asked(index, benchmark, out)
-        )
-        if self.json:
-            print(json_text(document))
+        if index is None:
+            result = self._searched(benchmark, out)
         else:
-            print_overlap(document, out, Terminal())
-        return 3 if document["corpus"].get("n_unreadable") else 0
+            result = self._asked(index, benchmark, out)
+        if self.json:
+            print(json_text(dataclasses.asdict(result)))
+        else:
+            print_overlap(result, out, Terminal())
+        corpus = result.corpus
+        return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
-    def _searched(self, benchmark: Benchmark, out: Path) -> dict[str, Any]:
-        """The result of a search of files, or the one that is there."""
+    def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
+        """Search files and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
@@ -122,52 +117,49 @@ class Overlap:
         search = OverlapSearch(overlap_index([form.text for form in forms]))
         key = self._key(benchmark, files)
         reached = load_state(out, key, search)
-        document = _finished(out, reached)
-        if document is None:
-            if reached.finished is not None:  # but its result is gone
-                reached = Reached()
-            with progress_bar("searching the corpus", unit="bytes/s") as progress:
-                reached = search_files(
-                    search,
-                    files,
-                    text_field=self.text_field,
-                    reached=reached,
-                    save=lambda now: save_state(out, key, now, search),
-                    progress=progress,
-                    batch_characters=_BATCH_CHARACTERS,
-                )
-            if not search.n_documents:
-                raise _without_text(str(self.corpus), reached)
-            names = [file.name for file in files]
-            rows = occurrences(forms, search, files=names)
-            rows = with_contexts(rows, files, text_field=self.text_field)
-            about = {
-                "n_files": len(files),
-                "n_bytes": sum(file.size for file in files),
-                "n_documents": search.n_documents,
-                "n_words": search.n_words,
-                "n_unreadable": reached.n_faults,
-                "unreadable": [dataclasses.asdict(fault) for fault in reached.faults],
-                "not_read": others,
-            }
-            document = self._document(benchmark, RULES, about, rows)
-            text = _write(document, out)
-            save_state(
-                out, key, dataclasses.replace(reached, finished=_digest(text)), None
+        if (result := _finished(out, reached)) is not None:
+            return result
+        if reached.finished is not None:  # but its result is gone
+            reached = Reached()
+        with progress_bar("searching the corpus", unit="bytes/s") as progress:
+            reached = search_files(
+                search,
+                files,
+                text_field=self.text_field,
+                reached=reached,
+                save=lambda now: save_state(out, key, now, search),
+                progress=progress,
+                batch_characters=_BATCH_CHARACTERS,
             )
-        return document
+        if not search.n_documents:
+            raise _without_text(str(self.corpus), reached)
+        rows = occurrences(forms, search, files=[file.name for file in files])
+        rows = with_contexts(rows, files, text_field=self.text_field)
+        corpus = SearchedCorpus(
+            n_files=len(files),
+            n_bytes=sum(file.size for file in files),
+            n_documents=search.n_documents,
+            n_words=search.n_words,
+            n_unreadable=reached.n_faults,
+            unreadable=reached.faults,
+            not_read=tuple(others),
+        )
+        result = self._result(benchmark, RULES, corpus, rows)
+        finished = _digest(_write(result, out))
+        save_state(out, key, dataclasses.replace(reached, finished=finished), None)
+        return result
 
     def _asked(
         self, index: ApiModel, benchmark: Benchmark, out: Path
-    ) -> dict[str, Any]:
-        """The result of asking an index."""
+    ) -> OverlapSearchResult:
+        """Ask an index and write."""
         make_folder(out)
-        rows, about = search_index(
+        rows, asked = search_index(
             index, self._forms(benchmark), folder=out, budget=self.budget
         )
-        document = self._document(benchmark, INDEX_RULES, about, rows)
-        _write(document, out)
-        return document
+        result = self._result(benchmark, INDEX_RULES, asked, rows)
+        _write(result, out)
+        return result
 
     def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:
         is_chosen = self.template is not None or self.benchmark_field is not None
@@ -190,37 +182,32 @@ class Overlap:
         asked = {name: str(value) for name, value in asked.items()}
         return _digest([__version__, _SCHEMA, benchmark.fingerprint, asked, listed])
 
-    def _document(
+    def _result(
         self,
         benchmark: Benchmark,
-        rules: Mapping[str, str],
-        corpus: Mapping[str, Any],
+        rules: dict[str, str],
+        corpus: SearchedCorpus | SearchedIndex,
         rows: tuple[Occurrence, ...],
-    ) -> dict[str, Any]:
-        """The result as JSON values; nothing of the clock, so that reruns agree."""
+    ) -> OverlapSearchResult:
         from jaxcontam import __version__
 
-        return {
-            "schema": _SCHEMA,
-            "jaxcontam": __version__,
-            "command": [
-                "overlap",
-                str(self.corpus),
-                str(self.benchmark),
-                *flags_of(dataclasses.replace(self, out=None)),
-            ],
-            "meaning": MEANING,
-            "rules": rules,
-            "benchmark": {
-                "name": benchmark.name,
-                "fingerprint": benchmark.fingerprint,
-                "order_provenance": benchmark.order_provenance,
-                "n_examples": len(benchmark),
-            },
-            "corpus": corpus,
-            "totals": totals(rows, rules),
-            "examples": [dataclasses.asdict(row) for row in rows],
-        }
+        flags = flags_of(dataclasses.replace(self, out=None))
+        return OverlapSearchResult(
+            schema=_SCHEMA,
+            jaxcontam=__version__,
+            command=("overlap", str(self.corpus), str(self.benchmark), *flags),
+            meaning=MEANING,
+            rules=rules,
+            benchmark=SearchedBenchmark(
+                name=benchmark.name,
+                fingerprint=benchmark.fingerprint,
+                order_provenance=benchmark.order_provenance,
+                n_examples=len(benchmark),
+            ),
+            corpus=corpus,
+            totals=totals(rows, rules),
+            examples=rows,
+        )
 
 
 def search_files(
@@ -287,9 +274,7 @@ def search_files(
     return dataclasses.replace(reached, file=len(files), place=None)
 
 
-def totals(
-    rows: tuple[Occurrence, ...], rules: Mapping[str, str] = RULES
-) -> dict[str, Any]:
+def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:
     """Examples that meet each rule, that meet any, and that deserve a second look."""
     found = [row for row in rows if row.is_found]
     return {
@@ -320,19 +305,20 @@ def _without_text(name: str, reached: Reached) -> InputError:
     )
 
 
-def _write(document: dict[str, Any], out: Path) -> str:
+def _write(result: OverlapSearchResult, out: Path) -> str:
     """The result, whose text this gives, and the two lists."""
     ids = {True: "", False: ""}
-    for row in document["examples"]:
-        if row["n_words"]:
-            ids[is_found(row)] += f"{row['id']}\n"
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for row in result.examples:
+        if row.n_words:
+            ids[row.is_found] += f"{row.id}\n"
+    fields = dataclasses.asdict(result)
+    text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
     replace_files({out / name: content.encode() for name, content in files.items()})
     return text
 
 
-def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
+def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
     """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
@@ -340,7 +326,9 @@ def _finished(out: Path, reached: Reached) -> dict[str, Any] | None:
         text = (out / RESULT_NAME).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    return json.loads(text) if _digest(text) == reached.finished else None
+    if _digest(text) != reached.finished:
+        return None
+    return read_result(OverlapSearchResult, json.loads(text), RESULT_NAME)
 
 
 def _digest(value: object) -> str:

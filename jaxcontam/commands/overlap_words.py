@@ -1,11 +1,14 @@
 """What `jaxcontam overlap` prints: its result in words."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jaxcontam.data.ngrams import SHORT
 from jaxcontam.data.occurrences import SHARED
+from jaxcontam.data.overlap_result import (
+    OverlapSearchResult,
+    SearchedCorpus,
+    SearchedIndex,
+)
 from jaxcontam.report.outcome import bare_table
 from jaxcontam.terminal import Terminal
 
@@ -23,34 +26,27 @@ MEANING = (
 _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
 
 
-def is_found(row: Mapping[str, Any]) -> bool:
-    """Whether an example of a result counts as found."""
-    return row["rule"] is not None and not row["boilerplate"]
-
-
-def print_overlap(document: dict[str, Any], out: Path, console: Terminal) -> None:
+def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
     """Print a result and where it is."""
-    corpus, counts = document["corpus"], document["totals"]
-    benchmark, rows = document["benchmark"], document["examples"]
-    n = benchmark["n_examples"]
+    counts, n = result.totals, result.benchmark.n_examples
     either = {"found": "any of these", "not_found": "none of these"}
     cells = [
         (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
-        for name, meaning in (document["rules"] | either).items()
+        for name, meaning in (result.rules | either).items()
     ]
     header = ("rule", "examples", "share", "an example meets it by")
-    console.say(f"{benchmark['name']}: {n} examples")
+    console.say(f"{result.benchmark.name}: {n} examples")
     console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
-    console.say(_searched_words(corpus))
-    found = [row for row in rows if is_found(row)]
+    console.say(_searched_words(result.corpus))
+    found = [row for row in result.examples if row.is_found]
     if found:
         console.say("found (ids count from 0):")
     for row in found[:_PRINTED_FOUND]:
-        place = "" if row["file"] is None else f" {row['file']}:{row['line']}"
+        place = "" if row.file is None else f" {row.file}:{row.line}"
         console.say(
-            f"  id {row['id']} ({row['rule']}){place}",
-            f"    example: {row['example']}",
-            f"    corpus:  {row['corpus']}",
+            f"  id {row.id} ({row.rule}){place}",
+            f"    example: {row.example}",
+            f"    corpus:  {row.corpus}",
         )
     if counts["found_below_8_words"]:
         console.say(
@@ -65,27 +61,32 @@ def print_overlap(document: dict[str, Any], out: Path, console: Terminal) -> Non
         )
     if n_without := counts["without_words"]:
         console.say(f"{n_without} examples have no words and are in no list.")
-    if others := corpus.get("not_read"):
-        kinds = sorted({Path(name).suffix or name for name in others})
-        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
-        console.say(f"not read: {len(others)} files of other kinds ({few})")
-    if corpus.get("n_unreadable"):
-        console.say(f"unreadable parts, not searched: {corpus['n_unreadable']}")
-        for fault in corpus["unreadable"][:_PRINTED_FAULTS]:
-            console.say(f"  {fault['file']}:{fault['line']}: {fault['reason']}")
+    if isinstance(result.corpus, SearchedCorpus):
+        _print_unread(result.corpus, console)
     lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
     console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")
 
 
-def _searched_words(corpus: Mapping[str, Any]) -> str:
+def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
     """What was searched, in a sentence."""
-    if "index" in corpus:
+    if isinstance(corpus, SearchedIndex):
         return (
-            f"asked {corpus['index']} for {corpus['n_runs']:,} runs of words; not "
-            f"asked for: {corpus['n_unasked']} examples below {SHORT} words, "
-            f"{corpus['n_shared_runs']} shared runs"
+            f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "
+            f"{corpus.n_unasked} examples below {SHORT} words, "
+            f"{corpus.n_shared_runs} shared runs"
         )
     return (
-        f"searched {corpus['n_bytes']:,} bytes in {corpus['n_files']} files: "
-        f"{corpus['n_documents']:,} documents, {corpus['n_words']:,} words"
+        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
+        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
     )
+
+
+def _print_unread(corpus: SearchedCorpus, console: Terminal) -> None:
+    if others := corpus.not_read:
+        kinds = sorted({Path(name).suffix or name for name in others})
+        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
+        console.say(f"not read: {len(others)} files of other kinds ({few})")
+    if corpus.n_unreadable:
+        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
+        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
+            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")

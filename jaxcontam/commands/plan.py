@@ -21,6 +21,7 @@ from jaxcontam.methods.power_designs import (
 from jaxcontam.report.outcome import bare_table, first_that_fits
 from jaxcontam.report.report_files import REPORT_NAME, read_report
 from jaxcontam.results import OrderResult
+from jaxcontam.results.plan import PlanResult, TestPlan
 from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
 from jaxcontam.terminal import Terminal
 
@@ -28,41 +29,6 @@ from jaxcontam.terminal import Terminal
 _MOST_ORDERS = 9_999
 # Share of boundaries that carry all of the memory, where few do.
 _FEW = 0.1
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestPlan:
-    """What one test needs and finds.
-
-    Attributes:
-        examples_needed: For the wanted power; None if no number is enough.
-        n_examples: Examples that what follows is about: those at hand, else needed.
-        power: With them, where every boundary carries the effect alike.
-        power_one_in_ten: Where one boundary in ten carries ten times the effect, and
-            the others none.
-        mde: Smallest effect found with the wanted power; None if none is.
-        log10_p_floor: log10 of the smallest p-value; None if there is no floor.
-        n_orders: m; None where all orders of a stratum are compared.
-        orders_needed: Smallest m with the wanted power; None if no number is enough,
-            or there is no choice.
-        n_sequences: Sequences, or pairs.
-        tokens: Target tokens.
-        device_hours: At the speed given; None without one.
-    """
-
-    method: str
-    examples_needed: int | None
-    n_examples: int | None
-    power: float | None = None
-    power_one_in_ten: float | None = None
-    mde: float | None = None
-    log10_p_floor: float | None = None
-    n_strata: int | None = None
-    n_orders: int | None = None
-    orders_needed: int | None = None
-    n_sequences: int | None = None
-    tokens: int | None = None
-    device_hours: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +127,7 @@ class Plan:
         """Tests to plan."""
         return names_of(self.tests)
 
-    def run(self) -> dict:
+    def run(self) -> PlanResult:
         """Plan and print; returns the plan."""
         pilot = None if self.pilot is None else read_pilot(self.pilot, self.benchmark)
         effect = self.effect if pilot is None else self.effect or pilot.effect
@@ -181,24 +147,24 @@ class Plan:
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot.n_examples if pilot else None)
-        tests = [
-            self._plan(name, file, examples, effect, self._sd(name, pilot), speed)
-            for name in self.test_names
-        ]
-        found = {
-            "effect": effect,
-            "sd": {name: self._sd(name, pilot) for name in self.test_names},
-            "level": self.level,
-            "power": self.power,
-            "example_tokens": file.example_tokens,
-            "context": file.context,
-            "tokens_per_second": speed,
-            "tests": [dataclasses.asdict(test) for test in tests],
-        }
+        sd = {name: self._sd(name, pilot) for name in self.test_names}
+        found = PlanResult(
+            effect=effect,
+            sd=sd,
+            level=self.level,
+            power=self.power,
+            example_tokens=file.example_tokens,
+            context=file.context,
+            tokens_per_second=speed,
+            tests=tuple(
+                self._plan(name, file, examples, effect, sd[name], speed)
+                for name in self.test_names
+            ),
+        )
         if self.json:
-            print(json.dumps(found, indent=1))
+            print(json.dumps(dataclasses.asdict(found), indent=1))
         else:
-            _print(self, tests, found, pilot, Terminal())
+            _print(self, found, pilot, Terminal())
         return found
 
     def _sd(self, name: str, pilot: Pilot | None) -> float:
@@ -253,13 +219,9 @@ class Plan:
 
 
 def _print(
-    plan: Plan,
-    tests: list[TestPlan],
-    found: dict,
-    pilot: Pilot | None,
-    console: Terminal,
+    plan: Plan, found: PlanResult, pilot: Pilot | None, console: Terminal
 ) -> None:
-    at_hand = {test.n_examples for test in tests if test.n_examples is not None}
+    at_hand = {test.n_examples for test in found.tests if test.n_examples is not None}
     here = f"\nn={at_hand.pop():,}" if len(at_hand) == 1 else ""
     header = ("test", "examples\nneeded", f"power{here}", "1 in 10\ncarry it", "MDE")
     header += ("p floor", "m", "m\nneeded", "scored", "tokens", "hours")
@@ -277,24 +239,24 @@ def _print(
             _count(test.tokens),
             _count(test.device_hours, ".2g"),
         )
-        for test in tests
+        for test in found.tests
     )
     table, _ = first_that_fits([bare_table(header, rows)], console)
     console.print(table, crop=False)
-    spreads = sorted(set(found["sd"].values()))
+    spreads = sorted(set(found.sd.values()))
     spread = f"{spreads[0]:.3g}"
     if len(spreads) > 1:
         spread += f" to {spreads[-1]:.3g}"
     console.print(
-        f"\nTo find {found['effect']:.3g} nats a boundary at p <= {plan.level:g} with "
+        f"\nTo find {found.effect:.3g} nats a boundary at p <= {plan.level:g} with "
         f"probability {plan.power:g}, where chance adds {spread} nats to each; "
-        f"{found['example_tokens']:.3g} tokens an example. The first power is where "
+        f"{found.example_tokens:.3g} tokens an example. The first power is where "
         "every boundary gains that, the second where one boundary in ten gains ten "
         "times that and the others nothing. A plan, not a promise: real scores have "
         "heavier tails."
     )
     borrowed: dict[str, list[str]] = {}
-    for name in found["sd"]:
+    for name in found.sd:
         if pilot is not None and plan.sd is None and name not in pilot.sd:
             borrowed.setdefault(pilot.spread_of(name), []).append(name)
     for source, names in borrowed.items():

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
-from jaxcontam.commands.flags import check_min_effect, check_seed, flags_of
+from jaxcontam.commands.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.commands.publish import shown
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
@@ -18,8 +18,8 @@ from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import MIN_EFFECT
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Prove:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prove(ReportFlags):
     """Test a matrix of scores: rows are strata, column 0 the published version.
 
     Examples:
@@ -35,17 +35,9 @@ class Prove:
     """Boundaries a row, one number or a file of K, for an effect in nats each."""
     min_effect: float = MIN_EFFECT
     """Effect that `no evidence` must have been able to find, in the effect's unit."""
-    seed: int = 0
-    """Seeds the Monte Carlo cross-check."""
-    out: Path | None = None
-    """Folder for report.json (default: runs/prove/NAME-DIGEST)."""
-    overwrite: bool = False
-    """Replace the report of another run in --out."""
-    json: bool = False
-    """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        super().__post_init__()
         check_min_effect(self.min_effect)
 
     def run(self) -> dict:
@@ -61,8 +53,7 @@ class Prove:
             command=("prove", str(self.matrix), *flags_of(self)),
         )
         (row,) = result.results
-        digest = row.fingerprint
-        out = self.out or Path("runs/prove") / f"{self.matrix.stem}-{digest[7:15]}"
+        out = self.folder("prove", self.matrix.stem, row.fingerprint)
 
         def show(console: Terminal) -> None:
             print_results([row], console)

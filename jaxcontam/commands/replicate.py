@@ -169,7 +169,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         )
         if self.recorded is not None:
             found = self._recorded(self.recorded, watch)
-            out = self._folder(f"recorded-{found.partition.name}")
+            out = self.folder(COMMAND, f"recorded-{found.partition.name}")
             make_folder(out)
         elif (asked := self._asked(settings, watch)) is None:
             return 0
@@ -192,11 +192,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         lost = ("n_refused", "n_control_refused")
         was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
         return 3 if was_refused or not found.verdict else 0
-
-    def _folder(self, name: str, digest: str = "") -> Path:
-        """Folder of the report, named after a model and `sha256:` of instances."""
-        ending = f"-{digest[7:15]}" if digest else ""
-        return self.out or Path("runs") / COMMAND / f"{name}{ending}"
 
     def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
         has_measures = self.bleurt is not None or self.embedding_model is not None
@@ -226,7 +221,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         digest = plan.drawn.fingerprint
         if self.dry_run and self.model.startswith(PREFIX):
             served = parse_api(self.model, flag="MODEL")
-            out = self._folder(served_name(served), digest)
+            out = self.folder(COMMAND, served_name(served), digest)
             self._print_plan(plan, served, out, settings.spending.budget)
             return None
         measures = [] if self.dry_run else self._measures()
@@ -234,10 +229,12 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             self.model,
             dtype=self.dtype,
             is_plain=self.task == "plain",
-            journal=lambda name: Journal(self._folder(name, digest) / JOURNAL_NAME),
+            journal=lambda name: Journal(
+                self.folder(COMMAND, name, digest) / JOURNAL_NAME
+            ),
             settings=settings,
         ) as model:
-            out = self._folder(model.name, digest)
+            out = self.folder(COMMAND, model.name, digest)
             if self.dry_run:
                 self._print_plan(plan, model, out, settings.spending.budget)
                 return None

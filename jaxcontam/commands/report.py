@@ -87,15 +87,7 @@ class Report:
         try:
             # First: what cannot become a row is said before anything is drawn.
             if self.database_row:
-                rows = write_database_rows(
-                    report,
-                    self.directory,
-                    dataset=self.dataset,
-                    source=self.source,
-                    split_percent=self.split_percent,
-                    reference=self.reference,
-                )
-                print(visible(str(rows)))
+                print(visible(str(write_database_rows(report, self))))
             pictures = ()
             if report.command[0] == MEMBERSHIP:
                 if report.study is None:
@@ -112,15 +104,7 @@ class Report:
             ) from e
 
 
-def write_database_rows(
-    report: results.Report,
-    directory: Path,
-    *,
-    dataset: str | None = None,
-    source: str | None = None,
-    split_percent: Sequence[str] = (),
-    reference: str | None = None,
-) -> Path:
+def write_database_rows(report: results.Report, wanted: Report) -> Path:
     """Write database_rows.csv beside a report of audit or replicate; returns its path.
 
     Nothing but what is contaminated is handed on: the database takes 0 % as evidence
@@ -132,12 +116,13 @@ def write_database_rows(
         InputError: If the report proves nothing about a benchmark and a model that
             others know, or a word does not fit.
     """
+    directory, dataset = wanted.directory, wanted.dataset
     if report.command[0] not in ("audit", "replicate"):
         raise InputError(
             f"{directory}: no report of audit or replicate",
             hint="only these prove something about a benchmark and a public model",
         )
-    source = source or (report.model and report.model.name)
+    source = wanted.source or (report.model and report.model.name)
     if source is None:
         raise InputError(
             f"{directory}: the report names no model",
@@ -154,7 +139,7 @@ def write_database_rows(
             f"{directory}: no benchmark has the verdict 'contaminated'",
             hint="the database is for evidence; silence is no evidence of absence",
         )
-    if (dataset or split_percent) and len(benchmarks) > 1:
+    if (dataset or wanted.split_percent) and len(benchmarks) > 1:
         raise InputError(
             "--dataset and --split-percent are of one benchmark, and "
             f"{len(benchmarks)} are contaminated ({', '.join(benchmarks)})",
@@ -164,7 +149,7 @@ def write_database_rows(
     datasets = {split.name: (split.dataset, split.config or "") for split in of_hub}
     if dataset is not None:
         datasets[benchmarks[0]] = (dataset, "")
-    percents = percents_of(split_percent)
+    percents = percents_of(wanted.split_percent)
     shares = [percents.get(split) for split in SPLITS]
     buffer = io.StringIO()
     # Line ends as in the file that the lines are for.
@@ -174,7 +159,9 @@ def write_database_rows(
         name, subset = datasets.get(benchmark, (benchmark, ""))
         cells = [name, subset, source, "", "model", *shares, "model-based"]
         # The number of the pull request is not known before it is made.
-        writer.writerow([csv_cell(cell) for cell in [*cells, reference or "", None]])
+        writer.writerow(
+            [csv_cell(cell) for cell in [*cells, wanted.reference or "", None]]
+        )
     replace_bytes(directory / DATABASE_NAME, buffer.getvalue().encode())
     return directory / DATABASE_NAME
 

@@ -87,6 +87,8 @@ class Score(ScoringFlags, TextFlags):
             return 0
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
         print(visible(f"{self.out}: {len(lines)} texts"))
+        for words in texts.left_out:
+            print(visible(f"{texts.name}: {words}"))
         return 0
 
 

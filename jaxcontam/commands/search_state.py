@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_result import NamedFault
 from jaxcontam.data.records import Place
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY
@@ -15,15 +16,6 @@ from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results.read import read_result
 
 STATE_NAME = "search.npz"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NamedFault:
-    """A part of the corpus that was skipped."""
-
-    file: str
-    line: int
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

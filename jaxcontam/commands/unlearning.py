@@ -24,6 +24,7 @@ from jaxcontam.analyses.unlearning_samples import (
     sample_arms,
 )
 from jaxcontam.analyses.unlearning_texts import (
+    ScreenDesign,
     Screened,
     check_pair,
     load_chunks,
@@ -66,7 +67,7 @@ _COLDEST = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Unlearning(StoreFlags, ReportFlags):
+class Unlearning(StoreFlags, ReportFlags, ScreenDesign):
     """Find the texts that a model still knows after it was tuned to forget them.
 
     Examples:
@@ -83,12 +84,6 @@ class Unlearning(StoreFlags, ReportFlags):
     texts: Positional[str | None] = None
     """What was to be forgotten: a .txt file (one text), a folder of them, or a table
     with a text a row."""
-    text_field: str | None = None
-    """Field of a table that is the text (default: text)."""
-    limit: int | None = None
-    """Take the first N texts, and the first N questions."""
-    words: int = 512
-    """Words of a chunk."""
     k: float = 20.0
     """Percentage of least likely tokens that Min-K% keeps."""
     ratio: float = BOUND
@@ -97,16 +92,8 @@ class Unlearning(StoreFlags, ReportFlags):
     complete: bool = False
     """Let the unlearned model go on from the beginnings of suspicious chunks, and of
     others as a control, and compare with the text."""
-    prompt_words: int = 200
-    """Words of a chunk that it is given."""
     questions: str | None = None
     """Table of questions and answers on the texts: screen them, and sample answers."""
-    question_field: str = "question"
-    """Its field of the question."""
-    answer_field: str = "answer"
-    """Its field of the answer."""
-    template: str = r"Question: {question}\nAnswer:"
-    """What the model is given of a question."""
     samples: int = 20
     """Samples of each chunk or question."""
     new_tokens: int | None = None
@@ -173,7 +160,7 @@ class Unlearning(StoreFlags, ReportFlags):
         keep_compiled()
         pair = read_identity(self.original), read_identity(self.unlearned)
         check_pair(*pair, tasks)
-        out = self.out or Path("runs") / COMMAND / run_name(*pair, tasks)
+        out = self.folder(COMMAND, run_name(*pair, tasks))
         make_folder(out)
         checkpoint = load_checkpoint(self.original, dtype=self.dtype)
         before = model_info(checkpoint)
@@ -221,25 +208,9 @@ class Unlearning(StoreFlags, ReportFlags):
     def _load(self) -> list[Screened]:
         tasks = []
         if self.texts is not None:
-            tasks.append(
-                load_chunks(
-                    self.texts,
-                    n_words=self.words,
-                    prompt_words=self.prompt_words,
-                    text_field=self.text_field,
-                    limit=self.limit,
-                )
-            )
+            tasks.append(load_chunks(self.texts, self))
         if self.questions is not None:
-            tasks.append(
-                load_questions(
-                    self.questions,
-                    question_field=self.question_field,
-                    answer_field=self.answer_field,
-                    template=self.template,
-                    limit=self.limit,
-                )
-            )
+            tasks.append(load_questions(self.questions, self))
         return tasks
 
     def _scores(

@@ -19,8 +19,13 @@ from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, is_table, read_table
-from jaxcontam.data.templates import check_template, fill_template, text_of_field
-from jaxcontam.errors import InputError, nearest
+from jaxcontam.data.templates import (
+    check_template,
+    field_of,
+    fill_template,
+    text_of_field,
+)
+from jaxcontam.errors import InputError
 from jaxcontam.results.terms import Provenance
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -69,18 +74,12 @@ class Benchmark:
         Raises:
             InputError: If a record lacks the field, or examples are plain lines.
         """
-        values = []
-        for number, row in enumerate(self.rows, 1):
-            if row is None or field not in row:
-                has = "plain text" if row is None else f"it has: {', '.join(row)}"
-                raise InputError(
-                    f"{self.name}: example {number}: no field {field!r} ({has})",
-                    hint=f"{nearest(field, row or ())}{flag} must name a field of "
-                    "every record",
-                )
-            value = row[field]
-            values.append(value if isinstance(value, str | int) else json.dumps(value))
-        return values
+        hint = f"{flag} must name a field of every record"
+        values = (
+            field_of(row, field, f"{self.name}: example {number}", hint=hint)
+            for number, row in enumerate(self.rows, 1)
+        )
+        return [v if isinstance(v, str | int) else json.dumps(v) for v in values]
 
 
 def load_benchmark(
@@ -112,10 +111,7 @@ def load_benchmark(
             has no such split.
     """
     path = Path(path)
-    if template is not None and text_field is not None:
-        raise InputError("--template and --text-field exclude each other")
-    if template is not None:
-        check_template(template)
+    check_template(template, text_field)
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
     if no_header and _suffix(path) not in _DELIMITERS:

@@ -3,6 +3,9 @@
 Questions on one passage are adjacent in any order that a publisher could have chosen.
 Passages can be exchangeable where questions are not, so a block is permuted like one
 example, and its inner order is kept.
+
+Dimension key
+    B  blocks
 """
 
 import dataclasses
@@ -18,7 +21,7 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
     """Index of the first example of each run of equal values.
 
     Returns:
-        (n_blocks,) int64.
+        (B,) int64.
 
     Raises:
         InputError: If a record lacks the field, or a value occurs in two separate
@@ -61,18 +64,18 @@ def whole_blocks(benchmark: Benchmark, field: str, limit: int) -> Benchmark:
     )
 
 
-def as_blocks(benchmark: Benchmark, starts: np.ndarray) -> Benchmark:
+def as_blocks(benchmark: Benchmark, starts_B: np.ndarray) -> Benchmark:
     """A benchmark whose examples are blocks, with the fields that a block shares."""
     texts, rows = [], []
-    for part in _runs(starts, len(benchmark)):
+    for part in _runs(starts_B, len(benchmark)):
         texts.append("\n".join(benchmark.texts[i] for i in part))
         rows.append(_shared([benchmark.rows[i] for i in part]))
     return dataclasses.replace(benchmark, texts=tuple(texts), rows=tuple(rows))
 
 
-def encoded_blocks(encoded: Encoded, starts: np.ndarray) -> Encoded:
+def encoded_blocks(encoded: Encoded, starts_B: np.ndarray) -> Encoded:
     """Ids of blocks: those of their examples, each with its separator."""
-    parts = list(_runs(starts, len(encoded.ids)))
+    parts = list(_runs(starts_B, len(encoded.ids)))
     return Encoded(
         ids=tuple(np.concatenate([encoded.ids[i] for i in part]) for part in parts),
         separator=encoded.separator,
@@ -82,8 +85,8 @@ def encoded_blocks(encoded: Encoded, starts: np.ndarray) -> Encoded:
     )
 
 
-def _runs(starts: np.ndarray, n: int) -> list[np.ndarray]:
-    return np.split(np.arange(n), starts[1:])
+def _runs(starts_B: np.ndarray, n: int) -> list[np.ndarray]:
+    return np.split(np.arange(n), starts_B[1:])
 
 
 def _shared(

@@ -62,6 +62,8 @@ def parse_hub_split(source: str) -> HubSplit:
     is_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", dataset) and bool(at) == bool(
         revision
     )
+    if revision:
+        check_revision(revision, source)
     if not is_name or not (len(rest) in (1, 2) and all(rest)):
         raise InputError(
             f"{source}: not a split on the hub",
@@ -70,6 +72,20 @@ def parse_hub_split(source: str) -> HubSplit:
         )
     config = rest[0] if len(rest) == 2 else None
     return HubSplit(dataset, config, rest[-1], revision or None)
+
+
+def check_revision(revision: str, source: str) -> None:
+    """Refuse what is no commit, tag or branch before the hub is asked for it.
+
+    Raises:
+        InputError: Names the source.
+    """
+    parts = revision.split("/")
+    if not all(re.fullmatch(r"[\w-][\w.+-]*", part) for part in parts):
+        raise InputError(
+            f"{source}: {revision!r} is no revision of the hub",
+            hint="after @ stands a commit, a tag or a branch, such as @main",
+        )
 
 
 def download_split(wanted: HubSplit) -> tuple[Path, ...]:

@@ -4,11 +4,12 @@ Formats that are recognised by their fields, unless flags name others:
 
     WikiMIA   input, label
     BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
-    others    text; a field `label` is often the class of a task there, and says who is
-              a member only where --label-field names it
+    others    texts as a whole where the caller allows it, as `load_benchmark` reads
+              them, else text; a field `label` is often the class of a task there, and
+              says who is a member only where --label-field names it
 
 A label of 1 says member. A row without a known label is kept, as unknown. Records that
-have none of these fields are refused, or texts as a whole where the caller allows it.
+have none of these fields, and may be no texts as a whole, are refused.
 """
 
 import dataclasses
@@ -18,7 +19,12 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
-from jaxcontam.data.templates import check_template, fill_template, text_of_field
+from jaxcontam.data.templates import (
+    check_template,
+    field_of,
+    fill_template,
+    text_of_field,
+)
 from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
@@ -26,8 +32,8 @@ Row = dict[str, object] | None
 LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
 
-_TEXT_FIELDS = ("input", "snippet", "text")
 _LABELLED_FIELDS = ("input", "snippet")
+_TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
 _CLUSTER_FIELDS = ("book_id", "book")
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
 _NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
@@ -98,8 +104,8 @@ def load_labelled(
         limit: Most rows, from the start.
         length: Most words of a text, from its start.
         with_labels: False ignores a field `label`: the file says what its texts are.
-        allow_whole_rows: Take records as they stand where no field is known to be the
-            text, and none to be the label.
+        allow_whole_rows: Take records of none of these formats as they stand, with
+            a field `text` or without, unless one of their fields is the label.
         no_header: See `load_benchmark`.
         cluster_flag: Flag of the command that names `cluster_field`, for the error.
 
@@ -107,20 +113,17 @@ def load_labelled(
         InputError: If there is nothing to read, a field is missing, or a label is
             unknown; names the row.
     """
-    if template is not None and text_field is not None:
-        raise InputError("--template and --text-field exclude each other")
-    if template is not None:
-        check_template(template)
+    check_template(template, text_field)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
     file = load_benchmark(source, limit=limit, no_header=no_header)
     name, rows = file.name, file.rows
     whole_rows = False
     if template is None and text_field is None:
-        text_field = _recognised(_TEXT_FIELDS, rows)
         is_plain = all(row is None for row in rows)
         # A label in its own text would tell the sides apart.
         may = allow_whole_rows and label_field is None
+        text_field = _recognised(_LABELLED_FIELDS if may else _TEXT_FIELDS, rows)
         whole_rows = may and text_field is None and not is_plain
         if not (whole_rows or is_plain):
             _check_text_field(text_field, rows, name)
@@ -234,13 +237,7 @@ def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
 
 
 def _value(field: str, row: Row, where: str, flag: str) -> object:
-    if row is None or field not in row:
-        has = "the row is plain text" if row is None else f"it has: {', '.join(row)}"
-        raise InputError(
-            f"{where}: no field {field!r} ({has})",
-            hint=f"{flag} must name a field of every row",
-        )
-    return row[field]
+    return field_of(row, field, where, hint=f"{flag} must name a field of every row")
 
 
 def _text(field: str, row: Mapping[str, object] | None, where: str) -> str:

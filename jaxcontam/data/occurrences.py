@@ -1,4 +1,4 @@
-"""Result of an overlap search: rules that each example meets, place and words."""
+"""Occurrences of examples: rules that each one meets, place and words."""
 
 import dataclasses
 import re

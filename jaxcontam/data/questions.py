@@ -18,6 +18,7 @@ _ANSWERS = ("answer", "answers", "target", "gold", "label", "output", "completio
 _IDS = ("id", "item", "item_id", "question_id", "qid", "uid", "idx", "index", "key")
 # A worked solution ends with its result, as in GSM8K.
 _RESULT = "####"
+_NAMES = "names it; the first row of a .csv or .tsv file names its columns"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,31 +40,39 @@ class Question:
     written: tuple[str, ...] = ()
 
 
-def read_questions(
-    benchmark: Benchmark,
-    *,
-    template: str | None = None,
-    options_field: str | None = None,
-    answer_field: str | None = None,
-    id_field: str | None = None,
-) -> list[Question]:
-    r"""Questions of a file: multiple choice if its records have options.
+# No slots: the command joins these fields to its own.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionFields:
+    r"""Where a record has what; the fields are flags of `jaxcontam inflation`.
+
+    Without a template a record is read as `Question: {question}\nAnswer:`, or as the
+    text that is to be continued; without an id it is known by its number in the file.
+    """
+
+    template: str | None = None
+    r"""What is read before an answer, such as "Q: {question}\nA:"; {options} lists them
+    and asks for the letter."""
+    options_field: str | None = None
+    """Field of the options, or several with commas (default: common names)."""
+    answer_field: str | None = None
+    """Field of the right option or answer (default: common names)."""
+    id_field: str | None = None
+    """Field that a rewrite shares with its original (default: common names)."""
+
+
+def read_questions(benchmark: Benchmark, wanted: QuestionFields) -> list[Question]:
+    """Questions of a file: multiple choice if its records have options.
 
     Args:
         benchmark: Loaded without a template.
-        template: What is read before an answer, with fields in braces; with `{options}`
-            lines `A. ...`, of which the letter is the answer. By default the field that
-            asks: `Question: {question}\nAnswer:`, or the text that is to be continued.
-        options_field: See `read_items`.
-        answer_field: Field that tells the right option or the answer; by default
-            common names.
-        id_field: Field that a rewrite shares with its original; by default common
-            names, and else its number in the file.
+        wanted: Fields, as far as they are not those of common names.
 
     Raises:
         InputError: If a field is missing, or the template names the answer.
     """
-    ids = _ids(benchmark, id_field)
+    template, answer_field = wanted.template, wanted.answer_field
+    options_field = wanted.options_field
+    ids = _ids(benchmark, wanted.id_field)
     has_options = any(option_paths(row, options_field) for row in benchmark.rows)
     if has_options or options_field is not None:
         items = read_items(
@@ -92,7 +101,7 @@ def _choice(
     if item.answer is None:
         raise InputError(
             f"{where}: no field tells the right option",
-            hint="--answer-field names it",
+            hint=f"--answer-field {_NAMES}",
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
@@ -143,7 +152,7 @@ def _first(
         if value not in (None, ""):
             return name, value
     has = "plain text" if row is None else f"it has: {', '.join(row)}"
-    raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} names it")
+    raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} {_NAMES}")
 
 
 def _written(value: object) -> tuple[str, ...]:

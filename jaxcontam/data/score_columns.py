@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.tables import is_number
 from jaxcontam.errors import InputError, unknown_name
 
 PUBLISHED, OTHER = "published", "other"
@@ -54,13 +55,16 @@ def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
             f"{path}: not a .csv or .tsv file of scores", hint="see --scores"
         )
     rows = [row for row in load_benchmark(path).rows if row is not None]
-    for name in _ITEMS:
-        if name in rows[0]:
-            break
-    else:
+    name = next((name for name in _ITEMS if name in rows[0]), None)
+    if name is None:
+        has = ", ".join(rows[0])
+        if any(map(is_number, rows[0])):
+            raise InputError(
+                f"{path}:1: the first row has no names of columns, but data ({has})",
+                hint=f"put a line above it: {_ITEMS[0]}, and a name for each model",
+            )
         raise InputError(
-            f"{path}: no column of items (it has: {', '.join(rows[0])})",
-            hint=f"call it {_ITEMS[0]}",
+            f"{path}: no column of items (it has: {has})", hint=f"call it {_ITEMS[0]}"
         )
     seen: set[object] = set()
     for row in rows:

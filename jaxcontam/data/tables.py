@@ -121,7 +121,8 @@ class CsvTable:
     """Rows of a .csv or .tsv file below its header.
 
     Attributes:
-        n_blank: Blank lines outside quotes above a row that was read.
+        n_blank: Blank lines outside quotes, and rows without a cell that says
+            anything, above a row that was read.
         span: Names of the first and the last column, once a row was read.
     """
 
@@ -158,7 +159,7 @@ class CsvTable:
                 raw = "".join(taken).rstrip("\r\n")
                 taken.clear()
                 where = f"{path}:{reader.line_num}"
-                if not values:
+                if not any(value.strip() for value in values):
                     blank += 1
                     continue
                 self.n_blank, is_first = blank, header is None
@@ -191,7 +192,15 @@ class CsvTable:
             return [f"column_{i}" for i in range(1, len(values) + 1)]
         if data := next(filter(_is_sentence, values), None):
             raise self._refusal(where, values, data)
+        nameless = [str(i) for i, name in enumerate(values, 1) if not name]
+        if len(nameless) > 1:
+            raise InputError(
+                f"{where}: columns {', '.join(nameless)} have no name",
+                hint="give each column a name of its own",
+            )
         if repeated := {name for name in values if values.count(name) > 1}:
+            if number := next(filter(is_number, repeated), None):
+                raise self._refusal(where, values, number)
             raise InputError(f"{where}: two columns named {min(repeated)!r}")
         return values
 
@@ -203,6 +212,15 @@ class CsvTable:
             hint=f"put a line with {len(header)} names above it, such as {names}; "
             "audit, membership, calibrate and score take --no-header",
         )
+
+
+def is_number(name: str) -> bool:
+    """Whether a cell is a number, and no name."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_sentence(name: str) -> bool:

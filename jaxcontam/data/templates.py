@@ -27,12 +27,16 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
     return "".join(parts)
 
 
-def check_template(template: str) -> None:
+def check_template(template: str | None, text_field: str | None) -> None:
     """Refuse a template that makes the same text of every record.
 
     Raises:
-        InputError: If it is malformed or names no field.
+        InputError: If it is malformed or names no field, or a field is named as well.
     """
+    if template is None:
+        return
+    if text_field is not None:
+        raise InputError("--template and --text-field exclude each other")
     if any(field is not None for _, field in template_pieces(template)):
         return
     doubled = "{{" in template
@@ -66,6 +70,23 @@ def template_pieces(template: str) -> list[tuple[str, str | None]]:
 def typed_newlines(text: str) -> str:
     r"""Replace `\n` typed as two characters by a line feed."""
     return text.replace("\\n", "\n")
+
+
+def field_of(
+    row: Mapping[str, object] | None, field: str, where: str, *, hint: str
+) -> object:
+    """The value of one field of a record.
+
+    Raises:
+        InputError: If the record lacks the field; names those that exist.
+    """
+    if row is None or field not in row:
+        has = "plain text" if row is None else f"it has: {', '.join(row)}"
+        raise InputError(
+            f"{where}: no field {field!r} ({has})",
+            hint=f"{nearest(field, row or ())}{hint}",
+        )
+    return row[field]
 
 
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:

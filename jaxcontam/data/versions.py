@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, load_benchmark
-from jaxcontam.data.templates import text_of_field
+from jaxcontam.data.templates import field_of, text_of_field
 from jaxcontam.errors import InputError
 
 
@@ -28,13 +28,8 @@ def load_versions(
     for number, row in enumerate(benchmark.rows, 1):
         where = f"{path}: row {number}"
         text = text_of_field(text_field, row, where)
-        if row is None or variants_field not in row:
-            has = "" if row is None else f" (it has: {', '.join(row)})"
-            raise InputError(
-                f"{where}: no field {variants_field!r}{has}",
-                hint="--variants-field names the list of rewrites",
-            )
-        variants = row[variants_field]
+        hint = "--variants-field names the list of rewrites"
+        variants = field_of(row, variants_field, where, hint=hint)
         if isinstance(variants, str):
             variants = [variants]
         if not isinstance(variants, list) or not all(

@@ -81,24 +81,24 @@ def canary_rows(
     )
 
 
-def alone_numbers(row: np.ndarray, *, seed: int) -> OrderNumbers:
+def alone_numbers(row_M: np.ndarray, *, seed: int) -> OrderNumbers:
     """A secret among all held-out ones: p = (1 + #{held-out >= secret}) / (N + 1).
 
     Null hypothesis: the secret was drawn like the held-out ones, and the model saw
     none of them. Ties count against detection.
 
     Args:
-        row: (N + 1,) float64 scores, the secret first.
+        row_M: (N + 1,) float64 scores, the secret first.
         seed: Changes nothing: p is a count.
 
     Source:
         Phipson and Smyth (2010) for the added 1.
     """
-    numbers = version_numbers([row], seed)
+    numbers = version_numbers([row_M], seed)
     return dataclasses.replace(
         numbers,
         p_monte_carlo=numbers.p_value,
-        exposure=exposure(numbers.p_value, len(row)),
+        exposure=exposure(numbers.p_value, len(row_M)),
     )
 
 
@@ -196,16 +196,11 @@ METHOD = VersionMethod(
     words=_WORDS,
 )
 
-ALONE = VersionMethod(
+ALONE = dataclasses.replace(
+    METHOD,
     name="canary_alone",
-    command="canary",
     analyse=_alone_numbers,
-    in_random_places=False,
-    least_effects={EFFECT_UNIT: MIN_EFFECT},
-    null=DESIGNED,
-    validity="exact",
     cost="no more than canary",
     finds="one secret among all held-out sequences: its p-value and exposure",
     source="Carlini et al. 2019, arXiv:1802.08232",
-    words=_WORDS,
 )

@@ -66,7 +66,7 @@ class PairMethod(TestMethod):
             encoded,
             prefix_id=file.prefix_id,
             context=file.context,
-            wanted=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
+            wanted_KSS=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
         )
         return PairLayout(
             design, plan, codes_KS, runs_KS, file.first_tokens, self.statistic
@@ -156,14 +156,14 @@ def pair_strata(evidence: Evidence) -> PairStrata:
 
 
 def _check_pairs(
-    pairs: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
+    pairs_QKSS: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
 ) -> None:
     """Refuse matrices that hold neither all pairs nor those that tell the direction."""
-    if pairs is None or not np.isnan(pairs).any():
+    if pairs_QKSS is None or not np.isnan(pairs_QKSS).any():
         return
     for k, size in enumerate((published_KS >= 0).sum(axis=1).tolist()):
         needed_SS = needed_pairs(runs_KS[k, :size]) | np.eye(size, dtype=bool)
-        if (np.isnan(pairs[:, k, :size, :size]) == needed_SS).any():
+        if (np.isnan(pairs_QKSS[:, k, :size, :size]) == needed_SS).any():
             raise ValueError("pairs are not those that tell the direction")
 
 

@@ -120,7 +120,7 @@ def _bet_floor(n_orders: int, level: float) -> float:
 
 
 def bet_on_draws(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule_2: np.ndarray
 ) -> OrderNumbers:
     """Anytime-valid p-value of the whole file's order, no smaller than 0.9 level.
 
@@ -132,13 +132,13 @@ def bet_on_draws(
         loglik_KM: (1, T + 1) float64, nats, column 0 the published order, the others
             in the order in which they were drawn.
         boundaries_K: See `boundaries_gained`.
-        rule: (2,) the level that the bet is made for, and the most draws.
+        rule_2: (2,) the level that the bet is made for, and the most draws.
 
     Source:
         Fischer and Ramdas, arXiv:2401.07365, section 5; permutations as in Oren et
         al., arXiv:2310.17623, section 3.1.
     """
-    level, n_most = float(rule[0]), int(rule[1])
+    level, n_most = float(rule_2[0]), int(rule_2[1])
     test = _bet(order_losses(loglik_KM[0]), level, n_most)
     floor = _bet_floor(n_most, level)
     return _drawn_numbers(loglik_KM, boundaries_K, test, log10_floor=floor)
@@ -156,7 +156,7 @@ def _count(losses_T: np.ndarray, _: float, n_most: int) -> DrawnTest:
 
 
 def count_losses(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule_2: np.ndarray
 ) -> OrderNumbers:
     """10 / t if the tenth loss came at draw t, else (losses + 1) / (most draws + 1).
 
@@ -168,14 +168,14 @@ def count_losses(
         loglik_KM: (1, T + 1) float64, nats, column 0 the published order, the others
             in the order in which they were drawn.
         boundaries_K: See `boundaries_gained`.
-        rule: (2,) a level that is not used, and the most draws.
+        rule_2: (2,) a level that is not used, and the most draws.
 
     Source:
         Besag and Clifford (1991), "Sequential Monte Carlo p-values"; permutations as
         in Oren et al., arXiv:2310.17623, section 3.1.
     """
-    n_most = int(rule[1])
-    test = _count(order_losses(loglik_KM[0]), float(rule[0]), n_most)
+    n_most = int(rule_2[1])
+    test = _count(order_losses(loglik_KM[0]), float(rule_2[0]), n_most)
     floor = -math.log10(n_most + 1)
     return _drawn_numbers(loglik_KM, boundaries_K, test, log10_floor=floor)
 
@@ -198,7 +198,6 @@ def _drawn_numbers(
         statistic=float(loglik_KM[0, 0] - loglik_KM[0].mean()),
         p_value=test.p_value,
         log10_p=math.log10(test.p_value),
-        p_lower=None,
         p_monte_carlo=test.p_value,
         p_floor=p_floor,
         e_value=None if log10_e is None else 10.0 ** min(log10_e, LOG10_E_MAX),
@@ -256,16 +255,12 @@ SEQUENTIAL = SequentialMethod(
     words=_WORDS,
 )
 
-BESAG_CLIFFORD = SequentialMethod(
+BESAG_CLIFFORD = dataclasses.replace(
+    SEQUENTIAL,
     name="permutation_besag_clifford",
     layout=_counted_layout,
-    turns_of="n_orders",
-    redraw=_redraw,
     analyse=count_losses,
-    null="exchangeability",
-    validity="exact",
     cost="about 60 passes where nothing is found, 2,000 otherwise; twice in windows",
     finds="the published order of the file; stops after 10 orders as likely",
     source="Besag and Clifford 1991, Biometrika 78",
-    words=_WORDS,
 )

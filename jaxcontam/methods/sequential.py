@@ -46,7 +46,7 @@ def redraw(result: OrderResult, scored: tuple[int, int], seed: int) -> OrderDesi
 
 
 def analyse(
-    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule: np.ndarray
+    loglik_KM: np.ndarray, boundaries_K: np.ndarray, rule_2: np.ndarray
 ) -> OrderNumbers:
     """Anytime-valid p-value: 1 / the highest wealth of a bet on the published order.
 
@@ -58,13 +58,13 @@ def analyse(
         loglik_KM: (K, m + 1) float64, nats, column 0 the published order; strata in
             the order in which they were scored.
         boundaries_K: See `boundaries_gained`.
-        rule: (2,) the level, where wealth 1 / level stops, and the strata in all.
+        rule_2: (2,) the level, where wealth 1 / level stops, and the strata in all.
 
     Source:
         Soft-rank e-values over strata, see `e_process`.
     """
     K, M = loglik_KM.shape
-    level, n_strata = rule.tolist()
+    level, n_strata = rule_2.tolist()
     run = e_process(loglik_KM, level=level)
     stop: Stop | None = "exhausted" if n_strata <= K else None
     if run.first_stop is not None:
@@ -82,8 +82,6 @@ def analyse(
         statistic=float(centred_K.sum()),
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
-        p_lower=None,
-        p_monte_carlo=None,
         p_floor=p_floor,
         e_value=10.0**log10_e,
         effect=effect.effect,

@@ -344,22 +344,21 @@ def gpt2_shape(
     *, vocab_size: int, d_model: int, n_layers: int, n_heads: int, context: int
 ) -> DecoderConfig:
     """A GPT-2-shaped decoder."""
-    return DecoderConfig(
+    shape = llama_shape(
         vocab_size=vocab_size,
         d_model=d_model,
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_dim=d_model // n_heads,
         d_ff=4 * d_model,
         context=context,
+    )
+    return dataclasses.replace(
+        shape,
         positions="learned",
         norm="layer",
-        norm_eps=1e-5,
         activation="gelu_tanh",
         gated=False,
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
-        tied=True,
     )

@@ -1,19 +1,23 @@
 """Models by their name on the hub: safetensors, config and tokenizer, and no code."""
 
+import shlex
 from pathlib import Path
 
 from jaxcontam.data.files import similar_path
+from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.errors import InputError, first_line
 
-# Prefixes of models that run elsewhere.
-_NO_WEIGHTS = ("api:", "lm_eval:")
+# Prefixes of models that other engines run.
+_NO_WEIGHTS = ("api:", "lm_eval:", "vllm:")
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 # Second copies of the weights in other layouts.
 _UNWANTED = ("*/*", "consolidated*")
 
 
-def model_directory(model: str) -> Path:
+def model_directory(model: str, *, pickles: bool = False) -> Path:
     """The folder of a model; a name on the hub is downloaded, weights and all.
+
+    `pickles` downloads pytorch_model*.bin, too.
 
     Raises:
         InputError: If there is no such model.
@@ -38,14 +42,26 @@ def model_directory(model: str) -> Path:
             f"{model}: no such model directory",
             hint=_folder_hint(directory),
         )
-    return download_model(model)
+    return download_model(model, pickles=pickles)
 
 
-def download_model(name: str) -> Path:
+def convert_hint(directory: Path) -> str:
+    """The line that makes safetensors of the pickles of a folder or a hub name."""
+    model, name = str(directory), directory.name
+    if directory.parent.name == "snapshots":  # ORG/NAME, of the hub's cache
+        org, name = directory.parts[-3].removeprefix("models--").split("--", 1)
+        model = f"{org}/{name}@{directory.name}"
+    out = f"{name}-safetensors"
+    line = shlex.join(["jaxcontam", "convert", model, out])
+    return f"pickles become safetensors, and run no code: {line}; then name {out}"
+
+
+def download_model(name: str, *, pickles: bool = False) -> Path:
     """The folder of a model of the hub, downloaded unless it is here already.
 
     Args:
         name: ORG/NAME, or ORG/NAME@REVISION: a commit, a tag or a branch.
+        pickles: See `model_directory`.
 
     Raises:
         InputError: If the hub cannot be reached, has no such model, or keeps it for
@@ -60,12 +76,15 @@ def download_model(name: str) -> Path:
         RevisionNotFoundError,
     )
 
-    name, _, revision = name.partition("@")
+    word = name
+    name, _, revision = word.partition("@")
+    if revision:
+        check_revision(revision, word)
     try:
         found = snapshot_download(
             name,
             revision=revision or None,
-            allow_patterns=list(_WANTED),
+            allow_patterns=[*_WANTED, *["pytorch_model*.bin"] * pickles],
             ignore_patterns=list(_UNWANTED),
         )
     except RevisionNotFoundError as e:

@@ -24,13 +24,10 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import Family, Tensor
 from jaxcontam.models.fused_attention import hardware
+from jaxcontam.models.hub import convert_hint
 from jaxcontam.models.sharding import mesh_sharding, place, weight_name
 
 _INDEX = "model.safetensors.index.json"
-_CONVERT = (
-    "convert pickled ones where you trust them: AutoModelForCausalLM.from_pretrained("
-    "MODEL).save_pretrained(NEW_DIR) writes safetensors"
-)
 # Types of weights that stand for themselves, without a scale in another tensor.
 _KINDS = ("F64", "F32", "F16", "BF16")
 # Bytes; what XLA asks of memory that it takes over.
@@ -67,14 +64,10 @@ def weight_files(directory: Path) -> list[Path]:
         for suffix in ("*.bin", "*.pt", "*.pth", "*.ckpt")
         for path in directory.glob(suffix)
     )
+    lacks = f"no weights ({', '.join(missing)} is missing)"
     if pickles:
-        raise InputError(
-            f"{directory}: only pickled weights ({pickles[0]}), which can run code",
-            hint=_CONVERT,
-        )
-    raise InputError(
-        f"{directory}: no weights ({', '.join(missing)} is missing)", hint=_CONVERT
-    )
+        lacks = f"only pickled weights ({pickles[0]}), which can run code"
+    raise InputError(f"{directory}: {lacks}", hint=convert_hint(directory))
 
 
 def read_weights(

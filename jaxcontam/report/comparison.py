@@ -81,7 +81,11 @@ class ComparedKind:
     words: PageWords
 
 
-_FLAGS = {"--template": "template", "--text-field": "text field"}
+_FLAGS = {
+    "--template": "template",
+    "--text-field": "text field",
+    "--limit": "limit",
+}
 
 ORDER = ComparedKind(
     name="order tests",

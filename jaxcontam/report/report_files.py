@@ -135,7 +135,7 @@ def sealed_text(document: dict[str, Any]) -> str:
 
 def is_sealed(text: bytes, digest: str) -> bool:
     """Whether a report's text holds its digest once, and the rest has that digest."""
-    seal = digest.encode()
+    seal = digest.encode(errors="surrogatepass")
     return text.count(seal) == 1 and data_digest(text.replace(seal, b"")) == digest
 
 

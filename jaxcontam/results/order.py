@@ -182,10 +182,10 @@ class OrderNumbers:
     statistic: float
     p_value: float
     log10_p: float
-    p_lower: float | None
-    p_monte_carlo: float | None
-    p_floor: float | None
-    e_value: float | None
+    p_lower: float | None = None
+    p_monte_carlo: float | None = None
+    p_floor: float | None = None
+    e_value: float | None = None
     effect: float | None
     effect_se: float | None
     mde: float | None

@@ -4,19 +4,26 @@ An engine that runs elsewhere, or a model held in memory, has one thing in commo
 can say how likely a continuation is after a context. Order tests ask for no more.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_in
+from jaxcontam.scoring.agreement import REPEATS_WITHIN, is_same
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
+from jaxcontam.scoring.request_order import going_out, put_back
 from jaxcontam.scoring.rows import FIRST_K, rows_of
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
+
+_T = TypeVar("_T")
 
 Request = tuple[np.ndarray, np.ndarray]
 """int32 ids of a context and of its continuation; only texts have an empty context."""
@@ -25,6 +32,8 @@ Ask = Callable[[Sequence[Request]], Sequence[np.ndarray]]
 
 # Requests between two reports of progress; the engine batches them as it likes.
 _CHUNK = 256
+# Rows that are asked for again, each alone.
+_ALONE = 3
 # Nats between a sum and the sum of its parts: bfloat16 rounds by less; an engine that
 # forgets its context, or divides by the length, is nats apart.
 _CHAIN_TOLERANCE = 0.5
@@ -73,10 +82,14 @@ class AskedScorer:
         """
         n = len(sequences)
         loglik, first = np.zeros(n), np.full(n, 0.0 if self.has_tokens else np.nan)
-        for sequence, start, values in self._parts(sequences, progress):
-            loglik[sequence] += values.sum(dtype=np.float64)
+
+        def both_sums(values: np.ndarray) -> tuple[float, float]:
+            return float(values.sum()), float(values[:FIRST_K].sum())
+
+        for sequence, start, both in self._parts(sequences, both_sums, progress):
+            loglik[sequence] += both[0]
             if start == 0 and self.has_tokens:
-                first[sequence] = values[:FIRST_K].sum(dtype=np.float64)
+                first[sequence] = both[1]
         return SequenceSums(loglik, first, 0)
 
     def token_table(
@@ -95,26 +108,44 @@ class AskedScorer:
                 hint="name a model directory, or give a transformers model",
             )
         parts: list[list[np.ndarray]] = [[] for _ in sequences]
-        for sequence, _, values in self._parts(sequences, progress):
-            parts[sequence].append(values.astype(np.float32))
+        to_float32 = operator.methodcaller("astype", np.float32)
+        for sequence, _, values in self._parts(sequences, to_float32, progress):
+            parts[sequence].append(values)
         return TokenTable([np.concatenate(found)[None] for found in parts], 0)
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[np.ndarray]:
-        """Answers in the order of the requests; the first few are checked.
+    def ask(
+        self,
+        requests: Sequence[Request],
+        keep: Callable[[int, np.ndarray], _T],
+        progress: Progress | None = None,
+    ) -> list[_T]:
+        """What is kept of each answer; they are asked for in a random order.
+
+        The first answers are checked.
+
+        Args:
+            requests: In the order of what is returned.
+            keep: (place of a request, its float64 answer) -> what is kept.
+            progress: In requests.
 
         Raises:
             InputError: If there is not one answer of the right length for each, one is
                 above 0, or all are the same.
         """
+        order, found = going_out(len(requests)), []
         for start in range(0, len(requests), _CHUNK):
-            chunk = requests[start : start + _CHUNK]
+            places = order[start : start + _CHUNK]
+            chunk = [requests[i] for i in places]
             answers = self._answers(chunk)
             if not self._is_checked:
                 self._is_checked = True
                 self._check_same(chunk, answers)
-                if not self._ids:
-                    self.notes += self._chain_note(chunk, answers)
-            yield from answers
+                note = self._alone_note if self._ids else self._chain_note
+                self.notes += note(chunk, answers)
+            found += map(keep, places, answers)
+            if progress is not None:
+                progress(len(found), len(requests))
+        return put_back(order, found)
 
     def _answers(self, requests: Sequence[Request]) -> list[np.ndarray]:
         answers = list(self._ask_engine(requests))
@@ -152,6 +183,35 @@ class AskedScorer:
                 hint="give log p(continuation | context) of each pair",
             )
 
+    def _alone_note(
+        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
+    ) -> tuple[str, ...]:
+        """Ask some rows again, each by itself; say by how much their numbers move.
+
+        Raises:
+            InputError: If they move further than those of one model do.
+        """
+        change = 0.0
+        for request, answer in zip(requests[:_ALONE], answers, strict=False):
+            if not np.isfinite(answer).all():
+                continue
+            (alone,) = self._answers([request])
+            change = max(change, float(np.abs(alone - answer).max(initial=0.0)))
+            if not is_same(answer, alone):
+                raise InputError(
+                    f"{self._name}: a row has other log-probabilities alone than among "
+                    f"others (by up to {change:.2g} nats)",
+                    hint="turn off the engine's prefix cache, or turn on its "
+                    "batch-invariant mode",
+                )
+        if change <= REPEATS_WITHIN:
+            return ()
+        return (
+            f"numbers of {self._name} depend on what it computes together: a row alone "
+            f"has a log-probability that differs by {change:.2g} nats; rows went out "
+            "in a random order, which favours none",
+        )
+
     def _chain_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> tuple[str, ...]:
@@ -175,9 +235,12 @@ class AskedScorer:
         return ()
 
     def _parts(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Sequence, start of the window and values of each scored window."""
+        self,
+        sequences: Sequence[np.ndarray],
+        reduce: Callable[[np.ndarray], _T],
+        progress: Progress | None,
+    ) -> list[tuple[int, int, _T]]:
+        """Sequence, start and reduced values of each scored window."""
         requests: list[Request] = []
         places: list[tuple[int, int]] = []
         if self._ids:
@@ -188,17 +251,17 @@ class AskedScorer:
         else:
             requests = [(ids[:0], ids) for ids in sequences]
             places = [(i, 0) for i in range(len(sequences))]
-        total, done = n_targets(sequences), 0
-        for (context, own), (sequence, start), values in zip(
-            requests, places, self.ask(requests), strict=True
-        ):
+
+        def keep(i: int, values: np.ndarray) -> _T:
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
-                raise NonFiniteScoreError(sequence, start + len(context) + int(bad[0]))
-            done += len(own) - (len(context) == 0)
-            if progress is not None:
-                progress(done, total)
-            yield sequence, start, values
+                sequence, start = places[i]
+                at = start + len(requests[i][0]) + int(bad[0])
+                raise NonFiniteScoreError(sequence, at)
+            return reduce(values)
+
+        kept = self.ask(requests, keep, progress_in(progress, n_targets(sequences)))
+        return [(*place, one) for place, one in zip(places, kept, strict=True)]
 
 
 class AskedPairs:
@@ -217,23 +280,21 @@ class AskedPairs:
         Raises:
             NonFiniteScoreError: Names the group and its continuation.
         """
-        requests = [
-            (group.prefix, ids) for group in groups for ids in group.continuations
+        places = [
+            (index, k)
+            for index, group in enumerate(groups)
+            for k in range(len(group.continuations))
         ]
-        answers = self._scorer.ask(requests)
-        total, done = sum(group.n_targets for group in groups), 0
-        found: list[list[np.ndarray]] = []
-        for index, group in enumerate(groups):
-            own: list[np.ndarray] = []
-            for k, ids in enumerate(group.continuations):
-                values = next(answers)
-                if not np.isfinite(values).all():
-                    raise NonFiniteScoreError(index, k)
-                own.append(values)
-                done += len(ids)
-            found.append(own)
-            if progress is not None:
-                progress(done, total)
+        requests = [(groups[i].prefix, groups[i].continuations[k]) for i, k in places]
+
+        def keep(i: int, values: np.ndarray) -> np.ndarray:
+            if not np.isfinite(values).all():
+                raise NonFiniteScoreError(*places[i])
+            return values
+
+        total = sum(group.n_targets for group in groups)
+        kept = iter(self._scorer.ask(requests, keep, progress_in(progress, total)))
+        found = [list(itertools.islice(kept, len(g.continuations))) for g in groups]
         return PairScores(found, 0)
 
 

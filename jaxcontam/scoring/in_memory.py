@@ -6,6 +6,7 @@ class where it comes from.
 
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from jaxcontam.data.encoding import (
     plain_tokenizer,
     text_of,
 )
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import (
     Ask,
@@ -25,7 +26,7 @@ from jaxcontam.scoring.asked import (
     Request,
     make_asked_scorer,
 )
-from jaxcontam.scoring.opened import OpenModel, opened_checkpoint
+from jaxcontam.scoring.opened import VLLM_PREFIX, OpenModel, opened_checkpoint
 
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
 """(context, continuation) strings -> log p(continuation | context) of each, nats."""
@@ -35,8 +36,12 @@ _CONTEXT_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx")
 _CONTEXT = 2_048
 # Texts of a function are not windowed: it must read what it is given.
 _UNBOUNDED = 2**31 - 1
-# Positions of a batch of a torch model; its logits are [positions, vocabulary].
+# Positions of a batch; its logits are [positions, vocabulary].
 _BATCH_TOKENS = 2_048
+# Share of a device that vLLM may take for weights and caches.
+_VLLM_MEMORY = 0.8
+_NO_CACHE = "vLLM gives no log-probabilities of cached prompt tokens"
+_CACHE_OFF = "LLM(..., enable_prefix_caching=False)"
 # Values of each weight that enter a digest in memory, beside its sum.
 _DIGEST_VALUES = 1_024
 
@@ -99,16 +104,54 @@ def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
     )
 
 
+def open_vllm(word: str, *, context: int | None = None) -> OpenModel:
+    """Start the engine that `vllm:NAME` names, in this process, to read prompts.
+
+    Args:
+        word: What the user typed; NAME is what `vllm.LLM` takes as a model.
+        context: Ids that it reads at once; None takes the model's own.
+
+    Raises:
+        InputError: If vLLM is missing, or does not start.
+    """
+    # JAX would take most of a device's memory as soon as it looks for one.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    try:
+        from vllm import LLM  # pyright: ignore[reportMissingImports]
+    except ImportError as e:
+        raise InputError(
+            f"{word}: the package vllm is not installed",
+            hint="pip install vllm, or start it elsewhere (api:URL#NAME)",
+        ) from e
+    try:
+        llm = LLM(
+            model=word.removeprefix(VLLM_PREFIX),
+            max_model_len=None if context is None else context + 1,
+            # What is cached has no log-probabilities, or those of another request.
+            enable_prefix_caching=False,
+            # Log-probabilities of a step's prompt tokens take a vocabulary each, which
+            # vLLM does not reckon with: few tokens at once, and memory left for them.
+            max_num_batched_tokens=_BATCH_TOKENS,
+            gpu_memory_utilization=_VLLM_MEMORY,
+        )
+    except (OSError, ValueError, RuntimeError) as e:
+        raise InputError(f"{word}: {first_line(e)}") from e
+    return opened_vllm(llm)
+
+
 def opened_vllm(llm: Any) -> OpenModel:
     """An offline `vllm.LLM`, asked for the log-probabilities of its prompts.
 
     Args:
-        llm: The engine; its prefix cache must be off, since vLLM gives no
-            log-probabilities of cached prompt tokens.
+        llm: The engine; its prefix cache must be off, since what vLLM gives for cached
+            prompt tokens is nothing, or depends on the order of requests.
 
     Raises:
-        InputError: If its tokenizer is no fast one.
+        InputError: If its cache is on, or its tokenizer is no fast one.
     """
+    cache = getattr(llm.llm_engine, "vllm_config", llm.llm_engine).cache_config
+    if cache.enable_prefix_caching:
+        raise InputError(_NO_CACHE, hint=_CACHE_OFF)
     tokenizer = llm.get_tokenizer()
     encoder, prefix_id = _tokenizer(tokenizer, {})
     config = llm.llm_engine.model_config
@@ -275,10 +318,7 @@ def _vllm_logprobs(llm: Any, requests: Sequence[Request]) -> list[np.ndarray]:
         ids, n = prompt["prompt_token_ids"], len(request[0])
         entries = output.prompt_logprobs[n:]
         if any(entry is None for entry in entries):
-            raise InputError(
-                "vLLM gave no log-probabilities of cached prompt tokens",
-                hint="LLM(..., enable_prefix_caching=False)",
-            )
+            raise InputError(_NO_CACHE, hint=_CACHE_OFF)
         found.append(
             np.array(
                 [entry[i].logprob for entry, i in zip(entries, ids[n:], strict=True)]

@@ -27,7 +27,6 @@ from jaxcontam.models.checkpoint import (
     read_fast_tokenizer,
 )
 from jaxcontam.models.generation import Sampling, continuations
-from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.rows import Row
 from jaxcontam.scoring.scorer import Scorer
@@ -228,14 +227,6 @@ class _FullRows(Scorer):
     windows; here windows are the harness's.
     """
 
-    def plan(self, sequences: Sequence[np.ndarray]) -> tuple[list[Row], list[Batch]]:
-        """Plan batches, as `Scorer.plan`."""
-        rows = [Row(i, Window(0, len(ids), 1)) for i, ids in enumerate(sequences)]
-        batches = plan_batches(
-            [row.length for row in rows],
-            context=self.context,
-            batch_tokens=self.batch_tokens,
-            n_devices=self.n_devices,
-            few_shapes=self.few_shapes,
-        )
-        return rows, batches
+    def rows(self, sequences: Sequence[np.ndarray]) -> list[Row]:
+        """One window a sequence."""
+        return [Row(i, Window(0, len(ids), 1)) for i, ids in enumerate(sequences)]

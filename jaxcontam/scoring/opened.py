@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LM_EVAL_PREFIX = "lm_eval:"
 """Begins the word for a model object of lm-evaluation-harness."""
+VLLM_PREFIX = "vllm:"
+"""Begins the word for an engine of vLLM in this process."""
 
 
 class PairSource(Protocol):

@@ -200,7 +200,7 @@ def plan_pairs(
     *,
     prefix_id: int | None,
     context: int,
-    wanted: np.ndarray | None = None,
+    wanted_KSS: np.ndarray | None = None,
 ) -> PairPlan:
     """Lay out ordered pairs of each stratum: all, or those that are wanted.
 
@@ -212,7 +212,7 @@ def plan_pairs(
         encoded: The benchmark's ids.
         prefix_id: Put before each prefix if the tokenizer has one.
         context: Tokens that the model reads at once.
-        wanted: (K, S, S) bool, true where [k, i, j] is to be scored; None for all.
+        wanted_KSS: (K, S, S) bool, true where [k, i, j] is to be scored; None for all.
             At least one pair of each example, none with itself.
 
     Raises:
@@ -249,5 +249,5 @@ def plan_pairs(
         start=start,
         most=tuple(most),
         lengths=lengths_KS,
-        wanted=all_KSS if wanted is None else wanted,
+        wanted=all_KSS if wanted_KSS is None else wanted_KSS,
     )

@@ -9,6 +9,7 @@ Dimension key
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,30 +94,25 @@ class PairScores:
     n_scored: list[list[int]] | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class PairScorer:
-    """Scores continuations of shared prefixes with one forward function."""
+    """Scores continuations of shared prefixes with one forward function.
+
+    Attributes are as for `Scorer`.
+    """
 
     has_tokens = True
 
-    def __init__(
-        self,
-        forward: PairForward,
-        *,
-        context: int,
-        batch_tokens: int,
-        n_devices: int = 1,
-        store: ScoreStore | None = None,
-        division: Division | Together | None = None,
-        few_shapes: bool = False,
-    ):
-        """Wrap a forward function; arguments as for `Scorer`."""
-        self.forward = forward
-        self.context = context
-        self.batch_tokens = batch_tokens
-        self.n_devices = n_devices
-        self.store = store
-        self.division = division
-        self.few_shapes = few_shapes
+    forward: PairForward
+    _: dataclasses.KW_ONLY
+    context: int
+    batch_tokens: int
+    n_devices: int = 1
+    store: ScoreStore | None = None
+    division: Division | Together | None = None
+    few_shapes: bool = False
+
+    def __post_init__(self) -> None:
         self._no_room: set[str] = set()
 
     def logprobs(
@@ -236,10 +232,9 @@ def _padded(
     return padded_L[np.searchsorted(padded_L, longest_G)]
 
 
-def by_continuation(group: PairGroup, value: np.ndarray) -> list[np.ndarray]:
+def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
     """Scores of a group, taken apart again."""
-    lengths = [len(ids) for ids in group.continuations]
-    return np.split(value, np.cumsum(lengths)[:-1])
+    return _parts(scores_T, [len(ids) for ids in group.continuations])
 
 
 def pair_keys(
@@ -278,15 +273,22 @@ def pair_values(
     Raises:
         NonFiniteScoreError: Before anything of the batch is stored.
     """
-    logprobs_IKT = np.asarray(scores)
-    values = []
+    n_ids_IK = np.zeros((len(batch.groups), batch.n_continuations), np.int64)
     for row, index in enumerate(batch.groups):
-        parts = [
-            logprobs_IKT[row, k, : len(ids)]
-            for k, ids in enumerate(groups[index].continuations)
-        ]
-        for k, part in enumerate(parts):
-            if not np.isfinite(part).all():
-                raise NonFiniteScoreError(index, k)
-        values.append(np.concatenate(parts).astype(np.float32, copy=False))
-    return values
+        lengths = [len(ids) for ids in groups[index].continuations]
+        n_ids_IK[row, : len(lengths)] = lengths
+    logprobs_IKT = np.asarray(scores)[: len(n_ids_IK)]
+    is_scored_IKT = np.arange(logprobs_IKT.shape[-1]) < n_ids_IK[..., None]
+    # Groups, continuations and ids in this order: all groups of a batch in one copy.
+    flat = logprobs_IKT[is_scored_IKT].astype(np.float32, copy=False)
+    if not np.isfinite(flat).all():
+        bad_IKT = is_scored_IKT & ~np.isfinite(logprobs_IKT)
+        row, k, _ = np.argwhere(bad_IKT)[0].tolist()
+        raise NonFiniteScoreError(batch.groups[row], k)
+    return _parts(flat, n_ids_IK.sum(axis=1).tolist())
+
+
+def _parts(flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
+    """Parts of an array, as views; `np.split` takes ten times as long."""
+    stops = list(itertools.accumulate(lengths))
+    return [flat[stop - n : stop] for stop, n in zip(stops, lengths, strict=True)]

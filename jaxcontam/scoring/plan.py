@@ -7,6 +7,7 @@ Dimension key
     K  strata, or rows of versions
     M  orders per stratum, M = m + 1
     N  examples
+    C  sequences
 """
 
 import dataclasses
@@ -44,9 +45,9 @@ class ScoringPlan:
     cut: np.ndarray
     examples: tuple[tuple[tuple[int, int], ...], ...]
 
-    def matrix(self, loglik: np.ndarray) -> np.ndarray:
+    def matrix(self, loglik_C: np.ndarray) -> np.ndarray:
         """(K, m + 1) float64 from one number a sequence; the published order first."""
-        return from_scoring_columns(loglik[self.index], self.place)
+        return from_scoring_columns(loglik_C[self.index], self.place)
 
     def example_at(self, sequence: int, position: int) -> int:
         """The example that holds the id at `position` of a sequence."""
@@ -126,12 +127,12 @@ class VersionPlan:
     index: tuple[np.ndarray, ...]
     place: np.ndarray
 
-    def rows(self, values: np.ndarray) -> list[np.ndarray]:
+    def rows(self, values_C: np.ndarray) -> list[np.ndarray]:
         """One float64 array a row from one number per sequence; published first."""
         return [
             np.concatenate([row[place : place + 1], np.delete(row, place)])
             for row, place in zip(
-                (values[index] for index in self.index), self.place, strict=True
+                (values_C[index] for index in self.index), self.place, strict=True
             )
         ]
 

@@ -78,7 +78,7 @@ class PrefixedBatch:
 
 def prefixed_sums(
     scorer: PairSource,
-    prefix: np.ndarray,
+    prefix_P: np.ndarray,
     texts: Sequence[np.ndarray],
     *,
     n_heads: int = 1,
@@ -90,7 +90,7 @@ def prefixed_sums(
     Args:
         scorer: A `PairScorer` prefills the prefix once per batch; any other source
             scores one group.
-        prefix: int32 ids, at least one.
+        prefix_P: int32 ids, at least one.
         texts: int32 ids, at least one each.
         n_heads: Query heads of the model, to which memory is proportional.
         skip: Ids at the start of each text that are read but not summed.
@@ -100,14 +100,14 @@ def prefixed_sums(
         ValueError: If the prefix or a text is empty, or the two exceed the context.
         NonFiniteScoreError: Names the text.
     """
-    if not len(prefix) or not all(len(ids) for ids in texts):
+    if not len(prefix_P) or not all(len(ids) for ids in texts):
         raise ValueError("the prefix and every text must have at least one id")
     if not isinstance(scorer, PairScorer):
-        return _group_sums(scorer, prefix, texts, skip, progress)
+        return _group_sums(scorer, prefix_P, texts, skip, progress)
     longest = max((len(ids) for ids in texts), default=0)
-    if len(prefix) + longest > scorer.context + 1:
+    if len(prefix_P) + longest > scorer.context + 1:
         raise ValueError(
-            f"{len(prefix)} + {longest} ids exceed the context of {scorer.context}"
+            f"{len(prefix_P)} + {longest} ids exceed the context of {scorer.context}"
         )
 
     def keys(batch: PrefixedBatch, store: RowKeys) -> list[bytes]:
@@ -115,8 +115,8 @@ def prefixed_sums(
             store.row_key(
                 _KEPT,
                 batch.shape,
-                len(prefix) + skip,
-                np.concatenate([prefix, texts[i]]),
+                len(prefix_P) + skip,
+                np.concatenate([prefix_P, texts[i]]),
             )
             for i in batch.texts
         ]
@@ -126,8 +126,8 @@ def prefixed_sums(
         ids_NT = np.zeros((n_devices * K, T), np.int32)
         for row, i in enumerate(batch.texts):
             ids_NT[row, : len(texts[i])] = texts[i]
-        prefixes_IP = np.tile(prefix.astype(np.int32), (n_devices, 1))
-        lengths_I = np.full(n_devices, len(prefix), np.int32)
+        prefixes_IP = np.tile(prefix_P.astype(np.int32), (n_devices, 1))
+        lengths_I = np.full(n_devices, len(prefix_P), np.int32)
         return prefixes_IP, lengths_I, ids_NT.reshape(n_devices, K, T)
 
     def values(batch: PrefixedBatch, scores: Any) -> list[np.ndarray]:
@@ -153,7 +153,7 @@ def prefixed_sums(
     loglik, n_cached, done = np.zeros(len(texts)), 0, 0
     total = sum(len(ids) for ids in texts)
     batches = plan_prefixed(
-        scorer, len(prefix), [len(ids) for ids in texts], n_heads=n_heads
+        scorer, len(prefix_P), [len(ids) for ids in texts], n_heads=n_heads
     )
     for batch, found, cached in divided_batches(
         batches, work, scorer.store, scorer.division
@@ -170,13 +170,13 @@ def prefixed_sums(
 
 def _group_sums(
     scorer: PairSource,
-    prefix: np.ndarray,
+    prefix_P: np.ndarray,
     texts: Sequence[np.ndarray],
     skip: int,
     progress: Progress | None,
 ) -> PrefixedSums:
     """Sums from any source, with the texts as continuations of one prefix."""
-    group = PairGroup(prefix, tuple(texts), 0, tuple(range(1, 1 + len(texts))))
+    group = PairGroup(prefix_P, tuple(texts), 0, tuple(range(1, 1 + len(texts))))
     if not texts:
         return PrefixedSums(np.zeros(0), 0, np.zeros(0, np.int64))
     found = scorer.logprobs([group], progress)

@@ -8,14 +8,13 @@ windows that may begin within a word, which the server then reads as other token
 it would in the whole text.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.data.encoding import text_of
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_in
 from jaxcontam.scoring.api.logprobs import Prompt
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.cost import ScoringCost
@@ -113,7 +112,7 @@ class RemoteScorer:
             if self.prompts.holds(prompt)
         )
         scores = self.prompts.scores(
-            prompts, _of_targets(progress, n_targets(sequences))
+            prompts, progress_in(progress, n_targets(sequences))
         )
         found = []
         for row, ids, score in zip(rows, asked, scores, strict=True):
@@ -151,7 +150,7 @@ class RemotePairs:
         total = sum(group.n_targets for group in groups)
         scores = iter(
             self.prompts.scores(
-                [prompt for prompt, _ in asked], _of_targets(progress, total)
+                [prompt for prompt, _ in asked], progress_in(progress, total)
             )
         )
         found, n_scored = [], []
@@ -202,13 +201,6 @@ def prompt_of(sequence: np.ndarray, *, ids: bool) -> Prompt:
 def _n_before(ids: np.ndarray) -> int:
     """1 where something stands before the text that is not sent."""
     return int(len(ids) > 0 and ids[0] == BEFORE_TEXT)
-
-
-def _of_targets(progress: Progress | None, total: int) -> Progress | None:
-    """Progress in prompts as progress in targets."""
-    if progress is None:
-        return None
-    return lambda done, n: progress(math.floor(total * done / max(1, n)), total)
 
 
 def _cost(

@@ -1,5 +1,6 @@
 """Open a model behind a server: tokenizer, probe, client, scorer."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -14,18 +15,22 @@ from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
+from jaxcontam.scoring.agreement import REPEATS_WITHIN
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.probe import (
-    REPEATS_WITHIN,
+    PROMPTS,
     Capability,
     check_after,
+    check_alike,
     check_before,
+    encoded,
     probe,
 )
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
+from jaxcontam.scoring.api.request import Body
 from jaxcontam.scoring.api.spot import SpotChecks
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
@@ -67,7 +72,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         InputError: If the word or an option is not usable, or the server gives no
             log-probabilities that are right.
     """
-    model = parse_api(word, flag="MODEL")
+    model = parse_api(word, flag="MODEL", several=True)
     tokenizer = None
     if options.tokenizer is not None:
         tokenizer = read_local_tokenizer(options.tokenizer)
@@ -79,15 +84,12 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
     api_key = key_from_environment()
     unkept = functools.partial(
         ApiClient,
-        model,
         api_key=api_key,
         concurrency=options.concurrency,
         budget=spending,
     )
     if not plan_only:
-        with unkept() as client:
-            found = _probed(client, tokenizer)
-            seen = frozenset(client.fingerprints)
+        found, seen = _probed([unkept(one) for one in model.servers], tokenizer)
         way = found.way
     prefix_id = BEFORE_TEXT if way.bos else None
     context = options.context or _CONTEXT_CHARACTERS
@@ -111,7 +113,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
         if journal is not None and found is not None:
             check_before(journal, model, found.witness)
-        client = unkept(journal=journal).__enter__()
+        client = unkept(model, journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
         encoder = None if tokenizer is None else tokenizer.encoder
@@ -146,7 +148,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         make_scorer=make_scorer,
         store_name="",
         vocab_size=None if tokenizer is None else tokenizer.vocab_size,
-        notes=functools.partial(_notes, found, opened, tested, unkept),
+        notes=functools.partial(_notes, found, opened, tested, unkept, model),
     )
 
 
@@ -176,17 +178,45 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
     )
 
 
-def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
-    """Probe the server anew each run, since servers change."""
+def _probed(
+    clients: list[ApiClient], tokenizer: LocalTokenizer | None
+) -> tuple[Capability, frozenset[tuple[str, str]]]:
+    """Probe each server anew each run, since servers change; and what they are called.
+
+    Raises:
+        InputError: If one fails the probe, or they are not alike.
+    """
     prefix_id = None if tokenizer is None else tokenizer.prefix_id
-    return probe(
-        lambda body, once=False: client.post(
-            PATH, body, is_kept=False, tries=1 if once else None
-        ),
-        url=client.model.url,
-        tokenizer=None if tokenizer is None else tokenizer.encoder,
-        prefix=() if prefix_id is None else (prefix_id,),
+    prefix = () if prefix_id is None else (prefix_id,)
+    encoder = None if tokenizer is None else tokenizer.encoder
+    found, posts = {}, {}
+    with contextlib.ExitStack() as stack:
+        for client in map(stack.enter_context, clients):
+
+            def post(body: Body, *, once: bool = False, to: ApiClient = client) -> Any:
+                return to.post(PATH, body, is_kept=False, tries=1 if once else None)
+
+            url = client.model.url
+            posts[url] = post
+            found[url] = probe(post, url=url, tokenizer=encoder, prefix=prefix)
+        (first, kept), *others = found.items()
+        for url, other in others:
+            if other.way != kept.way:
+                raise InputError(
+                    f"{url}: gives log-probabilities in another way ({other.way.words})"
+                    f" than {first} ({kept.way.words})",
+                    hint="several servers must be of one kind and version",
+                )
+        if others:
+            prompts = [encoded(text, encoder, prefix) for text in PROMPTS]
+            check_alike(posts, kept.way, prompts)
+    whole = dataclasses.replace(
+        kept,
+        error=max(one.error for one in found.values()),
+        difference=max(one.difference for one in found.values()),
+        n_requests=sum(client.n_sent for client in clients),
     )
+    return whole, frozenset().union(*(client.fingerprints for client in clients))
 
 
 def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:
@@ -199,7 +229,8 @@ def _notes(
     found: Capability | None,
     opened: list[ApiClient],
     tested: list[SpotChecks],
-    unkept: Callable[[], ApiClient],
+    unkept: Callable[[ApiModel], ApiClient],
+    model: ApiModel,
 ) -> tuple[str, ...]:
     """Notes on the server's answers for the report.
 
@@ -227,12 +258,14 @@ def _notes(
         )
     notes += [warning for c in opened if (warning := snapshot_warning(c)) is not None]
     # Where nothing was asked, the probe has just compared.
-    if found is not None and any(client.n_sent for client in opened):
-        with unkept() as client:
+    if found is None or not any(client.n_sent for client in opened):
+        return tuple(notes)
+    for server in model.servers:
+        with unkept(server) as client:
             words = check_after(
-                lambda body: client.post(PATH, body, is_kept=False, tries=_LAST_TRIES),
+                functools.partial(client.post, PATH, is_kept=False, tries=_LAST_TRIES),
                 found.way,
-                client.model,
+                server,
                 found.witness,
             )
         notes += [] if words is None else [words]

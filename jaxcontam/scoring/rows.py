@@ -67,9 +67,9 @@ class Kept:
     reduce: Callable[[np.ndarray], np.ndarray]
     n_values: int | None
 
-    def to_bytes(self, values: np.ndarray) -> bytes:
+    def to_bytes(self, values_RT: np.ndarray) -> bytes:
         """Kept values as the store holds them."""
-        return values.astype(self.dtype, copy=False).tobytes()
+        return values_RT.astype(self.dtype, copy=False).tobytes()
 
     def from_bytes(self, data: bytes, *, n_scores: int) -> np.ndarray:
         """Undo `to_bytes`, to the bit."""

@@ -66,45 +66,35 @@ class TokenTable:
     starts: list[np.ndarray] | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class Scorer:
-    """Scores sequences with one forward function and one rule of windows."""
+    """Scores sequences with one forward function and one rule of windows.
 
-    def __init__(
-        self,
-        forward: Forward,
-        *,
-        context: int,
-        batch_tokens: int,
-        n_devices: int = 1,
-        store: ScoreStore | None = None,
-        pairs: PairScorer | None = None,
-        division: Division | Together | None = None,
-        moments: bool = False,
-        few_shapes: bool = False,
-    ):
-        """Wrap a forward function.
+    Attributes:
+        forward: See `Forward`; called with few shapes.
+        context: Most input positions of a row.
+        batch_tokens: Tokens of a batch on one device.
+        n_devices: Devices that share a batch's rows evenly.
+        store: Where scores of this very function are kept.
+        pairs: Scores continuations of shared prefixes, where the model can.
+        division: How batches are divided among processes; None where there is one.
+        moments: Whether the forward function gives means, variances and tops; a store
+            says it by itself.
+        few_shapes: See `plan_batches`.
+    """
 
-        Args:
-            forward: See `Forward`; called with few shapes.
-            context: Most input positions of a row.
-            batch_tokens: Tokens of a batch on one device.
-            n_devices: Devices that share a batch's rows evenly.
-            store: Where scores of this very function are kept.
-            pairs: Scores continuations of shared prefixes, where the model can.
-            division: How batches are divided among processes; None where there is one.
-            moments: Whether the forward function gives means, variances and tops; a
-                store says it by itself.
-            few_shapes: See `plan_batches`.
-        """
-        self.forward = forward
-        self.context = context
-        self.batch_tokens = batch_tokens
-        self.n_devices = n_devices
-        self.store = store
-        self.pairs = pairs
-        self.division = division
-        self.moments = moments
-        self.few_shapes = few_shapes
+    forward: Forward
+    _: dataclasses.KW_ONLY
+    context: int
+    batch_tokens: int
+    n_devices: int = 1
+    store: ScoreStore | None = None
+    pairs: PairScorer | None = None
+    division: Division | Together | None = None
+    moments: bool = False
+    few_shapes: bool = False
+
+    def __post_init__(self) -> None:
         # Sizes for which the device had no memory: no plan tries them twice.
         self._no_room: set[str] = set()
 
@@ -201,7 +191,7 @@ class Scorer:
 
     def plan(self, sequences: Sequence[np.ndarray]) -> tuple[list[Row], list[Batch]]:
         """Rows and batches; they follow from the sequences, not from the store."""
-        rows = rows_of(sequences, self.context)
+        rows = self.rows(sequences)
         batches = plan_batches(
             [row.length for row in rows],
             context=self.context,
@@ -210,6 +200,10 @@ class Scorer:
             few_shapes=self.few_shapes,
         )
         return rows, batches
+
+    def rows(self, sequences: Sequence[np.ndarray]) -> list[Row]:
+        """Windows of each sequence."""
+        return rows_of(sequences, self.context)
 
 
 def _values(

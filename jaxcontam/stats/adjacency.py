@@ -11,6 +11,7 @@ Dimension key
     H  lags
 """
 
+import functools
 import math
 
 import numpy as np
@@ -78,14 +79,63 @@ def path_moments(pairs_SS: np.ndarray) -> tuple[float, float]:
 
 
 def path_sums(pairs_SS: np.ndarray, orders_MS: np.ndarray) -> np.ndarray:
-    """The path statistic of each order: (M,) float64."""
+    """The path statistic of each order: (M,) float64.
+
+    Orders that are never written to, such as all of a stratum, share the sums of the
+    neighbours that they begin with.
+    """
     n, _ = pairs_SS.shape
     flat = np.ascontiguousarray(pairs_SS).ravel()
+    if not orders_MS.flags.writeable:
+        sums_M = np.zeros(1)
+        for n_next, cells in _beginnings(_Constant(orders_MS)):
+            sums_M = np.repeat(sums_M, n_next)
+            sums_M += flat[cells]
+        return sums_M
     sums_M = np.zeros(len(orders_MS))
     # One neighbour after the other: a table of all of them would not stay in cache.
     for left_M, right_M in zip(orders_MS.T[:-1], orders_MS.T[1:], strict=True):
         sums_M += flat[left_M * n + right_M]
     return sums_M
+
+
+class _Constant:
+    """An array that is never written to: a key by itself, not by its contents."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and other.array is self.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+
+@functools.lru_cache(maxsize=4)
+def _beginnings(orders: _Constant) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each neighbour, how the beginnings of orders go on.
+
+    Returns:
+        For S - 1 neighbours: how many beginnings follow each one that is shorter by an
+        example, and the cell of the pair matrix that each of them adds.
+    """
+    orders_MS = orders.array
+    M, S = orders_MS.shape
+    # Where an order differs from the one before it, up to each example.
+    is_new_MS = np.ones((M, S), bool)
+    is_new_MS[1:] = np.logical_or.accumulate(orders_MS[1:] != orders_MS[:-1], axis=1)
+    # The first neighbour begins no order but itself.
+    found, starts = [], np.zeros(1, np.int64)
+    for right in range(1, S):
+        # The last examples tell orders apart that are drawn twice.
+        is_new_M = is_new_MS[:, right] if right < S - 1 else np.ones(M, bool)
+        next_starts = np.flatnonzero(is_new_M)
+        n_next = np.diff(np.searchsorted(next_starts, starts), append=len(next_starts))
+        cells = orders_MS[next_starts, right - 1] * S + orders_MS[next_starts, right]
+        found.append((n_next, cells))
+        starts = next_starts
+    return found
 
 
 def boundaries_matrix(n: int) -> np.ndarray:

@@ -46,8 +46,8 @@ class BootstrapResult:
 
 def bootstrap(
     statistic: Statistic,
-    members: np.ndarray,
-    nonmembers: np.ndarray,
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
     *,
     clusters: Clusters | None = None,
     n_boot: int = 2000,
@@ -60,8 +60,8 @@ def bootstrap(
 
     Args:
         statistic: Statistic of many resamples at once; see `Statistic`.
-        members: (P,) float64, P >= 1.
-        nonmembers: (Q,) float64, Q >= 1.
+        members_P: (P,) float64, P >= 1.
+        nonmembers_Q: (Q,) float64, Q >= 1.
         clusters: Documents of the texts; None: each text is its own.
         n_boot: K.
         seed: Seeds the resamples.
@@ -72,14 +72,14 @@ def bootstrap(
     Source:
         Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13.
     """
-    P, Q = len(members), len(nonmembers)
+    P, Q = len(members_P), len(nonmembers_Q)
     if min(P, Q) < 1 or n_boot < 1:
         raise ValueError(
             f"members, nonmembers and n_boot must be at least 1, got {P, Q, n_boot}"
         )
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    members_P = np.asarray(members, np.float64)
-    nonmembers_Q = np.asarray(nonmembers, np.float64)
+    members_P = np.asarray(members_P, np.float64)
+    nonmembers_Q = np.asarray(nonmembers_Q, np.float64)
     if clusters is None:
         draws_K = _of_texts(statistic, members_P, nonmembers_Q, n_boot, rng)
     else:
@@ -182,18 +182,18 @@ class _Documents:
     sizes: np.ndarray
 
 
-def _by_document(scores: np.ndarray, codes: np.ndarray) -> _Documents:
-    order = np.argsort(codes, kind="stable")
+def _by_document(scores_P: np.ndarray, codes_P: np.ndarray) -> _Documents:
+    order = np.argsort(codes_P, kind="stable")
     names, starts, sizes = np.unique(
-        np.asarray(codes)[order], return_index=True, return_counts=True
+        np.asarray(codes_P)[order], return_index=True, return_counts=True
     )
-    return _Documents(scores[order], names, starts, sizes)
+    return _Documents(scores_P[order], names, starts, sizes)
 
 
-def _of_drawn(side: _Documents, drawn: np.ndarray) -> np.ndarray:
+def _of_drawn(side: _Documents, drawn_C: np.ndarray) -> np.ndarray:
     """Scores of the drawn documents that this group has, in the order of the draw."""
-    place = np.searchsorted(side.codes, drawn)
-    place = place[np.take(side.codes, place, mode="clip") == drawn]
+    place = np.searchsorted(side.codes, drawn_C)
+    place = place[np.take(side.codes, place, mode="clip") == drawn_C]
     sizes = side.sizes[place]
     # Each document's run of places: its start, and then one after the other.
     ends = np.cumsum(sizes)
@@ -208,7 +208,7 @@ _LEVEL = 0.95
 
 
 def few_tpr_interval(
-    members: np.ndarray, nonmembers: np.ndarray, fpr: float
+    members_P: np.ndarray, nonmembers_Q: np.ndarray, fpr: float
 ) -> tuple[float, float]:
     """95 % interval of the members' share above the threshold of a false-positive rate.
 
@@ -220,8 +220,8 @@ def few_tpr_interval(
     true threshold may well lie above all non-members.
 
     Args:
-        members: (P,) scores, higher = more likely a member.
-        nonmembers: (Q,) likewise.
+        members_P: (P,) scores, higher = more likely a member.
+        nonmembers_Q: (Q,) likewise.
         fpr: In (0, 1).
 
     Returns:
@@ -237,7 +237,7 @@ def few_tpr_interval(
     from scipy.special import betainc
     from scipy.stats import binom
 
-    P, Q = len(members), len(nonmembers)
+    P, Q = len(members_P), len(nonmembers_Q)
     if min(P, Q) < 1 or not 0 < fpr < 1:
         raise ValueError(
             f"members and nonmembers must not be empty and fpr in (0, 1), "
@@ -250,9 +250,9 @@ def few_tpr_interval(
     weight_K /= weight_K.sum()
     # With k above it the true threshold lies between edges k and k + 1, descending.
     edges = np.concatenate(
-        [[np.inf], np.sort(np.asarray(nonmembers, np.float64))[::-1], [-np.inf]]
+        [[np.inf], np.sort(np.asarray(nonmembers_Q, np.float64))[::-1], [-np.inf]]
     )
-    sorted_P = np.sort(np.asarray(members, np.float64))
+    sorted_P = np.sort(np.asarray(members_P, np.float64))
     n_low_K = P - np.searchsorted(sorted_P, edges[k_K], side="right")
     n_high_K = P - np.searchsorted(sorted_P, edges[k_K + 1], side="right")
 

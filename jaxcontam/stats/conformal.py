@@ -39,7 +39,7 @@ class ConformalThreshold:
 
 
 def conformal_p_values(
-    scores: np.ndarray, pool: np.ndarray, *, clusters: np.ndarray | None = None
+    scores_N: np.ndarray, pool_L: np.ndarray, *, clusters_L: np.ndarray | None = None
 ) -> np.ndarray:
     """Probability that a non-member scores as high, from a pool of non-members.
 
@@ -49,9 +49,9 @@ def conformal_p_values(
     documents, the text is one of a new document that is exchangeable with these.
 
     Args:
-        scores: (N,) float64, higher = more likely a member; NaN stays NaN.
-        pool: (L,) float64, L >= 1.
-        clusters: (L,) codes of the pool's D documents; copies of one text are one,
+        scores_N: (N,) float64, higher = more likely a member; NaN stays NaN.
+        pool_L: (L,) float64, L >= 1.
+        clusters_L: (L,) codes of the pool's D documents; copies of one text are one,
             too. None: each text is its own.
 
     Returns:
@@ -66,8 +66,8 @@ def conformal_p_values(
         conformal p-values", arXiv:2104.08279. With documents Lee, Barber and Willett,
         "Distribution-free inference with hierarchical data", arXiv:2306.06342.
     """
-    pool_L, weight_L = _checked_pool(pool, clusters)
-    scores_N = np.asarray(scores, np.float64)
+    pool_L, weight_L = _checked_pool(pool_L, clusters_L)
+    scores_N = np.asarray(scores_N, np.float64)
     # From each place on: the weight of this text and of all above it.
     above_L = np.append(_at_or_above(weight_L), 0.0)
     as_high_N = above_L[np.searchsorted(pool_L, scores_N, side="left")]
@@ -76,17 +76,17 @@ def conformal_p_values(
 
 
 def threshold_at_fpr(
-    pool: np.ndarray,
+    pool_L: np.ndarray,
     fpr: float,
     *,
-    clusters: np.ndarray | None = None,
+    clusters_L: np.ndarray | None = None,
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 
     Args:
-        pool: (L,) float64 scores of non-members.
+        pool_L: (L,) float64 scores of non-members.
         fpr: Wanted false-positive rate, in (0, 1).
-        clusters: As for `conformal_p_values`.
+        clusters_L: As for `conformal_p_values`.
 
     Raises:
         ValueError: If `fpr` is outside (0, 1), or the pool holds fewer than
@@ -99,7 +99,7 @@ def threshold_at_fpr(
     """
     from scipy.special import betaincinv
 
-    pool_L, weight_L = _checked_pool(pool, clusters)
+    pool_L, weight_L = _checked_pool(pool_L, clusters_L)
     if not 0 < fpr < 1:
         raise ValueError(f"fpr must be in (0, 1), got {fpr}")
     D = round(float(weight_L.sum()))
@@ -126,19 +126,21 @@ def _at_or_above(weight_L: np.ndarray) -> np.ndarray:
 
 
 def _checked_pool(
-    pool: np.ndarray, clusters: np.ndarray | None
+    pool_L: np.ndarray, clusters_L: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores ascending, and what each counts: its share of its document."""
-    pool_L = np.asarray(pool, np.float64)
+    pool_L = np.asarray(pool_L, np.float64)
     if len(pool_L) < 1:
         raise ValueError("pool must hold at least 1 score")
     if not np.isfinite(pool_L).all():
         raise ValueError("pool must be finite")
     weight_L = np.ones(len(pool_L))
-    if clusters is not None:
-        if len(clusters) != len(pool_L):
+    if clusters_L is not None:
+        if len(clusters_L) != len(pool_L):
             raise ValueError("clusters must have one code a text")
-        _, codes_L, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+        _, codes_L, sizes = np.unique(
+            clusters_L, return_inverse=True, return_counts=True
+        )
         weight_L = 1 / sizes[codes_L]
     order = np.argsort(pool_L, kind="stable")
     return pool_L[order], weight_L[order]

@@ -176,11 +176,11 @@ def spline_at(x: float, x_K: np.ndarray, fitted_K: np.ndarray) -> float:
 def _excess(
     x_M: np.ndarray,
     y_M: np.ndarray,
-    references: np.ndarray,
+    references_R: np.ndarray,
     more: tuple[tuple[float, float], ...],
 ) -> float | None:
     """Height of the first model above the curve; None where there is no curve."""
-    x_K, y_K = x_M[references], y_M[references]
+    x_K, y_K = x_M[references_R], y_M[references_R]
     for at, height in more:
         x_K, y_K = np.append(x_K, at), np.append(y_K, height)
     order = np.argsort(x_K, kind="stable")

@@ -40,6 +40,8 @@ _CELLS_PER_SD = 2**16
 # Cells of all rows together are kept to this many by a coarser grid.
 _MAX_CELLS = 2**20
 _MAX_DIRECT_CELLS = 2**15
+# Cells a difference of a table that saves the sorting of a row.
+_TABLE_CELLS = 16
 # Standard deviations of a row within which the grid is kept as fine as it could be.
 _SPREAD = 8.0
 # Differences whose tilted weight is below exp of this beside the row's largest one are
@@ -181,19 +183,27 @@ def _binned(rows: Iterable[np.ndarray]) -> _Sum:
         sd, reach = math.hypot(sd, row_sd), reach + top
         spread += min(float(np.ptp(row_M)), _SPREAD * row_sd)
         exponent = _exponent(max(sd / _CELLS_PER_SD, spread / _MAX_CELLS))
-        scaled_M = np.sort(np.ldexp(row_M, -exponent))
-        floors_M = np.floor(scaled_M)
-        starts_C = np.flatnonzero(np.diff(floors_M, prepend=-math.inf))
-        on_grid_M = (scaled_M == floors_M).astype(np.int64)
-        cells.append(
-            _Cells(
-                exponent,
-                floors_M[starts_C].astype(np.int64),
-                np.diff(starts_C, append=len(row_M)).astype(np.int32),
-                np.add.reduceat(on_grid_M, starts_C).astype(np.int32),
-            )
-        )
+        cells.append(_counted(row_M, exponent))
     return _Sum(cells, sd, reach)
+
+
+def _counted(row_M: np.ndarray, exponent: int) -> _Cells:
+    """A row on a grid of cells of 2^exponent; a table of cells where that is short."""
+    scaled_M = np.ldexp(row_M, -exponent)
+    floors_M = np.floor(scaled_M)
+    low = floors_M.min()
+    if floors_M.max() - low < _TABLE_CELLS * len(row_M):
+        codes_M = (floors_M - low).astype(np.int64)
+        table_C = np.bincount(codes_M)
+        filled_C = np.flatnonzero(table_C > 0)
+        counts_C, offsets_C = table_C[filled_C], filled_C + int(low)
+    else:
+        floors_C, counts_C = np.unique(floors_M, return_counts=True)
+        offsets_C = floors_C.astype(np.int64)
+    on_grid_C = np.zeros(len(offsets_C), np.int32)
+    exact = floors_M[scaled_M == floors_M]
+    np.add.at(on_grid_C, np.searchsorted(offsets_C, exact.astype(np.int64)), 1)
+    return _Cells(exponent, offsets_C, counts_C.astype(np.int32), on_grid_C)
 
 
 def _exponent(cell: float) -> int:

@@ -35,7 +35,7 @@ class MaxTResult:
 
 
 def max_t(
-    statistics: np.ndarray, *, tolerances: np.ndarray | float = 0.0
+    statistics_QB: np.ndarray, *, tolerances: np.ndarray | float = 0.0
 ) -> MaxTResult:
     """Exact p-value of the best of several statistics, however dependent they are.
 
@@ -45,7 +45,7 @@ def max_t(
     p-value accounts for. A statistic that never varies counts as 0.
 
     Args:
-        statistics: (Q, B + 1) float64, large is evidence; column 0 published. All
+        statistics_QB: (Q, B + 1) float64, large is evidence; column 0 published. All
             rows of a column from the same draw; see `shared_sums`.
         tolerances: (Q,) or one number: values of a statistic that differ by no more
             are ties, and ties count against detection.
@@ -57,18 +57,18 @@ def max_t(
         Westfall and Young (1993), "Resampling-Based Multiple Testing", single-step
         maxT, with Monte Carlo draws and the added 1 of Phipson and Smyth (2010).
     """
-    Q, n_columns = statistics.shape
+    Q, n_columns = statistics_QB.shape
     if Q < 1 or n_columns < 2:
         raise ValueError(f"statistics need a row and 2 columns, got {(Q, n_columns)}")
-    if not np.isfinite(statistics).all():
+    if not np.isfinite(statistics_QB).all():
         raise ValueError("statistics must be finite")
-    rounding_Q = _ROUNDING * np.abs(statistics).max(axis=1)
+    rounding_Q = _ROUNDING * np.abs(statistics_QB).max(axis=1)
     ties_Q = np.maximum(np.broadcast_to(tolerances, (Q,)), rounding_Q)
     # Mean and spread over all columns, the published one too, do not tell which
     # column that is; so the standardised columns are exchangeable as well.
-    varies_Q = np.ptp(statistics, axis=1) > ties_Q
-    scale_Q = np.where(varies_Q, statistics.std(axis=1), 1.0)
-    centred = statistics - statistics.mean(axis=1, keepdims=True)
+    varies_Q = np.ptp(statistics_QB, axis=1) > ties_Q
+    scale_Q = np.where(varies_Q, statistics_QB.std(axis=1), 1.0)
+    centred = statistics_QB - statistics_QB.mean(axis=1, keepdims=True)
     standardised = np.where(varies_Q[:, None], centred / scale_Q[:, None], 0.0)
     slack_Q = np.where(varies_Q, ties_Q / scale_Q, 0.0)
     published_Q = standardised[:, 0]

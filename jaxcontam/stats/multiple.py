@@ -1,31 +1,35 @@
-"""Corrections for several tests: Holm for claims, BH, BY and e-BH for screening."""
+"""Corrections for several tests: Holm for claims, BH, BY and e-BH for screening.
+
+Dimension key
+    N  hypotheses
+"""
 
 import math
 
 import numpy as np
 
 
-def holm(p_values: np.ndarray) -> np.ndarray:
+def holm(p_values_N: np.ndarray) -> np.ndarray:
     """Holm's adjusted p-values; controls the familywise error under any dependence.
 
     Args:
-        p_values: (n,) float64 in [0, 1], in any order.
+        p_values_N: (N,) float64 in [0, 1], in any order.
 
     Returns:
-        (n,) float64, in the order given, at most 1.
+        (N,) float64, in the order given, at most 1.
 
     Source:
         Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
-    n = len(p_values)
-    ascending = np.argsort(p_values, kind="stable")
-    scaled = p_values[ascending] * (n - np.arange(n))
+    n = len(p_values_N)
+    ascending = np.argsort(p_values_N, kind="stable")
+    scaled = p_values_N[ascending] * (n - np.arange(n))
     adjusted = np.empty(n)
     adjusted[ascending] = np.minimum(1.0, np.maximum.accumulate(scaled))
     return adjusted
 
 
-def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
+def benjamini_hochberg(p_values_N: np.ndarray) -> np.ndarray:
     """Adjusted p-values that control the false discovery rate under independence.
 
     Also where p-values depend on each other positively, as conformal p-values of one
@@ -33,61 +37,61 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     the rejections false.
 
     Args:
-        p_values: (n,) float64 in [0, 1], in any order.
+        p_values_N: (N,) float64 in [0, 1], in any order.
 
     Returns:
-        (n,) float64, in the order given, at most 1.
+        (N,) float64, in the order given, at most 1.
 
     Source:
         Benjamini and Hochberg (1995), "Controlling the false discovery rate".
     """
-    return _step_up(p_values, p_values * len(p_values))
+    return _step_up(p_values_N, p_values_N * len(p_values_N))
 
 
-def benjamini_yekutieli(p_values: np.ndarray) -> np.ndarray:
+def benjamini_yekutieli(p_values_N: np.ndarray) -> np.ndarray:
     """Adjusted p-values that control the false discovery rate, whatever the dependence.
 
     Rejecting all that are at most q leaves an expected share of at most q of the
     rejections false. Weaker than Holm's claim that each one is true.
 
     Args:
-        p_values: (n,) float64 in [0, 1], in any order.
+        p_values_N: (N,) float64 in [0, 1], in any order.
 
     Returns:
-        (n,) float64, in the order given, at most 1.
+        (N,) float64, in the order given, at most 1.
 
     Source:
         Benjamini and Yekutieli (2001), "The control of the false discovery rate in
         multiple testing under dependency", theorem 1.3.
     """
-    n = len(p_values)
+    n = len(p_values_N)
     ranks = np.arange(1, n + 1)
     harmonic = float((1 / ranks).sum())
-    return _step_up(p_values, p_values * n * harmonic)
+    return _step_up(p_values_N, p_values_N * n * harmonic)
 
 
-def e_bh(e_values: np.ndarray) -> np.ndarray:
+def e_bh(e_values_N: np.ndarray) -> np.ndarray:
     """Levels from which on e-BH rejects each hypothesis, whatever the dependence.
 
     Rejecting all that are at most q is e-BH at q: the false discovery rate is at most
     q. Comparable to adjusted p-values, but computed from e-values alone.
 
     Args:
-        e_values: (n,) float64, at least 0, in any order; infinity is allowed.
+        e_values_N: (N,) float64, at least 0, in any order; infinity is allowed.
 
     Returns:
-        (n,) float64, in the order given, at most 1.
+        (N,) float64, in the order given, at most 1.
 
     Source:
         Wang and Ramdas (2022), "False discovery rate control with e-values",
         arXiv:2009.02824.
     """
     with np.errstate(divide="ignore"):
-        inverse = 1 / np.asarray(e_values, np.float64)
+        inverse = 1 / np.asarray(e_values_N, np.float64)
     return _step_up(inverse, inverse * len(inverse))
 
 
-def mean_e(e_values: np.ndarray) -> float:
+def mean_e(e_values_N: np.ndarray) -> float:
     """Mean of e-values: an e-value of the common null, whatever their dependence.
 
     For several models, seeds or statistics of one benchmark, whose e-values must not
@@ -97,10 +101,10 @@ def mean_e(e_values: np.ndarray) -> float:
         Vovk and Wang (2021), "E-values: calibration, combination and applications",
         arXiv:1912.06116: no symmetric rule is essentially better.
     """
-    if len(e_values) == 0:
+    if len(e_values_N) == 0:
         raise ValueError("e_values must not be empty")
     # Divided first: the sum of two e-values of 1e308 is no float.
-    return float((np.asarray(e_values, np.float64) / len(e_values)).sum())
+    return float((np.asarray(e_values_N, np.float64) / len(e_values_N)).sum())
 
 
 def calibrated_e(log10_p: float) -> float:
@@ -139,11 +143,11 @@ def two_min(log10_p: float, other_log10_p: float) -> float:
     return min(0.0, math.log10(2) + min(log10_p, other_log10_p))
 
 
-def _step_up(order_by: np.ndarray, scaled: np.ndarray) -> np.ndarray:
+def _step_up(order_by_N: np.ndarray, scaled_N: np.ndarray) -> np.ndarray:
     """Smallest of scaled / rank over the own and all higher ranks, at most 1."""
-    n = len(order_by)
-    ascending = np.argsort(order_by, kind="stable")
-    per_rank = scaled[ascending] / np.arange(1, n + 1)
+    n = len(order_by_N)
+    ascending = np.argsort(order_by_N, kind="stable")
+    per_rank = scaled_N[ascending] / np.arange(1, n + 1)
     adjusted = np.empty(n)
     adjusted[ascending] = np.minimum.accumulate(per_rank[::-1])[::-1]
     return np.minimum(1.0, adjusted)

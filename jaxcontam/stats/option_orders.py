@@ -215,27 +215,27 @@ def _permutations(n: int) -> np.ndarray:
 
 
 def _may_stand(
-    texts: Sequence[str], orders: np.ndarray, fixed: int | None
+    texts: Sequence[str], orders_RS: np.ndarray, fixed: int | None
 ) -> np.ndarray:
     """Which orders are not sorted, and leave the fixed option where it is."""
-    stands = np.ones(len(orders), bool)
+    stands = np.ones(len(orders_RS), bool)
     if fixed is not None:
-        stands &= orders[:, fixed] == fixed
+        stands &= orders_RS[:, fixed] == fixed
     if len(texts) < 3:
         return stands
     folded = [text.casefold() for text in texts]
     rank = {text: i for i, text in enumerate(sorted(set(folded)))}
     for keys in ([rank[text] for text in folded], [len(text) for text in texts]):
-        steps = np.diff(np.array(keys)[orders], axis=1)
+        steps = np.diff(np.array(keys)[orders_RS], axis=1)
         stands &= ~((steps > 0).all(axis=1) | (steps < 0).all(axis=1))
     return stands
 
 
-def _put_back(orders: np.ndarray, fixed: int) -> np.ndarray:
+def _put_back(orders_RS: np.ndarray, fixed: int) -> np.ndarray:
     """Swap an option to its own place: the others stay uniformly random."""
-    swapped, rows = orders.copy(), np.arange(len(orders))
-    at = (orders == fixed).argmax(axis=1)
-    swapped[rows, at] = orders[:, fixed]
+    swapped, rows = orders_RS.copy(), np.arange(len(orders_RS))
+    at = (orders_RS == fixed).argmax(axis=1)
+    swapped[rows, at] = orders_RS[:, fixed]
     swapped[:, fixed] = fixed
     return swapped
 

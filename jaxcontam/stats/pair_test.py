@@ -48,7 +48,7 @@ _MOST_KEPT = 2**21
 
 
 def adjacency_test(
-    strata: PairStrata, *, seed: int, content_digest: str
+    strata: PairStrata, *, seed: int, content_digest: str, brief: bool = False
 ) -> OrderNumbers:
     """Exact p-value that published neighbours are this expected by chance.
 
@@ -65,9 +65,12 @@ def adjacency_test(
         strata: Pair matrices, complete, and orders.
         seed: The run's seed.
         content_digest: `sha256:...` of the sorted example digests.
+        brief: Leave out what no p-value or effect needs: Monte Carlo, e-value,
+            symmetry, lags and neighbours. For thousands of models in a row.
 
     Raises:
-        ValueError: If an entry is not finite.
+        ValueError: If an entry is not finite, or `brief` is asked for several choices
+            of tokens, whose p-value is a Monte Carlo one.
 
     Source:
         Exchangeability as in Oren et al., arXiv:2310.17623; the path statistic is a
@@ -75,7 +78,11 @@ def adjacency_test(
     """
     if not np.isfinite(strata.pairs).all():
         raise ValueError("pair matrices must be finite")
-    return _pair_test(strata, ADJACENCY, seed=seed, content_digest=content_digest)
+    if brief and len(strata.pairs) > 1:
+        raise ValueError("brief must be False with several choices of tokens")
+    return _pair_test(
+        strata, ADJACENCY, seed=seed, content_digest=content_digest, brief=brief
+    )
 
 
 def direction_test(
@@ -114,13 +121,19 @@ def direction_test(
 
 
 def _pair_test(
-    strata: PairStrata, statistic: PairStatistic, *, seed: int, content_digest: str
+    strata: PairStrata,
+    statistic: PairStatistic,
+    *,
+    seed: int,
+    content_digest: str,
+    brief: bool = False,
 ) -> OrderNumbers:
     """The exact test of one statistic over the orders that it compares."""
     if np.isinf(strata.pairs).any():
         raise ValueError("pair matrices must be finite where they were scored")
     columns = _Columns(strata, statistic, seed, content_digest)
     found = [_summary(columns, q) for q in range(len(strata.pairs))]
+    drawn = [] if brief else [_draws(columns, q) for q in range(len(found))]
     tolerances = [tie_tolerance(strata, q) for q in range(len(found))]
     if len(found) == 1:
         (best,) = found
@@ -132,11 +145,18 @@ def _pair_test(
         log10_p = min(0.0, max(tail.log10_upper, log10_floor))
         log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
         p_lower = power_of_ten(log10_lower)
-        p_monte_carlo = _monte_carlo_p(best, tolerances[0])
-        e_value = 10.0 ** min(best.log_e / math.log(10), LOG10_E_MAX)
+        p_monte_carlo = e_value = None
+        if drawn:
+            p_monte_carlo = _monte_carlo_p(best, drawn[0].sums_B, tolerances[0])
+            e_value = 10.0 ** min(drawn[0].log_e / math.log(10), LOG10_E_MAX)
     else:
         chosen = max_t(
-            np.stack([np.append(one.statistic, one.drawn_B) for one in found]),
+            np.stack(
+                [
+                    np.append(one.statistic, draws.sums_B)
+                    for one, draws in zip(found, drawn, strict=True)
+                ]
+            ),
             tolerances=np.array(tolerances),
         )
         best, p_monte_carlo = found[chosen.winner], chosen.p_value
@@ -149,8 +169,7 @@ def _pair_test(
     effect = best.gain / best.boundaries if gains else None
     effect_se = best.sd / best.boundaries if gains else None
     differs = best.sd > tolerances[index]
-    centred = strata.centred(index)
-    return OrderNumbers(
+    numbers = OrderNumbers(
         statistic=best.statistic,
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
@@ -163,6 +182,12 @@ def _pair_test(
         mde=mde_of(effect_se, p_floor=p_floor, differs=differs, n_looks=len(found)),
         scores=statistic.name,
         first_tokens=int(strata.first_tokens[index]),
+    )
+    if brief:
+        return numbers
+    centred = strata.centred(index)
+    return dataclasses.replace(
+        numbers,
         symmetry=symmetry(centred),
         # Neighbours alone have no other lags to be compared with.
         lag_profile=None if np.isnan(strata.pairs).any() else lag_profile(centred),
@@ -218,9 +243,15 @@ class _Summary:
     gain: float
     boundaries: float
     sd: float
-    log_e: float
     log10_floor: float
-    drawn_B: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Draws:
+    """Monte Carlo re-draws of the statistic, and the log of the e-value."""
+
+    sums_B: np.ndarray
+    log_e: float
 
 
 class _Columns:
@@ -302,31 +333,33 @@ class _Columns:
 
 
 def _summary(columns: _Columns, q: int) -> _Summary:
-    strata = columns.strata
     statistic = gain = boundaries = variance = log10_floor = 0.0
-    # The same draws for every choice of tokens, as max-T needs.
-    rng = row_generator(columns.seed, columns.content_digest, 1)
-    drawn_B = np.zeros(N_MONTE_CARLO)
-    pooled = math.sqrt(columns.variance(q) / strata.n_strata)
-    log_e_L = np.zeros(len(LAMBDAS))
     for sums_M, kept_M in zip(columns.sums(q), columns.boundaries(q), strict=True):
         statistic += float(sums_M[0])
         gain += float(sums_M[0] - sums_M.mean())
         boundaries += float(kept_M[0] - kept_M.mean())
         variance += float(sums_M.var())
         log10_floor -= math.log10(len(sums_M))
-        drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
-        if pooled > 0:
-            log_e_L += _log_bets(sums_M / pooled)
     return _Summary(
         statistic=statistic,
         gain=gain,
         boundaries=boundaries,
         sd=math.sqrt(variance),
-        log_e=float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS)),
         log10_floor=log10_floor,
-        drawn_B=drawn_B,
     )
+
+
+def _draws(columns: _Columns, q: int) -> _Draws:
+    # The same draws for every choice of tokens, as max-T needs.
+    rng = row_generator(columns.seed, columns.content_digest, 1)
+    drawn_B = np.zeros(N_MONTE_CARLO)
+    pooled = math.sqrt(columns.variance(q) / columns.strata.n_strata)
+    log_e_L = np.zeros(len(LAMBDAS))
+    for sums_M in columns.sums(q):
+        drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
+        if pooled > 0:
+            log_e_L += _log_bets(sums_M / pooled)
+    return _Draws(drawn_B, float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS)))
 
 
 def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
@@ -336,8 +369,8 @@ def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
     return bets_LM[:, 0] - top_L - np.log(np.exp(bets_LM - top_L[:, None]).mean(axis=1))
 
 
-def _monte_carlo_p(one: _Summary, tolerance: float) -> float:
-    n_as_large = np.count_nonzero(one.drawn_B >= one.statistic - tolerance)
+def _monte_carlo_p(one: _Summary, drawn_B: np.ndarray, tolerance: float) -> float:
+    n_as_large = np.count_nonzero(drawn_B >= one.statistic - tolerance)
     return (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
 
 

@@ -35,7 +35,7 @@ class SignFlipResult:
     n_pairs: int
 
 
-def sign_flip_test(first: np.ndarray, second: np.ndarray) -> SignFlipResult:
+def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
     """Test that the first of each pair is larger on average.
 
     Null hypothesis: within each pair the two values could have been exchanged, so every
@@ -45,8 +45,8 @@ def sign_flip_test(first: np.ndarray, second: np.ndarray) -> SignFlipResult:
     convolved and the p-value rounded up. It says nothing of why the values differ.
 
     Args:
-        first: (N,) finite.
-        second: (N,) finite; the other value of each pair.
+        first_N: (N,) finite.
+        second_N: (N,) finite; the other value of each pair.
 
     Raises:
         ValueError: If the shapes differ, there is no pair, or a value is not finite.
@@ -55,7 +55,7 @@ def sign_flip_test(first: np.ndarray, second: np.ndarray) -> SignFlipResult:
         Fisher 1935, "The Design of Experiments", section 21. It is the randomisation
         test of `stats.randomisation` with two columns, d/2 and -d/2.
     """
-    difference_N = checked_pairs(first, second)
+    difference_N = checked_pairs(first_N, second_N)
     # From the sum as it is to the sum with this sign turned.
     rows = [np.array([0.0, -difference]) for difference in difference_N]
     tolerance = MATRIX_TOLERANCE * float(np.abs(difference_N).sum())
@@ -71,13 +71,16 @@ def sign_flip_test(first: np.ndarray, second: np.ndarray) -> SignFlipResult:
     )
 
 
-def checked_pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def checked_pairs(first_N: np.ndarray, second_N: np.ndarray) -> np.ndarray:
     """(N,) differences of pairs, float64.
 
     Raises:
         ValueError: If the shapes differ, there is no pair, or a value is not finite.
     """
-    first_N, second_N = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    first_N, second_N = (
+        np.asarray(first_N, np.float64),
+        np.asarray(second_N, np.float64),
+    )
     if first_N.ndim != 1 or first_N.shape != second_N.shape:
         raise ValueError(
             f"both must be lists of one length, got {first_N.shape} {second_N.shape}"
@@ -96,8 +99,8 @@ _MOST_CELLS = 1 << 22
 
 
 def paired_bootstrap_p(
-    first: np.ndarray,
-    second: np.ndarray,
+    first_N: np.ndarray,
+    second_N: np.ndarray,
     *,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
@@ -108,8 +111,8 @@ def paired_bootstrap_p(
     exact and count against the first.
 
     Args:
-        first: (N,) finite.
-        second: (N,) finite; the other score of each pair.
+        first_N: (N,) finite.
+        second_N: (N,) finite; the other score of each pair.
         n_resamples: K, at least 1.
         seed: Seed of the draws.
 
@@ -124,13 +127,13 @@ def paired_bootstrap_p(
         Golchin and Surdeanu, arXiv:2308.08493, appendix B. The p-values that they
         published follow from paired draws.
     """
-    first_N, second_N = _in_units(first, second)
+    first_N, second_N = _in_units(first_N, second_N)
     return _share(first_N - second_N, np.zeros_like(first_N), n_resamples, seed)
 
 
 def unpaired_bootstrap_p(
-    first: np.ndarray,
-    second: np.ndarray,
+    first_N: np.ndarray,
+    second_N: np.ndarray,
     *,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
@@ -140,7 +143,7 @@ def unpaired_bootstrap_p(
     It forgets which scores belong together: where they vary together it hardly ever
     calls anything significant.
     """
-    first_N, second_N = _in_units(first, second)
+    first_N, second_N = _in_units(first_N, second_N)
     return _share(first_N, second_N, n_resamples, seed)
 
 
@@ -160,11 +163,13 @@ def _share(a_N: np.ndarray, b_N: np.ndarray, n_resamples: int, seed: int) -> flo
     return (1 + n_not_larger) / (1 + n_resamples)
 
 
-def _in_units(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_units(
+    first_N: np.ndarray, second_N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Both as whole hundredths, int64."""
-    checked_pairs(first, second)
+    checked_pairs(first_N, second_N)
     first_N, second_N = (
         np.rint(np.asarray(scores, np.float64) / _UNIT).astype(np.int64)
-        for scores in (first, second)
+        for scores in (first_N, second_N)
     )
     return first_N, second_N

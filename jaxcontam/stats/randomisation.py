@@ -232,10 +232,10 @@ def _magnitudes(rows: Rows) -> np.ndarray:
     return Rows(np.abs(rows.flat), rows.sizes).largest()
 
 
-def _unequal(sd: np.ndarray, sizes_K: np.ndarray) -> bool:
-    if sizes_K.min() - 1 < MIN_ORDERS_TO_STUDENTISE or len(sd) == 0:
+def _unequal(sd_K: np.ndarray, sizes_K: np.ndarray) -> bool:
+    if sizes_K.min() - 1 < MIN_ORDERS_TO_STUDENTISE or len(sd_K) == 0:
         return False
-    low, high = np.percentile(sd, [10, 90])
+    low, high = np.percentile(sd_K, [10, 90])
     return bool(high > SD_RATIO_TO_STUDENTISE * low)
 
 

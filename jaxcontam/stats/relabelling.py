@@ -3,6 +3,7 @@
 Dimension key
     K  drawn labellings
     N  texts
+    M  scores of a text
     C  documents of one label
 """
 
@@ -15,7 +16,7 @@ _MOST_CELLS = 1 << 22
 
 
 def relabellings(
-    labels: np.ndarray, clusters: np.ndarray | None, *, n: int, seed: int
+    labels_N: np.ndarray, clusters_N: np.ndarray | None, *, n: int, seed: int
 ) -> Iterator[np.ndarray]:
     """Labellings as likely as the true one, if membership is a matter of chance.
 
@@ -24,8 +25,8 @@ def relabellings(
     changes them among its own texts.
 
     Args:
-        labels: (N,) bool, True = member; both occur.
-        clusters: (N,) document codes, or None.
+        labels_N: (N,) bool, True = member; both occur.
+        clusters_N: (N,) document codes, or None.
         n: K.
         seed: Seeds the draws.
 
@@ -35,26 +36,26 @@ def relabellings(
     Raises:
         ValueError: If one label is missing or the lengths differ.
     """
-    labels_N = np.asarray(labels, bool)
+    labels_N = np.asarray(labels_N, bool)
     (N,) = labels_N.shape
     if labels_N.all() or not labels_N.any():
         raise ValueError("labels must hold both members and non-members")
-    if clusters is not None and len(clusters) != N:
+    if clusters_N is not None and len(clusters_N) != N:
         raise ValueError("clusters must have one code a text")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     rows = max(1, _MOST_CELLS // N)
     for start in range(0, n, rows):
         k = min(rows, n - start)
-        if clusters is None:
+        if clusters_N is None:
             yield rng.permuted(np.broadcast_to(labels_N, (k, N)), axis=1)
         else:
-            yield _of_documents(labels_N, clusters, k, rng)
+            yield _of_documents(labels_N, clusters_N, k, rng)
 
 
 def _of_documents(
-    labels_N: np.ndarray, clusters: np.ndarray, k: int, rng: np.random.Generator
+    labels_N: np.ndarray, clusters_N: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    _, codes_N, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    _, codes_N, sizes = np.unique(clusters_N, return_inverse=True, return_counts=True)
     n_members = np.bincount(codes_N, labels_N)
     is_whole = (n_members == 0) | (n_members == sizes)
     drawn_KN = np.broadcast_to(labels_N, (k, len(labels_N))).copy()
@@ -73,9 +74,9 @@ def _of_documents(
 
 
 def auc_p_values(
-    values: np.ndarray,
-    labels: np.ndarray,
-    clusters: np.ndarray | None = None,
+    values_NM: np.ndarray,
+    labels_N: np.ndarray,
+    clusters_N: np.ndarray | None = None,
     *,
     n: int = 9999,
     seed: int = 0,
@@ -87,9 +88,9 @@ def auc_p_values(
     in small samples; it says nothing where the labels go with kind or date of a text.
 
     Args:
-        values: (N, M) float64, finite; M scores of each text, higher = member.
-        labels: (N,) bool, True = member.
-        clusters: (N,) document codes, or None.
+        values_NM: (N, M) float64, finite; M scores of each text, higher = member.
+        labels_N: (N,) bool, True = member.
+        clusters_N: (N,) document codes, or None.
         n: Labellings; the smallest p-value is 1 / (n + 1).
         seed: Seeds them; all scores share them.
 
@@ -104,14 +105,14 @@ def auc_p_values(
     """
     from scipy.stats import rankdata
 
-    if not np.isfinite(values).all():
+    if not np.isfinite(values_NM).all():
         raise ValueError("values must be finite")
     # Halves of whole numbers, so that sums are exact and ties stay ties.
-    ranks_NM = rankdata(values, axis=0)
-    labels_N = np.asarray(labels, bool)
+    ranks_NM = rankdata(values_NM, axis=0)
+    labels_N = np.asarray(labels_N, bool)
     own_M = _aucs(labels_N[None], ranks_NM)[0]
-    n_as_high_M = np.zeros(values.shape[1], np.int64)
-    for drawn_KN in relabellings(labels_N, clusters, n=n, seed=seed):
+    n_as_high_M = np.zeros(values_NM.shape[1], np.int64)
+    for drawn_KN in relabellings(labels_N, clusters_N, n=n, seed=seed):
         n_as_high_M += (_aucs(drawn_KN, ranks_NM) >= own_M - 1e-12).sum(axis=0)
     return (1 + n_as_high_M) / (1 + n)
 

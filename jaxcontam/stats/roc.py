@@ -66,13 +66,13 @@ class RocCurve:
 
 
 def auc_delong(
-    members: np.ndarray, nonmembers: np.ndarray, *, clusters: Clusters | None = None
+    members_P: np.ndarray, nonmembers_Q: np.ndarray, *, clusters: Clusters | None = None
 ) -> tuple[float, float]:
     """Probability that a member outscores a non-member, ties counting one half.
 
     Args:
-        members: (P,) scores, higher = more likely a member; P >= 2.
-        nonmembers: (Q,) likewise.
+        members_P: (P,) scores, higher = more likely a member; P >= 2.
+        nonmembers_Q: (Q,) likewise.
         clusters: Documents of the texts, at least 2 in each group; a document may
             hold both members and non-members. None: each text is its own.
 
@@ -88,7 +88,7 @@ def auc_delong(
         Xu (2014); with clusters Obuchowski (1997), "Nonparametric analysis of
         clustered ROC curve data".
     """
-    below_P, above_Q = _placements(members, nonmembers)
+    below_P, above_Q = _placements(members_P, nonmembers_Q)
     auc = float(below_P.mean())
     return auc, math.sqrt(_variance(below_P, above_Q, clusters))
 
@@ -137,20 +137,20 @@ def auc_interval(
 
 
 def paired_delong(
-    a_members: np.ndarray,
-    a_nonmembers: np.ndarray,
-    b_members: np.ndarray,
-    b_nonmembers: np.ndarray,
+    a_members_P: np.ndarray,
+    a_nonmembers_Q: np.ndarray,
+    b_members_P: np.ndarray,
+    b_nonmembers_Q: np.ndarray,
     *,
     clusters: Clusters | None = None,
 ) -> Difference:
     """AUC of score A minus AUC of score B, both of the same texts in the same order.
 
     Args:
-        a_members: (P,) scores A of the members, P >= 2.
-        a_nonmembers: (Q,) of the non-members, Q >= 2.
-        b_members: (P,) scores B.
-        b_nonmembers: (Q,) likewise.
+        a_members_P: (P,) scores A of the members, P >= 2.
+        a_nonmembers_Q: (Q,) of the non-members, Q >= 2.
+        b_members_P: (P,) scores B.
+        b_nonmembers_Q: (Q,) likewise.
         clusters: As for `auc_delong`.
 
     Raises:
@@ -160,10 +160,11 @@ def paired_delong(
         DeLong, DeLong and Clarke-Pearson (1988), section 3. Not a test between nested
         models that were fitted on these very texts.
     """
-    if len(a_members) != len(b_members) or len(a_nonmembers) != len(b_nonmembers):
+    P, Q = len(a_members_P), len(a_nonmembers_Q)
+    if (len(b_members_P), len(b_nonmembers_Q)) != (P, Q):
         raise ValueError("both scores must be of the same texts")
-    a_below_P, a_above_Q = _placements(a_members, a_nonmembers)
-    b_below_P, b_above_Q = _placements(b_members, b_nonmembers)
+    a_below_P, a_above_Q = _placements(a_members_P, a_nonmembers_Q)
+    b_below_P, b_above_Q = _placements(b_members_P, b_nonmembers_Q)
     below_P, above_Q = a_below_P - b_below_P, a_above_Q - b_above_Q
     difference = float(below_P.mean())
     se = math.sqrt(_variance(below_P, above_Q, clusters))
@@ -187,17 +188,17 @@ def paired_delong(
     return Difference(difference, se, max(-1.0, low), min(1.0, high), p_value)
 
 
-def roc_curve_points(members: np.ndarray, nonmembers: np.ndarray) -> RocCurve:
+def roc_curve_points(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> RocCurve:
     """Every point of the empirical ROC curve, none dropped.
 
     Args:
-        members: (P,) scores, higher = more likely a member; P >= 1.
-        nonmembers: (Q,) likewise.
+        members_P: (P,) scores, higher = more likely a member; P >= 1.
+        nonmembers_Q: (Q,) likewise.
 
     Raises:
         ValueError: If a group is empty or a score is not finite.
     """
-    members_P, nonmembers_Q = _checked(members, nonmembers, fewest=1)
+    members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     ascending_R = np.unique(np.concatenate([members_P, nonmembers_Q]))
     rates = []
     for group in (nonmembers_Q, members_P):
@@ -226,8 +227,8 @@ def n_allowed(n_nonmembers: int, fpr: float, convention: Convention = "le") -> i
 
 
 def tpr_at_fpr(
-    members: np.ndarray,
-    nonmembers: np.ndarray,
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
     fpr: float,
     convention: Convention = "le",
 ) -> tuple[float, float]:
@@ -237,8 +238,8 @@ def tpr_at_fpr(
     biased upward where few non-members lie above it. No interpolation.
 
     Args:
-        members: (P,) scores, higher = more likely a member.
-        nonmembers: (Q,) likewise.
+        members_P: (P,) scores, higher = more likely a member.
+        nonmembers_Q: (Q,) likewise.
         fpr: Wanted rate, in (0, 1).
         convention: `le`: at most `fpr`; `lt`: below it, as Shi et al. and MIMIR do.
 
@@ -249,17 +250,17 @@ def tpr_at_fpr(
         ValueError: If `fpr` times Q is below 1 or `fpr` outside (0, 1), a group is
             empty, or a score is not finite.
     """
-    members_P, nonmembers_Q = _checked(members, nonmembers, fewest=1)
+    members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     k = n_allowed(len(nonmembers_Q), fpr, convention)
     threshold = float(np.sort(nonmembers_Q)[::-1][k])
     return float((members_P > threshold).mean()), threshold
 
 
 def _checked(
-    members: np.ndarray, nonmembers: np.ndarray, *, fewest: int = 2
+    members_P: np.ndarray, nonmembers_Q: np.ndarray, *, fewest: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    members_P = np.asarray(members, np.float64)
-    nonmembers_Q = np.asarray(nonmembers, np.float64)
+    members_P = np.asarray(members_P, np.float64)
+    nonmembers_Q = np.asarray(nonmembers_Q, np.float64)
     if min(len(members_P), len(nonmembers_Q)) < fewest:
         raise ValueError(f"each group must have at least {fewest} scores")
     if not (np.isfinite(members_P).all() and np.isfinite(nonmembers_Q).all()):
@@ -268,13 +269,13 @@ def _checked(
 
 
 def _placements(
-    members: np.ndarray, nonmembers: np.ndarray
+    members_P: np.ndarray, nonmembers_Q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Share of non-members below each member, of members above each non-member."""
     # scipy.stats takes half a second to import: only those who ask for an AUC wait.
     from scipy.stats import rankdata
 
-    members_P, nonmembers_Q = _checked(members, nonmembers)
+    members_P, nonmembers_Q = _checked(members_P, nonmembers_Q)
     P, Q = len(members_P), len(nonmembers_Q)
     ranks = rankdata(np.concatenate([members_P, nonmembers_Q]))
     below_P = (ranks[:P] - rankdata(members_P)) / Q

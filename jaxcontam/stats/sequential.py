@@ -213,13 +213,13 @@ def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> Draw
 
 
 def mixture_wealth(
-    n_draws: np.ndarray, n_losses: np.ndarray, *, level: float
+    n_draws_T: np.ndarray, n_losses_T: np.ndarray, *, level: float
 ) -> np.ndarray:
-    """Wealth of the binomial-mixture bet after `n_draws` draws with `n_losses` losses.
+    """Wealth of the binomial-mixture bet after t draws with some losses among them.
 
     Args:
-        n_draws: t, at least 0.
-        n_losses: In [0, t], of the same shape.
+        n_draws_T: t, at least 0.
+        n_losses_T: Losses, in [0, t].
         level: In (0, 1).
 
     Returns:
@@ -229,7 +229,7 @@ def mixture_wealth(
     from scipy import special
 
     c = _SHARE_OF_LEVEL * level
-    return special.bdtrc(n_losses.astype(np.float64), n_draws + 1, c) / c
+    return special.bdtrc(n_losses_T.astype(np.float64), n_draws_T + 1, c) / c
 
 
 def fewest_draws(level: float) -> int:

@@ -17,6 +17,7 @@ _CLIPPED = 0.025
 # Ridge penalty for each training text, of standardised features: scores of one text are
 # near copies of each other.
 _PENALTY = 0.01
+_FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +39,11 @@ class SetLevelResult:
 
 
 def set_level_test(
-    features: np.ndarray,
-    is_suspect: np.ndarray,
+    features_ND: np.ndarray,
+    is_suspect_N: np.ndarray,
     *,
-    clusters: np.ndarray | None = None,
+    clusters_N: np.ndarray | None = None,
     n_permutations: int = 999,
-    n_folds: int = 5,
     seed: int = 0,
 ) -> SetLevelResult:
     """Test that the scores of a suspected set follow the law of a validation set.
@@ -56,11 +56,10 @@ def set_level_test(
     for any model.
 
     Args:
-        features: (N, D) float64, finite; scores of each text.
-        is_suspect: (N,) bool.
-        clusters: (N,) document codes; documents stay whole in folds and permutations.
+        features_ND: (N, D) float64, finite; scores of each text.
+        is_suspect_N: (N,) bool.
+        clusters_N: (N,) document codes; documents stay whole in folds and permutations.
         n_permutations: K.
-        n_folds: At least 2, at most the number of texts or documents.
         seed: Seeds folds and permutations.
 
     Raises:
@@ -73,22 +72,22 @@ def set_level_test(
         clips each class by itself before the split, which alone makes equal sets
         differ), all texts are held out once, and permutation replaces the t-test.
     """
-    features_ND = np.asarray(features, np.float64)
-    suspect_N = np.asarray(is_suspect, bool)
+    features_ND = np.asarray(features_ND, np.float64)
+    suspect_N = np.asarray(is_suspect_N, bool)
     N, _ = features_ND.shape
     if len(suspect_N) != N:
         raise ValueError(f"is_suspect must have one label a text, {N}")
     if not np.isfinite(features_ND).all():
         row = int(np.flatnonzero(~np.isfinite(features_ND).all(axis=1))[0])
         raise ValueError(f"features must be finite, row {row} is not")
-    folds_N = _folds(N, clusters, n_folds, seed)
+    folds_N = _folds(N, clusters_N, seed)
     maps = _standardised(features_ND, folds_N)
     scores_N1 = _held_out(maps, folds_N, suspect_N[None])
     auc = float(_aucs(scores_N1, suspect_N[None])[0])
     null = [
         _aucs(_held_out(maps, folds_N, drawn_KN), drawn_KN)
         for drawn_KN in relabellings(
-            suspect_N, clusters, n=n_permutations, seed=seed + 1
+            suspect_N, clusters_N, n=n_permutations, seed=seed + 1
         )
     ]
     null_K = np.concatenate(null)
@@ -101,16 +100,16 @@ def set_level_test(
     )
 
 
-def _folds(n: int, clusters: np.ndarray | None, n_folds: int, seed: int) -> np.ndarray:
+def _folds(n: int, clusters_N: np.ndarray | None, seed: int) -> np.ndarray:
     """(N,) folds, drawn without a look at the labels: these change in permutations."""
     codes_N = np.arange(n)
-    if clusters is not None:
-        _, codes_N = np.unique(clusters, return_inverse=True)
+    if clusters_N is not None:
+        _, codes_N = np.unique(clusters_N, return_inverse=True)
     n_codes = int(codes_N.max()) + 1
-    if not 2 <= n_folds <= n_codes:
-        raise ValueError(f"n_folds must be in [2, {n_codes}], got {n_folds}")
+    if n_codes < _FOLDS:
+        raise ValueError(f"{_FOLDS} texts or documents are needed, got {n_codes}")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    return (rng.permutation(n_codes) % n_folds)[codes_N]
+    return (rng.permutation(n_codes) % _FOLDS)[codes_N]
 
 
 def _standardised(

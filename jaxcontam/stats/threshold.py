@@ -1,4 +1,9 @@
-"""The threshold of a score that tells members from non-members most often."""
+"""The threshold of a score that tells members from non-members most often.
+
+Dimension key
+    P  members
+    Q  non-members
+"""
 
 import dataclasses
 import math
@@ -21,7 +26,7 @@ class Threshold:
     accuracy: float
 
 
-def best_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
+def best_threshold(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> Threshold:
     """The cut with the highest accuracy, both groups weighing the same.
 
     Candidates lie half way between neighbouring scores, and above the highest. Among
@@ -29,22 +34,22 @@ def best_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
     no cut is better than chance, none is a member.
 
     Args:
-        members: (P,) finite scores, higher = more likely a member, P >= 1.
-        nonmembers: (Q,) likewise.
+        members_P: (P,) finite scores, higher = more likely a member, P >= 1.
+        nonmembers_Q: (Q,) likewise.
 
     Raises:
         ValueError: If a group is empty or a score is not finite.
     """
-    P, Q = len(members), len(nonmembers)
+    P, Q = len(members_P), len(nonmembers_Q)
     if min(P, Q) < 1:
         raise ValueError(f"each group must have at least 1 score, got {P} and {Q}")
-    pooled = np.concatenate([members, nonmembers]).astype(np.float64)
+    pooled = np.concatenate([members_P, nonmembers_Q]).astype(np.float64)
     if not np.isfinite(pooled).all():
         raise ValueError("scores must be finite")
     values = np.unique(pooled)
     # Numbers at or above each value, and none above all of them.
-    n_found = P - np.searchsorted(np.sort(members), values, side="left")
-    n_false = Q - np.searchsorted(np.sort(nonmembers), values, side="left")
+    n_found = P - np.searchsorted(np.sort(members_P), values, side="left")
+    n_false = Q - np.searchsorted(np.sort(nonmembers_Q), values, side="left")
     # tpr - fpr times P * Q: whole numbers, so that ties are ties.
     gain = np.append(n_found * Q - n_false * P, 0).astype(np.int64)
     best = len(gain) - 1 - int(np.argmax(gain[::-1]))

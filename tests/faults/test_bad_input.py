@@ -71,6 +71,7 @@ def model(pulse, tmp_path):
             "x.jsonl:2: unpaired surrogate ('\\ud800')",
         ),
         ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
+        ("x.csv", "q,,,C\na,b,c,d\n", [], "x.csv:1: columns 2, 3 have no name"),
     ],
 )
 def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message):
@@ -127,7 +128,7 @@ def test_pickled_weights_are_refused_with_the_way_to_convert(model, file, capsys
     path = file("x.txt", "a\nb\n")
     message = refused(["audit", model, path], capsys)
     assert "only pickled weights (pytorch_model.bin)" in message
-    assert "save_pretrained" in message
+    assert f"jaxcontam convert {model} model-safetensors" in message
 
 
 @pytest.mark.parametrize(
@@ -191,6 +192,14 @@ def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
     assert None not in found[2]["logprobs"][1:]
 
 
+def test_score_tells_what_it_leaves_out(model, file, tmp_path, capsys):
+    out = tmp_path / "scores.jsonl"
+    path = file("x.txt", "a\n\nline one\n")
+    assert main(["score", str(model), str(path), "--out", str(out)]) == 0
+    told = [f"{out}: 2 texts", "x: 1 blank line left out"]
+    assert capsys.readouterr().out.splitlines() == told
+
+
 @pytest.fixture
 def lines(file):
     """A file in no order, which an audit scores."""
@@ -246,7 +255,7 @@ def test_archive_of_arrays_is_no_matrix(tmp_path, capsys):
 def test_report_names_the_flags_that_make_it_again(file):
     path = file("m.csv", "1,2\n3,4\n")
     out = path.parent / "out"
-    flags = ["--boundaries", "2.0", "--seed", "5", "--out", str(out)]
+    flags = ["--seed", "5", "--out", str(out), "--boundaries", "2.0"]
     assert main(["prove", str(path), *flags]) == 0
     command = json.loads((out / "report.json").read_text())["command"]
     assert command == ["prove", str(path), *flags]

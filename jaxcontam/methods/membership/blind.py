@@ -79,10 +79,10 @@ class Blind:
 
 def blind_baselines(
     texts: Sequence[str],
-    labels: np.ndarray,
+    labels_N: np.ndarray,
     *,
     clusters: Sequence[object] | None = None,
-    reference: np.ndarray | None = None,
+    reference_N2: np.ndarray | None = None,
     seed: int = 0,
 ) -> Blind:
     """Cross-validated AUC of five classifiers that never ask the model.
@@ -97,9 +97,9 @@ def blind_baselines(
 
     Args:
         texts: N texts; equal ones are kept in one fold and count as one.
-        labels: (N,) bool, True = member.
+        labels_N: (N,) bool, True = member.
         clusters: Document of each text, kept in one fold; None: each is its own.
-        reference: (N, 2) `fluency_of` each text under a model that saw neither side,
+        reference_N2: (N, 2) `fluency_of` each text under a model that saw neither side,
             NaN where it has no token; None fits n-grams.
         seed: Seeds folds and trees.
 
@@ -113,9 +113,9 @@ def blind_baselines(
         Das, Zhang and Tramer, "Blind Baselines Beat Membership Inference Attacks for
         Foundation Models", arXiv:2406.16201; Meeus et al., arXiv:2406.17975.
     """
-    labels_N = np.asarray(labels, bool)
+    labels_N = np.asarray(labels_N, bool)
     N = len(texts)
-    given = (labels_N, clusters, reference)
+    given = (labels_N, clusters, reference_N2)
     if any(one is not None and len(one) != N for one in given):
         raise ValueError("texts, labels and clusters must have the same length")
     codes_N = document_codes(texts, clusters)
@@ -130,8 +130,8 @@ def blind_baselines(
         folds_N = np.zeros(N, np.int64)
         return Blind((), nothing, folds_N, None, False, warnings=(warning,))
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
-    fluency_NF = ngram_fluency(texts, folds_N) if reference is None else reference
-    names = NAMES if reference is None else (*NAMES[:-1], REFERENCE)
+    fluency_NF = ngram_fluency(texts, folds_N) if reference_N2 is None else reference_N2
+    names = NAMES if reference_N2 is None else (*NAMES[:-1], REFERENCE)
     fits = (
         bag_of_words(texts),
         boosted_trees(length_features(texts), seed),
@@ -159,16 +159,16 @@ def blind_baselines(
         folds=folds_N,
         low=max(lows),
         above_chance=surest > 0.5,
-        by_reference=reference is not None,
+        by_reference=reference_N2 is not None,
     )
 
 
 def increment(
     blind: Blind,
-    score: np.ndarray,
-    labels: np.ndarray,
+    score_N: np.ndarray,
+    labels_N: np.ndarray,
     *,
-    clusters: np.ndarray | None = None,
+    clusters_N: np.ndarray | None = None,
 ) -> Difference:
     """AUC of blind scores with a membership score, minus that of blind scores alone.
 
@@ -178,9 +178,9 @@ def increment(
 
     Args:
         blind: With at least one baseline.
-        score: (N,) float64; rows that are NaN are left out.
-        labels: (N,) bool, True = member.
-        clusters: (N,) document codes for the standard error, or None.
+        score_N: (N,) float64; rows that are NaN are left out.
+        labels_N: (N,) bool, True = member.
+        clusters_N: (N,) document codes for the standard error, or None.
 
     Raises:
         ValueError: If there is no baseline or fewer than 2 scores of a label.
@@ -195,17 +195,17 @@ def increment(
     """
     if not blind.rows:
         raise ValueError("blind must have at least one baseline")
-    kept_N = np.isfinite(score)
-    labels_N, folds_N = np.asarray(labels, bool)[kept_N], blind.folds[kept_N]
+    kept_N = np.isfinite(score_N)
+    labels_N, folds_N = np.asarray(labels_N, bool)[kept_N], blind.folds[kept_N]
     blind_NF = blind.scores[kept_N]
-    both_NF = np.column_stack([blind_NF, np.asarray(score, np.float64)[kept_N]])
+    both_NF = np.column_stack([blind_NF, np.asarray(score_N, np.float64)[kept_N]])
     predicted = [
         cross_validated(logistic(features_NF), labels_N, folds_N)
         for features_NF in (both_NF, blind_NF)
     ]
     sides = None
-    if clusters is not None:
-        codes_N = np.asarray(clusters)[kept_N]
+    if clusters_N is not None:
+        codes_N = np.asarray(clusters_N)[kept_N]
         sides = codes_N[labels_N], codes_N[~labels_N]
     found = paired_delong(
         predicted[0][labels_N],
@@ -221,15 +221,15 @@ def increment(
 
 
 def grouped_folds(
-    labels: np.ndarray, clusters: np.ndarray, *, n_folds: int, seed: int
+    labels_N: np.ndarray, clusters_N: np.ndarray, *, n_folds: int, seed: int
 ) -> np.ndarray:
     """(N,) folds with whole documents and about the same share of members in each.
 
     Documents come in random order, the largest first, and go where the fewest texts of
     their label are. Fewer folds where a label has fewer documents.
     """
-    labels_N = np.asarray(labels, bool)
-    _, codes_N = np.unique(clusters, return_inverse=True)
+    labels_N = np.asarray(labels_N, bool)
+    _, codes_N = np.unique(clusters_N, return_inverse=True)
     members_C = np.bincount(codes_N, labels_N)
     others_C = np.bincount(codes_N, ~labels_N)
     fewest = min(np.count_nonzero(members_C), np.count_nonzero(others_C))

@@ -112,10 +112,10 @@ def _counts(texts: Sequence[str], **how: Any) -> Any:
     return counts[:, np.union1d([0], counts.indices)]
 
 
-def _balanced(labels: np.ndarray) -> np.ndarray:
+def _balanced(labels_N: np.ndarray) -> np.ndarray:
     """(N,) weights under which both labels weigh the same."""
-    share = labels.mean()
-    return np.where(labels, 0.5 / share, 0.5 / (1 - share))
+    share = labels_N.mean()
+    return np.where(labels_N, 0.5 / share, 0.5 / (1 - share))
 
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

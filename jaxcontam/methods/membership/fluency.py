@@ -8,6 +8,7 @@ is none, n-gram models of the other texts, which are weak and know no label.
 Dimension key
     N  texts
     F  features
+    T  tokens of a text
     P  predicted tokens of all texts
     G  distinct n-grams
     C  distinct contexts
@@ -24,22 +25,22 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _WORD_ORDER, _CHARACTER_ORDER = 3, 5
 
 
-def fluency_of(logprobs: np.ndarray) -> np.ndarray:
+def fluency_of(logprobs_T: np.ndarray) -> np.ndarray:
     """(2,) float64: mean log-probability a token, and that of the least likely fifth.
 
     The scores `loss` and `min_k` of this model. The second is what a pair of exchanged
     words moves most. NaN without a token.
 
     Args:
-        logprobs: (T,) of a text, nats.
+        logprobs_T: (T,) of a text, nats.
     """
-    if not len(logprobs):
+    if not len(logprobs_T):
         return np.full(2, np.nan)
-    logprobs = np.asarray(logprobs, np.float64)
-    return np.array([logprobs.mean(), mean_of_lowest(logprobs, FRACTION)])
+    logprobs_T = np.asarray(logprobs_T, np.float64)
+    return np.array([logprobs_T.mean(), mean_of_lowest(logprobs_T, FRACTION)])
 
 
-def ngram_fluency(texts: Sequence[str], folds: np.ndarray) -> np.ndarray:
+def ngram_fluency(texts: Sequence[str], folds_N: np.ndarray) -> np.ndarray:
     """(N, 4) float64: `fluency_of` words, then of characters, by models of other folds.
 
     Trigrams of words, in any case, and five-grams of characters, each interpolated with
@@ -49,7 +50,7 @@ def ngram_fluency(texts: Sequence[str], folds: np.ndarray) -> np.ndarray:
 
     Args:
         texts: N texts.
-        folds: (N,) int fold of each text.
+        folds_N: (N,) int fold of each text.
 
     Source:
         Interpolation of Witten and Bell (1991), over a uniform law of all tokens.
@@ -57,8 +58,8 @@ def ngram_fluency(texts: Sequence[str], folds: np.ndarray) -> np.ndarray:
     words = [_WORD.findall(text.casefold()) for text in texts]
     return np.hstack(
         [
-            _features(words, folds, _WORD_ORDER),
-            _features([list(text) for text in texts], folds, _CHARACTER_ORDER),
+            _features(words, folds_N, _WORD_ORDER),
+            _features([list(text) for text in texts], folds_N, _CHARACTER_ORDER),
         ]
     )
 
@@ -74,13 +75,13 @@ def _features(
 
 
 def held_out_logprobs(
-    tokens: Sequence[Sequence[str]], folds: np.ndarray, *, order: int
+    tokens: Sequence[Sequence[str]], folds_N: np.ndarray, *, order: int
 ) -> np.ndarray:
     """(P,) float64 log-probability of every token, by counts of the other folds.
 
     Args:
         tokens: N texts; the P tokens of all stand one text after the other.
-        folds: (N,) int.
+        folds_N: (N,) int.
         order: Length of the longest n-grams, at least 1.
     """
     codes = {t: i for i, t in enumerate(dict.fromkeys(t for ts in tokens for t in ts))}
@@ -92,7 +93,7 @@ def held_out_logprobs(
         [i >= order - 1 for ts in padded for i in range(len(ts))], bool
     )
     targets_P = np.flatnonzero(is_target)
-    fold_P = np.repeat(np.asarray(folds), [len(ts) for ts in tokens])
+    fold_P = np.repeat(np.asarray(folds_N), [len(ts) for ts in tokens])
     logprobs_P = np.zeros(len(targets_P))
     if not len(targets_P):
         return logprobs_P

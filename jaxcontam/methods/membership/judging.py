@@ -54,7 +54,7 @@ def judge(
     name: str,
     fingerprint: str,
     table: Scores,
-    labels: np.ndarray,
+    labels_N: np.ndarray,
     *,
     texts: Sequence[str] | None = None,
     clusters: Sequence[object] | None = None,
@@ -75,7 +75,7 @@ def judge(
         name: Name of the file of texts.
         fingerprint: Digest of the texts in their order.
         table: N texts, M scores.
-        labels: (N,) bool, True = member.
+        labels_N: (N,) bool, True = member.
         texts: The N texts. Copies of one text count as one in p-values and intervals,
             and documents that share a text as one document; see `document_codes`. AUC
             and rates are of all N. None: all texts are taken to differ.
@@ -99,7 +99,7 @@ def judge(
             some of its scores only.
     """
     values_NM = table.values
-    labels_N = all_labels_N = np.asarray(labels, bool)
+    labels_N = all_labels_N = np.asarray(labels_N, bool)
     N = len(values_NM)
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
@@ -149,7 +149,7 @@ def judge(
             extra |= _versus(score_N, primary_N, labels_N, sides)
         if blind is not None and blind.rows:
             found = increment(
-                blind, table.values[:, m], all_labels_N, clusters=all_codes_N
+                blind, table.values[:, m], all_labels_N, clusters_N=all_codes_N
             )
             extra |= {
                 "increment": found.difference,
@@ -206,14 +206,14 @@ def judge(
     return results
 
 
-def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...]:
+def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, ...]:
     """Curves and scores of every score, for plots, of the texts that have scores.
 
-    `labels` is (N,) bool, True = member.
+    `labels_N` is (N,) bool, True = member.
     """
     values_NM = table.values
     scored_N = scored_texts(values_NM)
-    is_member_N = np.asarray(labels, bool)
+    is_member_N = np.asarray(labels_N, bool)
     pictures = []
     for m, method in enumerate(table.names):
         members_P = values_NM[scored_N & is_member_N, m]
@@ -232,15 +232,15 @@ def score_pictures(table: Scores, labels: np.ndarray) -> tuple[ScorePicture, ...
     return tuple(pictures)
 
 
-def scored_texts(values: np.ndarray) -> np.ndarray:
+def scored_texts(values_NM: np.ndarray) -> np.ndarray:
     """(N,) bool: texts with all their scores.
 
     Raises:
         ValueError: If a text has some of its scores only, or an infinite one.
     """
-    finite_NM = np.isfinite(values)
+    finite_NM = np.isfinite(values_NM)
     scored_N: np.ndarray = np.all(finite_NM, axis=1)
-    broken_N = ~scored_N & ~np.isnan(values).all(axis=1)
+    broken_N = ~scored_N & ~np.isnan(values_NM).all(axis=1)
     if broken_N.any():
         row = int(np.flatnonzero(broken_N)[0])
         raise ValueError(f"values must be finite or NaN as a whole row, row {row}")
@@ -278,15 +278,15 @@ def _versus(
     }
 
 
-def is_constant(scores: np.ndarray) -> bool:
+def is_constant(scores_N: np.ndarray) -> bool:
     """Whether scores differ by no more than rounding."""
-    largest = max(1.0, float(np.abs(scores).max(initial=0)))
-    return bool(np.ptp(scores) <= 1e-12 * largest) if len(scores) else True
+    largest = max(1.0, float(np.abs(scores_N).max(initial=0)))
+    return bool(np.ptp(scores_N) <= 1e-12 * largest) if len(scores_N) else True
 
 
-def constant_warnings(name: str, scores: np.ndarray) -> tuple[str, ...]:
+def constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
     """One sentence where a score is the same for every text, else nothing."""
-    if not is_constant(scores):
+    if not is_constant(scores_N):
         return ()
     return (
         f"{name} is the same for every text, so that it shows nothing, neither memory "

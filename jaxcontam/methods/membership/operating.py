@@ -18,8 +18,8 @@ _FEW_FOR_BOOTSTRAP = 5
 
 
 def operating_point(
-    members: np.ndarray,
-    nonmembers: np.ndarray,
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
     fpr: float,
     *,
     convention: Convention = "le",
@@ -35,8 +35,8 @@ def operating_point(
     threshold and texts are independent, it is that of `few_tpr_interval`.
 
     Args:
-        members: (P,) float64.
-        nonmembers: (Q,) float64.
+        members_P: (P,) float64.
+        nonmembers_Q: (Q,) float64.
         fpr: In (0, 1); nothing is read off where it times Q is below 1.
         convention: `le` or `lt`.
         clusters: Documents of both groups, or None.
@@ -46,14 +46,14 @@ def operating_point(
         n_boot: Resamples; the threshold is found anew in each.
         seed: Seeds them.
     """
-    one_each, other_each = members, nonmembers
+    one_each, other_each = members_P, nonmembers_Q
     if clusters is not None and are_copies:
-        one_each = members[np.unique(clusters[0], return_index=True)[1]]
-        other_each = nonmembers[np.unique(clusters[1], return_index=True)[1]]
+        one_each = members_P[np.unique(clusters[0], return_index=True)[1]]
+        other_each = nonmembers_Q[np.unique(clusters[1], return_index=True)[1]]
     expected = fpr * len(other_each)
     tpr = threshold = low = high = None
     if expected >= 1 - 1e-9:
-        tpr, threshold = tpr_at_fpr(members, nonmembers, fpr, convention)
+        tpr, threshold = tpr_at_fpr(members_P, nonmembers_Q, fpr, convention)
         is_plain = clusters is None or are_copies
         if is_plain and expected < _FEW_FOR_BOOTSTRAP:
             low, high = few_tpr_interval(one_each, other_each, fpr)
@@ -63,14 +63,14 @@ def operating_point(
         else:
             drawn = bootstrap(
                 tpr_statistic(fpr, convention),
-                members,
-                nonmembers,
+                members_P,
+                nonmembers_Q,
                 clusters=clusters,
                 n_boot=n_boot,
                 seed=seed,
             )
             # Resamples of a rate of 0 are all 0, which is no proof of 0.
-            n = len(members) if clusters is None else len(np.unique(clusters[0]))
+            n = len(members_P) if clusters is None else len(np.unique(clusters[0]))
             fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
             low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
     return OperatingPoint(

@@ -362,7 +362,7 @@ def _encoded(
 
 def _scored_text(
     text: str,
-    sequence: np.ndarray,
+    ids_T: np.ndarray,
     scores_RT: np.ndarray,
     corpus_V: np.ndarray | None,
     rewrites: Mapping[Reading, np.ndarray],
@@ -372,12 +372,12 @@ def _scored_text(
     means_T, variances_T, tops_T = scores_RT[1:] if len(scores_RT) > 1 else [None] * 3
     return ScoredText(
         text=text,
-        ids=sequence[1:],
+        ids=ids_T[1:],
         logprobs=scores_RT[0],
         means=means_T,
         variances=variances_T,
         tops=tops_T,
-        corpus_logprobs=None if corpus_V is None else corpus_V[sequence[1:]],
+        corpus_logprobs=None if corpus_V is None else corpus_V[ids_T[1:]],
         rewrites={
             reading: np.where(np.isnan(values), mean, values)
             for reading, values in rewrites.items()

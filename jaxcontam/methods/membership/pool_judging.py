@@ -139,14 +139,14 @@ def judge_texts(
     thresholds = []
     for m, method in enumerate(table.names):
         pool_L = pool_LM[used_L, m]
-        p_NM[:, m] = conformal_p_values(values_NM[:, m], pool_L, clusters=codes_L)
+        p_NM[:, m] = conformal_p_values(values_NM[:, m], pool_L, clusters_L=codes_L)
         adjusted_NM[is_scored_N, m] = benjamini_hochberg(p_NM[is_scored_N, m])
         for fpr in fprs:
             n_found = int(np.count_nonzero(adjusted_NM[:, m] <= fpr))
             scores_N = values_NM[is_scored_N, m]
             found = None
             if fpr * (n_pool + 1) >= 1:
-                found = threshold_at_fpr(pool_L, fpr, clusters=codes_L)
+                found = threshold_at_fpr(pool_L, fpr, clusters_L=codes_L)
             thresholds.append(
                 TextThreshold(
                     method=method,
@@ -178,7 +178,7 @@ def judge_texts(
         both_texts,
         is_suspect,
         clusters=both_clusters,
-        reference=both_reference,
+        reference_N2=both_reference,
         seed=seed,
     )
     values = np.concatenate([values_NM, pool_LM])[both]
@@ -234,7 +234,7 @@ def _set_result(
     if n < FEWEST_OF_SET:
         return None
     found = set_level_test(
-        values, is_suspect, clusters=codes, n_permutations=n_permutations, seed=seed
+        values, is_suspect, clusters_N=codes, n_permutations=n_permutations, seed=seed
     )
     sides = None if codes is None else (codes[is_suspect], codes[~is_suspect])
 

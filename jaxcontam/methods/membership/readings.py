@@ -188,7 +188,7 @@ def reference_pass(scorer: SequenceScorer, own: Sequences) -> Pass:
 def prefix_pass(
     reading: Reading,
     pairs: PairSource,
-    prefix: np.ndarray,
+    prefix_P: np.ndarray,
     own: Sequences,
     *,
     n_before: int,
@@ -201,7 +201,7 @@ def prefix_pass(
     Args:
         reading: What it is.
         pairs: Scores continuations of shared prefixes.
-        prefix: int32 ids.
+        prefix_P: int32 ids.
         own: Sequences of the texts.
         n_before: Ids of these before the text's own: BOS or EOS, or none.
         n_heads: Query heads of the model.
@@ -211,7 +211,7 @@ def prefix_pass(
         with _named(own):
             sums = prefixed_sums(
                 pairs,
-                prefix,
+                prefix_P,
                 [ids[n_before:] for ids in own.fresh],
                 n_heads=n_heads,
                 # Without BOS or EOS the text's first token has no score of its own.

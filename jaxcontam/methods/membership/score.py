@@ -110,9 +110,9 @@ class Scores:
     def among(self, chosen_N: np.ndarray) -> "Scores":
         """These scores as those of the chosen ones among N texts, NaN elsewhere."""
 
-        def spread(rows: np.ndarray) -> np.ndarray:
-            whole = np.full((len(chosen_N), rows.shape[1]), np.nan)
-            whole[chosen_N] = rows
+        def spread(rows_NR: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows_NR.shape[1]), np.nan)
+            whole[chosen_N] = rows_NR
             return whole
 
         reference = self.reference

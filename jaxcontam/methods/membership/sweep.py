@@ -75,8 +75,8 @@ def sweep_min_k(
                     f"each half must hold 2 {unit}members and 2 {unit}non-members"
                 )
 
-    def auc(column: int, part: np.ndarray) -> tuple[float, float]:
-        own, others = part & is_member_N, part & ~is_member_N
+    def auc(column: int, part_N: np.ndarray) -> tuple[float, float]:
+        own, others = part_N & is_member_N, part_N & ~is_member_N
         scores_N = values_NM[:, column]
         sides = None if clusters is None else (codes_N[own], codes_N[others])
         return auc_delong(scores_N[own], scores_N[others], clusters=sides)
@@ -94,13 +94,13 @@ def sweep_min_k(
 
 def halves(
     is_member_N: np.ndarray,
-    among: np.ndarray,
+    among_N: np.ndarray,
     *,
     seed: int,
     clusters: Sequence[object] | np.ndarray | None = None,
 ) -> np.ndarray:
     """(N,) bool, a random half of the clusters of each class; the larger if odd."""
-    places = np.flatnonzero(among)
+    places = np.flatnonzero(among_N)
     of_cluster: dict[object, list[int]] = {}
     for i in places.tolist():
         of_cluster.setdefault(i if clusters is None else clusters[i], []).append(i)

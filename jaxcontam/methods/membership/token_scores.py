@@ -1,4 +1,8 @@
-"""Scores that look at each token of a text: the least likely ones, or the rarest."""
+"""Scores that look at each token of a text: the least likely ones, or the rarest.
+
+Dimension key
+    T  scored tokens of a text
+"""
 
 import numpy as np
 
@@ -35,13 +39,13 @@ def min_k(text: ScoredText, *, fraction: float = FRACTION) -> float:
     return mean_of_lowest(text.logprobs.astype(np.float64), fraction)
 
 
-def mean_of_lowest(values: np.ndarray, fraction: float) -> float:
+def mean_of_lowest(values_T: np.ndarray, fraction: float) -> float:
     """Mean of the lowest `n_lowest` values of a text.
 
     Raises:
         ValueError: See `n_lowest`.
     """
-    return float(np.sort(values)[: n_lowest(len(values), fraction)].mean())
+    return float(np.sort(values_T)[: n_lowest(len(values_T), fraction)].mean())
 
 
 def n_lowest(n: int, fraction: float) -> int:

@@ -10,18 +10,17 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from jaxcontam.data.rouge import has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import Completer, Completion, Instance
-from jaxcontam.methods.replication.questions import UNSPACED
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Tokenize
+from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.questions import UNSPACED, Names
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
 from jaxcontam.stats.proportions import wilson_interval
-
-Tokenize = Callable[[str], Sequence[Hashable]]
 
 TEMPERATURE = 0.8
 """Sampling temperature."""
@@ -33,7 +32,7 @@ XI = 0.01
 """An instance is found if more than this share of its samples are copies."""
 
 LENGTH = 100
-"""Tokens of an answer that are compared."""
+"""Most tokens of an answer, and those of it that are compared."""
 
 TAU = 2
 """TED leaves out samples that differ from the greedy answer in so many tokens or
@@ -47,33 +46,14 @@ _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 
 def cdd(
-    instances: Sequence[Instance],
-    prompts: Sequence[str],
-    completer: Completer,
-    *,
-    benchmark: str,
-    fingerprint: str,
-    tokenize: Tokenize | None = None,
-    n_samples: int = 20,
-    max_tokens: int = 100,
-    stop: tuple[str, ...] = (),
-    seed: int = 0,
-    progress: Progress | None = None,
+    asked: ComparisonInputs, progress: Progress | None = None
 ) -> tuple[ComparisonResult, list[dict]]:
     """Peakedness of the answers to each prompt.
 
     Args:
-        instances: What the prompts are made of.
-        prompts: One per instance, that does not hold the second piece.
-        completer: The model.
-        benchmark: Name, for the result.
-        fingerprint: Digest of the instances.
-        tokenize: The model's tokenizer; None splits into words and punctuation.
-        n_samples: Samples of each prompt; the paper takes 50.
-        max_tokens: Most tokens of an answer.
-        stop: Texts that end an answer; a base model that goes on with something new
-            would vary there.
-        seed: Seed of the samples.
+        asked: Instances, prompts and model; the paper takes 50 samples. Without a
+            tokenizer answers are split into words and punctuation. Texts that end an
+            answer keep a base model from going on with something new, which would vary.
         progress: Receives answers done and in total.
 
     Returns:
@@ -90,6 +70,7 @@ def cdd(
         at most 100 tokens). Theirs calls an empty answer a copy of an empty one; here
         an instance with an empty greedy answer is left out.
     """
+    instances, prompts, n_samples = asked.instances, asked.prompts, asked.n_samples
     if len(prompts) != len(instances):
         raise ValueError(
             f"prompts must be one an instance, got {len(prompts)} for {len(instances)}"
@@ -97,36 +78,35 @@ def cdd(
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
     if not instances:
-        raise InputError(f"{benchmark}: no instance to sample answers to")
+        raise InputError(f"{asked.names.benchmark}: no instance to sample answers to")
     total = len(prompts) * (1 + n_samples)
-    greedy = completer.complete(
-        prompts,
-        max_tokens=max_tokens,
-        temperature=0.0,
-        seed=seed,
-        stop=stop,
-        progress=progress_after(progress, 0, total),
-    )
-    sampled = completer.complete(
-        prompts,
-        max_tokens=max_tokens,
-        temperature=TEMPERATURE,
-        n_samples=n_samples,
-        seed=seed,
-        stop=stop,
-        progress=progress_after(progress, len(prompts), total),
+    greedy, sampled = (
+        asked.completer.complete(
+            prompts,
+            max_tokens=min(LENGTH, asked.max_tokens),
+            temperature=temperature,
+            n_samples=n,
+            seed=asked.seed,
+            stop=asked.stop,
+            progress=progress_after(progress, done, total),
+        )
+        for temperature, n, done in (
+            (0.0, 1, 0),
+            (TEMPERATURE, n_samples, len(prompts)),
+        )
     )
     rows = [
-        _row(instance, first, samples, tokenize or words_and_marks)
+        _row(instance, first, samples, asked.tokenize or words_and_marks)
         for instance, (first,), samples in zip(instances, greedy, sampled, strict=True)
     ]
+    unit = "words and marks" if asked.tokenize is None else "tokens"
     setting = (
         f"alpha={ALPHA:g}, xi={XI:g}, {n_samples} samples at {TEMPERATURE:g}, "
-        f"{LENGTH} {'words and marks' if tokenize is None else 'tokens'}, tau={TAU}"
+        f"{LENGTH} {unit}, tau={TAU}"
     )
-    if stop:
-        setting += f", stop={json.dumps(list(stop), ensure_ascii=False)}"
-    return _result(rows, benchmark, fingerprint, setting), rows
+    if asked.stop:
+        setting += f", stop={json.dumps(list(asked.stop), ensure_ascii=False)}"
+    return _result(rows, asked.names, setting), rows
 
 
 def peakedness(
@@ -233,9 +213,7 @@ def _row(
     }
 
 
-def _result(
-    rows: list[dict], benchmark: str, fingerprint: str, setting: str
-) -> ComparisonResult:
+def _result(rows: list[dict], names: Names, setting: str) -> ComparisonResult:
     judged = [row for row in rows if row["found"] is not None]
     n_found = sum(row["found"] for row in judged)
     low, high = wilson_interval(n_found, len(judged)) if judged else (None, None)
@@ -273,8 +251,8 @@ def _result(
         )
         finding += f"; mean ROUGE-L of the samples {before:.3f}, by TED {after:.3f}"
     return ComparisonResult(
-        benchmark=benchmark,
-        fingerprint=fingerprint,
+        benchmark=names.benchmark,
+        fingerprint=names.fingerprint,
         method="cdd",
         n_instances=len(rows),
         n_found=n_found,

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.templates import text_of_field
+from jaxcontam.data.templates import field_of, text_of_field
 from jaxcontam.errors import InputError
 
 _PAIR_NAMES = (
@@ -76,15 +76,12 @@ class Fields:
         """
         if self.label is None:
             return None
-        row = benchmark.rows[index]
-        if row is None or self.label not in row:
-            has = "plain text" if row is None else f"it has: {', '.join(row)}"
-            raise InputError(
-                f"{benchmark.name}: example {index + 1}: no field {self.label!r} "
-                f"({has})",
-                hint="--label-field must name a field of every record",
-            )
-        return row[self.label]
+        return field_of(
+            benchmark.rows[index],
+            self.label,
+            f"{benchmark.name}: example {index + 1}",
+            hint="--label-field must name a field of every record",
+        )
 
 
 def find_fields(

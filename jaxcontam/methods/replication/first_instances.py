@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.instance import Completer
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
     UNSPACED,
@@ -19,6 +19,9 @@ from jaxcontam.stats.proportions import wilson_interval
 
 FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
 """Version of the question's wording."""
+
+N_ASKED = 5
+"""Instances asked for, and rows compared."""
 
 FEWEST_WORDS = 8
 """Words of a row that can be told from chance, at least."""
@@ -46,15 +49,7 @@ _MOST_LABELS = 20
 
 
 def first_instances(
-    benchmark: Benchmark,
-    completer: Completer,
-    *,
-    dataset: str,
-    split: str,
-    n_asked: int = 5,
-    max_tokens: int = 500,
-    seed: int = 0,
-    progress: Progress | None = None,
+    asked: ComparisonInputs, progress: Progress | None = None
 ) -> tuple[ComparisonResult, list[dict]]:
     """Whether the model writes the first rows of the file, or only what they look like.
 
@@ -68,31 +63,24 @@ def first_instances(
     there is no control.
 
     Args:
-        benchmark: The split as it was published, in its order.
-        completer: The model; it is asked once, at temperature 0.
-        dataset: Name, for the question.
-        split: Name of the split, for the question.
-        n_asked: Instances asked for, and rows compared.
-        max_tokens: Most tokens of the answer.
-        seed: Seed of the request.
+        asked: The split as it was published, in its order, its name for the question,
+            and the model, which is asked once, at temperature 0.
         progress: Receives the answer.
 
     Returns:
         The result, and a row for each instance that was asked for.
 
-    Raises:
-        ValueError: If `n_asked` is below 1.
-
     Source:
         Sainz et al. 2023, "Did ChatGPT cheat on your test?", a blog post that sorts
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
-    if n_asked < 1:
-        raise ValueError(f"n_asked must be at least 1, got {n_asked}")
-    n = min(n_asked, len(benchmark))
-    prompt = filled(FIRST_INSTANCES, count=str(n_asked), dataset=dataset, split=split)
-    ((completion,),) = completer.complete(
-        [prompt], max_tokens=max_tokens, seed=seed, progress=progress
+    benchmark, names = asked.benchmark, asked.names
+    n = min(N_ASKED, len(benchmark))
+    prompt = filled(
+        FIRST_INSTANCES, count=str(N_ASKED), dataset=names.dataset, split=names.split
+    )
+    ((completion,),) = asked.completer.complete(
+        [prompt], max_tokens=asked.max_tokens, seed=asked.seed, progress=progress
     )
     answer = without_thoughts(completion.text)
     texts = [_texts_of_row(benchmark, i) for i in range(n)]
@@ -130,7 +118,7 @@ def first_instances(
         rate_low=low,
         rate_high=high,
         finding=finding,
-        setting=f"{FIRST_INSTANCES_VERSION}, {n_asked} instances",
+        setting=f"{FIRST_INSTANCES_VERSION}, {N_ASKED} instances",
         verdict=verdict,
         warnings=tuple(warnings),
     )

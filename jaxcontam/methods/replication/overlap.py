@@ -124,8 +124,8 @@ OVERLAP_TESTS = (_EXACT, *_BOOTSTRAPS)
 
 def overlap_results(
     measure: str,
-    guided: np.ndarray,
-    general: np.ndarray,
+    guided_N: np.ndarray,
+    general_N: np.ndarray,
     *,
     benchmark: str,
     fingerprint: str,
@@ -140,8 +140,8 @@ def overlap_results(
 
     Args:
         measure: Name of the measure, such as `rouge_l`.
-        guided: (N,) overlap with the guided instruction; nan without a score.
-        general: (N,) the same with the general one.
+        guided_N: (N,) overlap with the guided instruction; nan without a score.
+        general_N: (N,) the same with the general one.
         benchmark: Name of the partition.
         fingerprint: Digest of the instances.
         prompt_version: Version of the instructions.
@@ -153,15 +153,15 @@ def overlap_results(
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 1, for the bootstraps.
     """
-    answered_N = ~(np.isnan(guided) | np.isnan(general))
-    guided_N, general_N = guided[answered_N], general[answered_N]
+    answered_N = ~(np.isnan(guided_N) | np.isnan(general_N))
+    guided_N, general_N = guided_N[answered_N], general_N[answered_N]
     n_pairs = len(guided_N)
-    n_left_out = len(guided) - n_pairs
+    n_left_out = len(answered_N) - n_pairs
     is_enough = n_pairs >= _FEWEST_PAIRS
     warnings: tuple[str, ...] = ()
     if n_left_out:
         warnings = (
-            f"{n_left_out} of {len(guided)} instances are left out: "
+            f"{n_left_out} of {len(answered_N)} instances are left out: "
             f"{_UNSCORED.get(measure, _UNANSWERED)}",
         )
 

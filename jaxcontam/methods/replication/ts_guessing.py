@@ -5,16 +5,19 @@ be worked out from the question, so a model that writes it has seen it; a word o
 be guessed from its sentence, which is why its rate says less.
 """
 
+import dataclasses
 import hashlib
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
+from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.options import Item
 from jaxcontam.data.rouge import common_words, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import Completer, Completion, Instance
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_OPTION,
@@ -51,14 +54,22 @@ positive negative neutral entailment contradiction
 _OBVIOUS = frozenset(_OBVIOUS_WORDS.split())
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is hidden in what, and what is asked then."""
+
+    method: str
+    what: str
+    template: str
+    max_tokens: int
+
+
+_WORD_KIND = _Kind("ts_guessing_word", "text", MASKED_WORD, 20)
+_OPTION_KIND = _Kind("ts_guessing_option", "item", MASKED_OPTION, 50)
+
+
 def ts_guessing_word(
-    instances: Sequence[Instance],
-    completer: Completer,
-    names: Names,
-    *,
-    max_tokens: int = 20,
-    seed: int = 0,
-    progress: Progress | None = None,
+    asked: ComparisonInputs, progress: Progress | None = None
 ) -> tuple[ComparisonResult, list[dict]]:
     """How often the model names a word that is hidden in a text.
 
@@ -67,11 +78,8 @@ def ts_guessing_word(
     words and stand in the text once; it is hidden as a whole word.
 
     Args:
-        instances: Instances of the split.
-        completer: The model.
-        names: Of the split.
-        max_tokens: Most tokens of an answer.
-        seed: With a text's own characters it decides its word.
+        asked: Instances and model; with a text's own characters the seed decides its
+            word.
         progress: Receives answers done and in total.
 
     Returns:
@@ -85,35 +93,18 @@ def ts_guessing_word(
         arXiv:2311.09783. They choose nouns, adjectives and verbs by a tagger; here a
         list of function words does, and a word that stands twice is not chosen.
     """
-    asked: list[tuple[int, str, str]] = []
-    for instance in instances:
+    hidden: list[tuple[int, str, str]] = []
+    for instance in asked.instances:
         text = _whole(instance)
-        if (span := hidden_word(text, seed=seed)) is not None:
+        if (span := hidden_word(text, seed=asked.seed)) is not None:
             start, end = span
             masked = text[:start] + MASK + text[end:]
-            asked.append((instance.index, masked, text[start:end]))
-    return _ask(
-        asked,
-        MASKED_WORD,
-        completer,
-        names,
-        method="ts_guessing_word",
-        n_all=len(instances),
-        what="text",
-        max_tokens=max_tokens,
-        seed=seed,
-        progress=progress,
-    )
+            hidden.append((instance.index, masked, text[start:end]))
+    return _ask(hidden, _WORD_KIND, asked, len(asked.instances), progress)
 
 
 def ts_guessing_option(
-    items: Sequence[Item],
-    completer: Completer,
-    names: Names,
-    *,
-    max_tokens: int = 50,
-    seed: int = 0,
-    progress: Progress | None = None,
+    asked: ComparisonInputs, progress: Progress | None = None
 ) -> tuple[ComparisonResult, list[dict]]:
     """How often the model writes a wrong option that is hidden in its item.
 
@@ -123,11 +114,8 @@ def ts_guessing_option(
     options much like one that stays to be read.
 
     Args:
-        items: From `read_items`.
-        completer: The model.
-        names: Of the split.
-        max_tokens: Most tokens of an answer.
-        seed: With an item's own characters it decides its hidden option.
+        asked: Items and model; with an item's own characters the seed decides its
+            hidden option.
         progress: Receives answers done and in total.
 
     Returns:
@@ -140,23 +128,16 @@ def ts_guessing_option(
         As `ts_guessing_word`. The code of LLMSanitize compares the answer with the
         right option, which is not hidden.
     """
-    asked = [
+    items = asked.items
+    hidden = [
         (item.number - 1, _masked_item(item, place), item.options[place])
         for item in items
-        if (place := hidden_option(item, seed=seed)) is not None
+        if (place := hidden_option(item, seed=asked.seed)) is not None
     ]
-    return _ask(
-        asked,
-        MASKED_OPTION,
-        completer,
-        names,
-        method="ts_guessing_option",
-        n_all=len(items),
-        what="item",
-        max_tokens=max_tokens,
-        seed=seed,
-        progress=progress,
-    )
+    texts = [one.text(range(len(one.options))) for one in items]
+    names = dataclasses.replace(asked.names, fingerprint=fingerprint(texts))
+    asked = dataclasses.replace(asked, names=names)
+    return _ask(hidden, _OPTION_KIND, asked, len(items), progress)
 
 
 def hidden_word(text: str, *, seed: int) -> tuple[int, int] | None:
@@ -257,39 +238,41 @@ def _draw(seed: int, text: str, n: int) -> int:
 
 
 def _ask(
-    asked: list[tuple[int, str, str]],
-    template: str,
-    completer: Completer,
-    names: Names,
-    *,
-    method: str,
+    hidden: list[tuple[int, str, str]],
+    kind: _Kind,
+    asked: ComparisonInputs,
     n_all: int,
-    what: str,
-    max_tokens: int,
-    seed: int,
     progress: Progress | None,
 ) -> tuple[ComparisonResult, list[dict]]:
-    """Ask for each hidden text; `asked` holds (index, masked text, what is hidden)."""
-    if not asked:
+    """Ask for each hidden text; `hidden` holds (index, masked text, what is hidden)."""
+    names = asked.names
+    if not hidden:
         raise InputError(
-            f"{names.benchmark}: {method}: no {what} of {n_all} has anything to hide",
+            f"{names.benchmark}: {kind.method}: no {kind.what} of {n_all} has anything "
+            "to hide",
             hint="leave this method out for this benchmark",
         )
     prompts = [
-        filled(template, mask=MASK, text=text, dataset=names.dataset, split=names.split)
-        for _, text, _ in asked
-    ]
-    answers = [
-        first
-        for (first,) in completer.complete(
-            prompts, max_tokens=max_tokens, seed=seed, progress=progress
+        filled(
+            kind.template,
+            mask=MASK,
+            text=text,
+            dataset=names.dataset,
+            split=names.split,
         )
+        for _, text, _ in hidden
     ]
+    answers = asked.completer.complete(
+        prompts,
+        max_tokens=min(kind.max_tokens, asked.max_tokens),
+        seed=asked.seed,
+        progress=progress,
+    )
     rows = [
-        _row(index, hidden, answer)
-        for (index, _, hidden), answer in zip(asked, answers, strict=True)
+        _row(index, word, answer)
+        for (index, _, word), (answer,) in zip(hidden, answers, strict=True)
     ]
-    return _result(rows, method, n_all, what, names), rows
+    return _result(rows, kind, n_all, names), rows
 
 
 def _row(index: int, hidden: str, answer: Completion) -> dict:
@@ -307,7 +290,7 @@ def _row(index: int, hidden: str, answer: Completion) -> dict:
 
 
 def _result(
-    rows: list[dict], method: str, n_all: int, what: str, names: Names
+    rows: list[dict], kind: _Kind, n_all: int, names: Names
 ) -> ComparisonResult:
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
@@ -324,8 +307,8 @@ def _result(
             finding += f"; mean ROUGE-L {statistics.fmean(measured):.3f}"
     warnings = []
     if n_left_out := n_all - len(rows):
-        warnings.append(f"{n_left_out} of {n_all} {what}s have nothing to hide.")
-    if method == "ts_guessing_word":
+        warnings.append(f"{n_left_out} of {n_all} {kind.what}s have nothing to hide.")
+    if kind is _WORD_KIND:
         warnings.append(
             "A word can often be guessed from its sentence: compare the rate with that "
             "of a set that cannot have been seen."
@@ -333,7 +316,7 @@ def _result(
     return ComparisonResult(
         benchmark=names.benchmark,
         fingerprint=names.fingerprint,
-        method=method,
+        method=kind.method,
         n_instances=len(rows),
         n_found=n_found,
         n_refused=len(rows) - len(answered),

@@ -164,15 +164,5 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     return tensors
 
 
-DEEPSEEK_V2 = Family(
-    model_type="deepseek_v2",
-    architecture="DeepseekV2ForCausalLM",
-    read_config=_read_v2,
-    tensors=_tensors,
-)
-DEEPSEEK_V3 = Family(
-    model_type="deepseek_v3",
-    architecture="DeepseekV3ForCausalLM",
-    read_config=_read_v3,
-    tensors=_tensors,
-)
+DEEPSEEK_V2 = Family("deepseek_v2", "DeepseekV2ForCausalLM", _read_v2, _tensors)
+DEEPSEEK_V3 = Family("deepseek_v3", "DeepseekV3ForCausalLM", _read_v3, _tensors)

@@ -41,7 +41,7 @@ class Tensor:
     conversion: Conversion | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Family:
     """One `model_type` of Hugging Face.
 
@@ -49,9 +49,9 @@ class Family:
         model_type: As config.json names it.
         architecture: Class that transformers opens it with.
         read_config: config.json -> DecoderConfig.
+        tensors: Path of our weight -> where it lives, the head aside.
         write_config: DecoderConfig -> fields of config.json; None: a model is written
             only with the fields that it was read from.
-        tensors: Path of our weight -> where it lives, the head aside.
         head: Name of the head, which a tied model's file may leave out.
         head_bias: Name of the head's bias, where there is one.
         prefix: Put before every name but the head's; optional on disk.
@@ -61,8 +61,9 @@ class Family:
     model_type: str
     architecture: str
     read_config: Callable[[Mapping[str, Any]], DecoderConfig]
-    write_config: Callable[[DecoderConfig], dict[str, Any]] | None = None
     tensors: Callable[[DecoderConfig], dict[str, Tensor]]
+    _: dataclasses.KW_ONLY
+    write_config: Callable[[DecoderConfig], dict[str, Any]] | None = None
     head: str = "lm_head.weight"
     head_bias: str = "lm_head.bias"
     prefix: str = "model."
@@ -108,6 +109,21 @@ def norm_tensors(config: DecoderConfig, names: Mapping[str, str]) -> dict[str, T
         if config.norm == "layer":
             tensors[f"{ours}.bias"] = Tensor((f"{theirs}.bias",))
     return tensors
+
+
+def block_tensors(
+    config: DecoderConfig,
+    embedding: str,
+    layer: str,
+    linears: Mapping[str, Sequence[str]],
+    norms: Mapping[str, str],
+) -> dict[str, Tensor]:
+    """The embedding and all weights of the blocks; see the two above."""
+    return {
+        "embedding": Tensor((f"{embedding}.weight",)),
+        **linear_tensors(config, layer, linears),
+        **norm_tensors(config, norms),
+    }
 
 
 # Above every count and every number of a real config.json: contexts of ten million

@@ -101,21 +101,8 @@ def _tensors_with_post_norms(config: DecoderConfig) -> dict[str, Tensor]:
     return llama_tensors(config) | norm_tensors(config, norms)
 
 
-GEMMA = Family(
-    model_type="gemma",
-    architecture="GemmaForCausalLM",
-    read_config=_read_gemma,
-    tensors=llama_tensors,
-)
-GEMMA2 = Family(
-    model_type="gemma2",
-    architecture="Gemma2ForCausalLM",
-    read_config=_read_gemma2,
-    tensors=_tensors_with_post_norms,
-)
+GEMMA = Family("gemma", "GemmaForCausalLM", _read_gemma, llama_tensors)
+GEMMA2 = Family("gemma2", "Gemma2ForCausalLM", _read_gemma2, _tensors_with_post_norms)
 GEMMA3_TEXT = Family(
-    model_type="gemma3_text",
-    architecture="Gemma3ForCausalLM",
-    read_config=_read_gemma3,
-    tensors=_tensors_with_post_norms,
+    "gemma3_text", "Gemma3ForCausalLM", _read_gemma3, _tensors_with_post_norms
 )

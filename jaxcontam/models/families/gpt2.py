@@ -65,10 +65,13 @@ def _write(config: DecoderConfig) -> dict[str, Any]:
     }
 
 
-def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+def gpt2_tensors(
+    config: DecoderConfig, qkv: list[str], out: str, *, transposed: bool
+) -> dict[str, Tensor]:
+    """Tensors of a file in which all but the maps of attention are named as here."""
     linears = {
-        "attention.qkv": ["attn.c_attn"],
-        "attention.out": ["attn.c_proj"],
+        "attention.qkv": qkv,
+        "attention.out": [out],
         "mlp.up": ["mlp.c_fc"],
         "mlp.down": ["mlp.c_proj"],
     }
@@ -80,18 +83,22 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     return {
         "embedding": Tensor(("wte.weight",)),
         "position_embedding": Tensor(("wpe.weight",)),
-        # GPT-2 keeps its kernels as [inputs, outputs], like ours.
-        **linear_tensors(config, "h.{i}.", linears, transposed=False),
+        **linear_tensors(config, "h.{i}.", linears, transposed=transposed),
         **norm_tensors(config, norms),
     }
 
 
+def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    # GPT-2 keeps its kernels as [inputs, outputs], like ours.
+    return gpt2_tensors(config, ["attn.c_attn"], "attn.c_proj", transposed=False)
+
+
 GPT2 = Family(
-    model_type="gpt2",
-    architecture="GPT2LMHeadModel",
-    read_config=_read,
+    "gpt2",
+    "GPT2LMHeadModel",
+    _read,
+    _tensors,
     write_config=_write,
-    tensors=_tensors,
     prefix="transformer.",
     ignored=(".attn.bias", ".attn.masked_bias"),
 )

@@ -9,12 +9,11 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
+from jaxcontam.models.families.gpt2 import gpt2_tensors
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -66,30 +65,15 @@ def _windows(raw: Mapping[str, Any], n_layers: int) -> tuple[int | None, ...]:
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    linears = {
-        "attention.qkv": [f"attn.attention.{part}_proj" for part in "qkv"],
-        "attention.out": ["attn.attention.out_proj"],
-        "mlp.up": ["mlp.c_fc"],
-        "mlp.down": ["mlp.c_proj"],
-    }
-    norms = {
-        "blocks.attention_norm": "h.{i}.ln_1",
-        "blocks.mlp_norm": "h.{i}.ln_2",
-        "final_norm": "ln_f",
-    }
-    return {
-        "embedding": Tensor(("wte.weight",)),
-        "position_embedding": Tensor(("wpe.weight",)),
-        **linear_tensors(config, "h.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    qkv = [f"attn.attention.{part}_proj" for part in "qkv"]
+    return gpt2_tensors(config, qkv, "attn.attention.out_proj", transposed=True)
 
 
 GPT_NEO = Family(
-    model_type="gpt_neo",
-    architecture="GPTNeoForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gpt_neo",
+    "GPTNeoForCausalLM",
+    _read,
+    _tensors,
     prefix="transformer.",
     ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
 )

@@ -12,39 +12,28 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
+    block_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
+from jaxcontam.models.families.llama import read_llama
 from jaxcontam.models.families.rope_settings import (
     rope_fields,
-    rope_scaling,
-    with_first_context,
 )
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
-    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
     # Older files have names of their own for the rotary settings.
     old = {"rope_theta": raw.get("rotary_emb_base") or raw.get("rope_theta")}
     rope = rope_fields({**raw, **old})
     part = number(rope, "partial_rotary_factor", number(raw, "rotary_pct", 0.25))
     has_bias = switch(raw, "attention_bias", True)
-    config = DecoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        d_model=D,
-        n_layers=need(raw, "num_hidden_layers"),
-        n_heads=H,
-        n_kv_heads=H,
-        head_dim=D // H,
-        d_ff=need(raw, "intermediate_size"),
-        context=need(raw, "max_position_embeddings"),
-        positions="rotary",
-        rope_theta=number(rope, "rope_theta"),
-        rope_scaling=rope_scaling(raw, rope),
-        rotary_dim=int(D // H * part),
+    width = need(raw, "hidden_size") // need(raw, "num_attention_heads")
+    heads = {"num_key_value_heads": None, "head_dim": None, "rope_parameters": rope}
+    config = read_llama({**raw, **heads}, rotary_dim=int(width * part))
+    return dataclasses.replace(
+        config,
         norm="layer",
         norm_eps=number(raw, "layer_norm_eps", 1e-5),
         parallel=switch(raw, "use_parallel_residual", True),
@@ -53,37 +42,26 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
         qkv_bias=has_bias,
         output_bias=has_bias,
         mlp_bias=True,
-        tied=switch(raw, "tie_word_embeddings", False),
     )
-    return with_first_context(config)
 
 
 def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
-    linears = linear_tensors(
-        config,
-        "layers.{i}.",
-        {
-            "attention.qkv": ["attention.query_key_value"],
-            "attention.out": ["attention.dense"],
-            "mlp.up": ["mlp.dense_h_to_4h"],
-            "mlp.down": ["mlp.dense_4h_to_h"],
-        },
-    )
+    linears = {
+        "attention.qkv": ["attention.query_key_value"],
+        "attention.out": ["attention.dense"],
+        "mlp.up": ["mlp.dense_h_to_4h"],
+        "mlp.down": ["mlp.dense_4h_to_h"],
+    }
     norms = {
         "blocks.attention_norm": "layers.{i}.input_layernorm",
         "blocks.mlp_norm": "layers.{i}.post_attention_layernorm",
         "final_norm": "final_layer_norm",
     }
-    for name in linears.keys() & {
-        "blocks.attention.qkv.kernel",
-        "blocks.attention.qkv.bias",
-    }:
-        linears[name] = dataclasses.replace(linears[name], conversion=_HEADS)
-    return {
-        "embedding": Tensor(("embed_in.weight",)),
-        **linears,
-        **norm_tensors(config, norms),
-    }
+    tensors = block_tensors(config, "embed_in", "layers.{i}.", linears, norms)
+    for name in tensors:
+        if name.startswith("blocks.attention.qkv."):
+            tensors[name] = dataclasses.replace(tensors[name], conversion=_HEADS)
+    return tensors
 
 
 def _heads_apart(fused: np.ndarray, config: DecoderConfig) -> np.ndarray:
@@ -104,10 +82,10 @@ _HEADS = Conversion(to_ours=_heads_apart, to_disk=_heads_together)
 
 
 GPT_NEOX = Family(
-    model_type="gpt_neox",
-    architecture="GPTNeoXForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gpt_neox",
+    "GPTNeoXForCausalLM",
+    _read,
+    _tensors,
     head="embed_out.weight",
     prefix="gpt_neox.",
     ignored=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),

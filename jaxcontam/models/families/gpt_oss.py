@@ -92,9 +92,4 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     }
 
 
-GPT_OSS = Family(
-    model_type="gpt_oss",
-    architecture="GptOssForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
-)
+GPT_OSS = Family("gpt_oss", "GptOssForCausalLM", _read, _tensors)

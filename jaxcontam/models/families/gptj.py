@@ -8,9 +8,8 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
+    block_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -53,18 +52,14 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "mlp.down": ["mlp.fc_out"],
     }
     norms = {"blocks.attention_norm": "h.{i}.ln_1", "final_norm": "ln_f"}
-    return {
-        "embedding": Tensor(("wte.weight",)),
-        **linear_tensors(config, "h.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    return block_tensors(config, "wte", "h.{i}.", linears, norms)
 
 
 GPTJ = Family(
-    model_type="gptj",
-    architecture="GPTJForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
+    "gptj",
+    "GPTJForCausalLM",
+    _read,
+    _tensors,
     prefix="transformer.",
     ignored=(".attn.bias", ".attn.masked_bias"),
 )

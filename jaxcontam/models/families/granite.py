@@ -19,9 +19,4 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     )
 
 
-GRANITE = Family(
-    model_type="granite",
-    architecture="GraniteForCausalLM",
-    read_config=_read,
-    tensors=llama_tensors,
-)
+GRANITE = Family("granite", "GraniteForCausalLM", _read, llama_tensors)

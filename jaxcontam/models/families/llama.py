@@ -9,10 +9,9 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    block_tensors,
     layer_windows,
-    linear_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -123,35 +122,16 @@ def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "mlp.up": ["mlp.gate_proj", "mlp.up_proj"],
         "mlp.down": ["mlp.down_proj"],
     }
-    return {
-        "embedding": Tensor(("embed_tokens.weight",)),
-        **linear_tensors(config, "layers.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    return block_tensors(config, "embed_tokens", "layers.{i}.", linears, norms)
 
 
 LLAMA = Family(
-    model_type="llama",
-    architecture="LlamaForCausalLM",
-    read_config=read_llama,
+    "llama",
+    "LlamaForCausalLM",
+    read_llama,
+    llama_tensors,
     write_config=_write,
-    tensors=llama_tensors,
 )
-MISTRAL = Family(
-    model_type="mistral",
-    architecture="MistralForCausalLM",
-    read_config=_read_mistral,
-    tensors=llama_tensors,
-)
-QWEN2 = Family(
-    model_type="qwen2",
-    architecture="Qwen2ForCausalLM",
-    read_config=_read_qwen2,
-    tensors=llama_tensors,
-)
-QWEN3 = Family(
-    model_type="qwen3",
-    architecture="Qwen3ForCausalLM",
-    read_config=_read_qwen3,
-    tensors=llama_tensors,
-)
+MISTRAL = Family("mistral", "MistralForCausalLM", _read_mistral, llama_tensors)
+QWEN2 = Family("qwen2", "Qwen2ForCausalLM", _read_qwen2, llama_tensors)
+QWEN3 = Family("qwen3", "Qwen3ForCausalLM", _read_qwen3, llama_tensors)

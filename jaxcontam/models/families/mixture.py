@@ -135,27 +135,7 @@ def _tensors_qwen(config: DecoderConfig) -> dict[str, Tensor]:
     return llama_tensors(config) | linear_tensors(config, "layers.{i}.", linears)
 
 
-MIXTRAL = Family(
-    model_type="mixtral",
-    architecture="MixtralForCausalLM",
-    read_config=_read_mixtral,
-    tensors=_tensors_mixtral,
-)
-OLMOE = Family(
-    model_type="olmoe",
-    architecture="OlmoeForCausalLM",
-    read_config=_read_olmoe,
-    tensors=_tensors_qwen,
-)
-QWEN2_MOE = Family(
-    model_type="qwen2_moe",
-    architecture="Qwen2MoeForCausalLM",
-    read_config=_read_qwen2_moe,
-    tensors=_tensors_qwen,
-)
-QWEN3_MOE = Family(
-    model_type="qwen3_moe",
-    architecture="Qwen3MoeForCausalLM",
-    read_config=_read_qwen3_moe,
-    tensors=_tensors_qwen,
-)
+MIXTRAL = Family("mixtral", "MixtralForCausalLM", _read_mixtral, _tensors_mixtral)
+OLMOE = Family("olmoe", "OlmoeForCausalLM", _read_olmoe, _tensors_qwen)
+QWEN2_MOE = Family("qwen2_moe", "Qwen2MoeForCausalLM", _read_qwen2_moe, _tensors_qwen)
+QWEN3_MOE = Family("qwen3_moe", "Qwen3MoeForCausalLM", _read_qwen3_moe, _tensors_qwen)

@@ -69,21 +69,6 @@ def _tensors_olmo2(config: DecoderConfig) -> dict[str, Tensor]:
     return tensors | norm_tensors(config, norms)
 
 
-OLMO = Family(
-    model_type="olmo",
-    architecture="OlmoForCausalLM",
-    read_config=_read_olmo,
-    tensors=llama_tensors,
-)
-OLMO2 = Family(
-    model_type="olmo2",
-    architecture="Olmo2ForCausalLM",
-    read_config=_read_olmo2,
-    tensors=_tensors_olmo2,
-)
-OLMO3 = Family(
-    model_type="olmo3",
-    architecture="Olmo3ForCausalLM",
-    read_config=_read_olmo3,
-    tensors=_tensors_olmo2,
-)
+OLMO = Family("olmo", "OlmoForCausalLM", _read_olmo, llama_tensors)
+OLMO2 = Family("olmo2", "Olmo2ForCausalLM", _read_olmo2, _tensors_olmo2)
+OLMO3 = Family("olmo3", "Olmo3ForCausalLM", _read_olmo3, _tensors_olmo2)

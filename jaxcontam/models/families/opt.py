@@ -9,9 +9,8 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
-    linear_tensors,
+    block_tensors,
     need,
-    norm_tensors,
     refuse,
     switch,
 )
@@ -65,19 +64,10 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
         "blocks.mlp_norm": "decoder.layers.{i}.final_layer_norm",
         "final_norm": "decoder.final_layer_norm",
     }
-    return {
-        "embedding": Tensor(("decoder.embed_tokens.weight",)),
-        "position_embedding": Tensor(
-            ("decoder.embed_positions.weight",), skipped_rows=_UNUSED_ROWS
-        ),
-        **linear_tensors(config, "decoder.layers.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    embedding, layer = "decoder.embed_tokens", "decoder.layers.{i}."
+    positions = Tensor(("decoder.embed_positions.weight",), skipped_rows=_UNUSED_ROWS)
+    tensors = block_tensors(config, embedding, layer, linears, norms)
+    return tensors | {"position_embedding": positions}
 
 
-OPT = Family(
-    model_type="opt",
-    architecture="OPTForCausalLM",
-    read_config=_read,
-    tensors=_tensors,
-)
+OPT = Family("opt", "OPTForCausalLM", _read, _tensors)

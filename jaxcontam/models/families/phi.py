@@ -9,10 +9,10 @@ from jaxcontam.models.families.family import (
     Family,
     Tensor,
     activation,
+    block_tensors,
     layer_windows,
     linear_tensors,
     need,
-    norm_tensors,
     number,
     switch,
 )
@@ -20,28 +20,13 @@ from jaxcontam.models.families.llama import llama_tensors, read_llama
 from jaxcontam.models.families.rope_settings import (
     rope_fields,
     rope_kind,
-    rope_scaling,
-    with_first_context,
 )
 
 
 def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
-    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
-    E = need(raw, "head_dim", D // H)
-    rope = rope_fields(raw)
-    config = DecoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        d_model=D,
-        n_layers=need(raw, "num_hidden_layers"),
-        n_heads=H,
-        n_kv_heads=need(raw, "num_key_value_heads", H),
-        head_dim=E,
-        d_ff=need(raw, "intermediate_size"),
-        context=need(raw, "max_position_embeddings"),
-        positions="rotary",
-        rope_theta=number(rope, "rope_theta"),
-        rope_scaling=rope_scaling(raw, rope),
-        rotary_dim=_rotary_dim(raw, rope, E, default=0.5),
+    rotary_dim = _rotary_dim(raw, rope_fields(raw), default=0.5)
+    return dataclasses.replace(
+        read_llama(raw, rotary_dim=rotary_dim),
         norm="layer",
         norm_eps=number(raw, "layer_norm_eps", 1e-5),
         query_key_norm="head" if switch(raw, "qk_layernorm", False) else None,
@@ -52,17 +37,17 @@ def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
-        tied=switch(raw, "tie_word_embeddings", False),
         head_bias=True,
     )
-    return with_first_context(config)
 
 
 def _rotary_dim(
-    raw: Mapping[str, Any], rope: Mapping[str, Any], head_dim: int, default: float
+    raw: Mapping[str, Any], rope: Mapping[str, Any], *, default: float
 ) -> int:
+    width = need(raw, "hidden_size") // need(raw, "num_attention_heads")
     flat = number(raw, "partial_rotary_factor", default)
-    return int(head_dim * number(rope, "partial_rotary_factor", flat))
+    part = number(rope, "partial_rotary_factor", flat)
+    return int(need(raw, "head_dim", width) * part)
 
 
 def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
@@ -79,11 +64,7 @@ def _tensors_phi(config: DecoderConfig) -> dict[str, Tensor]:
     if config.query_key_norm is not None:
         norms["blocks.attention.query_norm"] = "layers.{i}.self_attn.q_layernorm"
         norms["blocks.attention.key_norm"] = "layers.{i}.self_attn.k_layernorm"
-    return {
-        "embedding": Tensor(("embed_tokens.weight",)),
-        **linear_tensors(config, "layers.{i}.", linears),
-        **norm_tensors(config, norms),
-    }
+    return block_tensors(config, "embed_tokens", "layers.{i}.", linears, norms)
 
 
 def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -95,9 +76,7 @@ def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
         rope["rope_type"] = "longrope"
     first = rope.get("original_max_position_embeddings", 4096)
     raw = {"original_max_position_embeddings": first, **raw, "rope_parameters": rope}
-    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
-    E = need(raw, "head_dim", D // H)
-    config = read_llama(raw, rotary_dim=_rotary_dim(raw, rope, E, default=1.0))
+    config = read_llama(raw, rotary_dim=_rotary_dim(raw, rope, default=1.0))
     return dataclasses.replace(
         config,
         qkv_bias=False,
@@ -116,15 +95,5 @@ def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
     return llama_tensors(config) | linear_tensors(config, "layers.{i}.", joined)
 
 
-PHI = Family(
-    model_type="phi",
-    architecture="PhiForCausalLM",
-    read_config=_read_phi,
-    tensors=_tensors_phi,
-)
-PHI3 = Family(
-    model_type="phi3",
-    architecture="Phi3ForCausalLM",
-    read_config=_read_phi3,
-    tensors=_tensors_phi3,
-)
+PHI = Family("phi", "PhiForCausalLM", _read_phi, _tensors_phi)
+PHI3 = Family("phi3", "Phi3ForCausalLM", _read_phi3, _tensors_phi3)

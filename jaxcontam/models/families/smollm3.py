@@ -37,9 +37,4 @@ def _rotated_layers(raw: Mapping[str, Any], n_layers: int) -> tuple[bool, ...]:
     return tuple(map(bool, given[:n_layers]))
 
 
-SMOLLM3 = Family(
-    model_type="smollm3",
-    architecture="SmolLM3ForCausalLM",
-    read_config=_read,
-    tensors=llama_tensors,
-)
+SMOLLM3 = Family("smollm3", "SmolLM3ForCausalLM", _read, llama_tensors)

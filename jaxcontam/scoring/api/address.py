@@ -20,38 +20,53 @@ PREFIX = "api:"
 """Prefix that marks a served model."""
 
 _CHAT_PATH = "/chat/completions"
+_HINT = "such as api:https://host/v1#name"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ApiModel:
-    """A model behind a server, as `api:URL#NAME` names it.
+    """A model behind a server or several, as `api:URL#NAME` names it.
 
     Attributes:
-        url: Base of the protocol, such as `https://host/v1`.
-        name: What the server calls the model.
+        url: Base of the protocol, such as `https://host/v1`; commas between several.
+        name: What each server calls the model.
     """
 
     url: str
     name: str
 
+    @property
+    def servers(self) -> "tuple[ApiModel, ...]":
+        """The model behind each server alone."""
+        return tuple(ApiModel(url, self.name) for url in self.url.split(","))
 
-def parse_api(words: str, *, flag: str) -> ApiModel:
+
+def parse_api(words: str, *, flag: str, several: bool = False) -> ApiModel:
     """Read `api:URL#NAME`.
 
     Args:
         words: What the user typed.
         flag: Where, for the error.
+        several: Whether URL may be several ones, with commas between them.
 
     Raises:
-        InputError: If it is of another form, no request could be sent to the URL, or
-            the URL holds a password or a query, which would stand in the report.
+        InputError: If it is of another form, no request could be sent to a URL, or a
+            URL holds a password or a query, which would stand in the report.
     """
-    hint = "such as api:https://host/v1#name"
-    url, _, name = words.removeprefix(PREFIX).partition("#")
+    typed, _, name = words.removeprefix(PREFIX).partition("#")
     if not words.startswith(PREFIX) or not name:
         raise InputError(
-            f"{flag} must be api:URL#NAME, got {_shown(words)!r}", hint=hint
+            f"{flag} must be api:URL#NAME, got {_shown(words)!r}", hint=_HINT
         )
+    urls = typed.split(",")
+    if len(urls) > 1 and not several:
+        raise InputError(f"{flag}: one URL, got {_shown(typed)!r}", hint=_HINT)
+    found = dict.fromkeys(_checked_url(url, flag) for url in urls)
+    return ApiModel(",".join(found), name)
+
+
+def _checked_url(url: str, flag: str) -> str:
+    """The base of a server's protocol; errors as of `parse_api`."""
     if not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
             f"{flag}: a URL is of ASCII signs without spaces: {_shown(url)!r}",
@@ -63,15 +78,15 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
         # As sockets do it: a host such as `.example` has no such form.
         host.encode("idna")
     except ValueError:
-        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=hint) from None
+        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=_HINT) from None
     if "@" in parts.netloc or parts.query:
         raise InputError(
             f"{flag}: the URL must hold no password and no query",
             hint=f"the key belongs in the environment variable {KEY_VARIABLE}",
         )
     if parts.scheme not in ("http", "https") or not host:
-        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=hint)
-    return ApiModel(url.rstrip("/").removesuffix(_CHAT_PATH), name)
+        raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=_HINT)
+    return url.rstrip("/").removesuffix(_CHAT_PATH)
 
 
 def is_in_the_clear(url: str) -> bool:

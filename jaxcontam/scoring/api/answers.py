@@ -13,6 +13,7 @@ from typing import Any
 from jaxcontam.scoring.api.address import KEY_VARIABLE
 from jaxcontam.scoring.api.budget import most_values
 from jaxcontam.scoring.api.policy import Failure, without_key
+from jaxcontam.scoring.api.protocols import PROTOCOLS
 from jaxcontam.scoring.api.request import ApiError, RefusedError
 
 Answer = dict[str, Any]
@@ -75,6 +76,11 @@ def read_reply(
         answer = _without_key(answer, api_key)
     except (ValueError, RecursionError):
         return Failure("garbled", f"not JSON ({_shown(data, api_key)})")
+    if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
+        try:
+            answer = own.completion(answer, body)
+        except ValueError as e:
+            return Failure("garbled", f"{e} ({_shown(data, api_key)})")
     if not isinstance(answer, dict):
         return Failure(
             "garbled", f"not an answer of the protocol ({_shown(data, api_key)})"

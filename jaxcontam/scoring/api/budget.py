@@ -39,13 +39,6 @@ class Usage:
             self.completion_tokens + other.completion_tokens,
         )
 
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.n_requests - other.n_requests,
-            self.prompt_tokens - other.prompt_tokens,
-            self.completion_tokens - other.completion_tokens,
-        )
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -104,7 +97,7 @@ class Spending:
         """Nothing is used yet."""
         self.budget = budget
         self.spent = Usage()
-        self._held = Usage()
+        self._held: list[Usage] = []
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False means wait for requests in flight.
@@ -122,14 +115,14 @@ class Spending:
                 hint="run the same command again with a higher --budget: what is "
                 "answered is not asked again",
             )
-        if self.budget.is_passed(self.spent + self._held + most):
+        if self.budget.is_passed(sum(self._held, self.spent + most)):
             return False
-        self._held += most
+        self._held.append(most)
         return True
 
     def settle(self, most: Usage, used: Usage) -> None:
         """A request that held `most` has used `used`."""
-        self._held -= most
+        self._held.remove(most)
         self.spent += used
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.scoring.api.alignment import token_starts
+from jaxcontam.scoring.api.protocols import PROTOCOLS
 
 PATH = "/completions"
 
@@ -36,19 +37,26 @@ class Way:
         max_tokens: 0 where the server can write nothing, else 1.
         bos: Whether the first token of a text has a log-probability, because the
             server puts a token before it.
+        protocol: The server's own, of `PROTOCOLS`; None is OpenAI's completions.
     """
 
     echo: bool
     ids: bool
     max_tokens: int = 1
     bos: bool = False
+    protocol: str | None = None
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
-        """The request, but for the model's name."""
+        """The request for the prompt's numbers, but for the model's name."""
         asked = {"echo": True, "logprobs": 1} if self.echo else {"prompt_logprobs": 1}
+        return self.greedy(prompt, max_tokens=self.max_tokens, **asked)
+
+    def greedy(self, prompt: Prompt, **asked: Any) -> dict[str, Any]:
+        """A request of this form for a greedy continuation."""
+        if self.protocol is not None:
+            asked["protocol"] = self.protocol
         return {
             "prompt": prompt if isinstance(prompt, str) else [list(prompt)],
-            "max_tokens": self.max_tokens,
             "temperature": 0,
             **asked,
         }
@@ -57,15 +65,19 @@ class Way:
     def words(self) -> str:
         """For errors."""
         asked = "echo with logprobs" if self.echo else "prompt_logprobs"
+        if self.protocol is not None:
+            asked = PROTOCOLS[self.protocol].words
         return f"{asked}, prompts as {'token ids' if self.ids else 'text'}"
 
 
 def ways(*, ids: bool) -> tuple[Way, ...]:
     """Every way that servers are known to have, the cheapest first."""
+    own = [n for n, protocol in PROTOCOLS.items() if protocol.takes_ids or not ids]
     return (
         Way(echo=True, ids=ids, max_tokens=0),
         Way(echo=True, ids=ids),
         Way(echo=False, ids=ids),
+        *(Way(echo=True, ids=ids, protocol=name) for name in own),
     )
 
 
@@ -181,6 +193,10 @@ def shown_tokens(
     if not way.echo:
         return _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
     found = choice.get("logprobs")
+    if isinstance(found, dict) and found.get("content"):
+        raise ValueError(
+            "log-probabilities of what is written alone, as llama.cpp's server gives"
+        )
     if not isinstance(found, dict) or not found.get("token_logprobs"):
         raise ValueError("no log-probabilities")
     values: Any = found["token_logprobs"]

@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.agreement import EACH_WITHIN, MEAN_WITHIN, is_same
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.answers import PASSING
 from jaxcontam.scoring.api.logprobs import (
@@ -34,6 +35,7 @@ from jaxcontam.scoring.api.written import (
     TOKEN_ID,
     Post,
     letters,
+    read,
     written_and_read,
 )
 
@@ -47,23 +49,12 @@ PROMPTS = (
 )
 """Texts of the probe; more than one, since a model may end a text at once."""
 
-REPEATS_WITHIN = 1e-3
-"""Nats by which the same request may differ without a word."""
-
 # Fewest values to compare.
 _FEWEST = 3
 # Statuses of a server that does not know the request.
 _NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
 # Some servers fail over a request that asks for no new token.
 _FAILED = 500
-
-
-MEAN_WITHIN = 0.05
-"""Nats by which the numbers of one model may differ on average: bfloat16 resolves a
-logit of 16 to an eighth, and servers compute otherwise for other batches."""
-
-EACH_WITHIN = 0.3
-"""Nats by which each of them may differ."""
 
 ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
 """Hint where answers of two models would stand in one result."""
@@ -129,19 +120,13 @@ def probe(
         n_requests += 1
         return post(body, once=once)
 
-    def encoded(text: str) -> Prompt:
-        if tokenizer is None:
-            return text
-        return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
-
-    way, witness = _find_way(
-        counted, url, [encoded(text) for text in prompts], tokenizer
-    )
+    asked = [encoded(text, tokenizer, prefix) for text in prompts]
+    way, witness = _find_way(counted, url, asked, tokenizer)
     errors: list[float] = []
     values: list[float] = []
     difference = 0.0
-    for text in prompts:
-        found = written_and_read(counted, url, way, encoded(text), tokenizer)
+    for prompt in asked:
+        found = written_and_read(counted, url, way, prompt, tokenizer)
         errors += found.errors
         values += found.values
         difference = max(difference, found.difference)
@@ -161,6 +146,40 @@ def probe(
         n_requests=n_requests,
         witness=witness,
     )
+
+
+def encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> Prompt:
+    """A text of the probe as it is sent."""
+    if tokenizer is None:
+        return text
+    return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def check_alike(posts: Mapping[str, Post], way: Way, prompts: Sequence[Prompt]) -> None:
+    """Several servers must say the same of the same texts.
+
+    Args:
+        posts: URL -> sends a request there.
+        way: How each of them gives log-probabilities.
+        prompts: What is compared.
+
+    Raises:
+        InputError: If one says something else than the first, or nothing.
+    """
+    found = {
+        url: np.concatenate(
+            [read(post(way.body(p)), way, p, url).logprobs for p in prompts]
+        )
+        for url, post in posts.items()
+    }
+    (first, expected), *others = found.items()
+    for url, values in others:
+        if not is_same(expected, values):
+            raise InputError(
+                f"{url}: another model than behind {first}: the probe's texts have "
+                "other log-probabilities there",
+                hint="the same weights, type and settings on each server",
+            )
 
 
 def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
@@ -202,6 +221,9 @@ def _find_way(
             answer = _first_answer(post, way, prompt)
             read_prompt_scores(answer, way, prompt)
         except InputError as e:
+            if way.protocol is not None:
+                # Most servers have never heard of it.
+                continue
             if not _is_refusal(e, way):
                 raise
             reasons[way.words] = str(e).removeprefix(f"{url}: ")
@@ -232,7 +254,7 @@ def _first_answer(post: Post, way: Way, prompt: Prompt) -> Mapping[str, Any]:
     """
     body = way.body(prompt)
     if way.max_tokens:
-        return post(body)
+        return post(body, once=way.protocol is not None)
     for is_last in (False, True):
         try:
             return post(body, once=True)
@@ -366,13 +388,3 @@ def check_after(
             hint=ANEW,
         )
     return None
-
-
-def is_same(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two lists of log-probabilities can be of one model and one text."""
-    if first.shape != second.shape:
-        return False
-    change = np.abs(first - second)
-    return change.max(initial=0.0) <= EACH_WITHIN and (
-        change.sum() <= MEAN_WITHIN * max(1, change.size)
-    )

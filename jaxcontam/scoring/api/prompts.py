@@ -23,6 +23,7 @@ from jaxcontam.scoring.api.logprobs import (
 )
 from jaxcontam.scoring.api.request import Body, RefusedError, request_key
 from jaxcontam.scoring.api.spot import SpotChecks
+from jaxcontam.scoring.request_order import going_out, put_back
 
 # Requests in a block, of which one row is tested.
 _AT_ONCE = 128
@@ -57,15 +58,15 @@ class ServedPrompts:
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
-        """Log-probabilities of each prompt.
+        """Log-probabilities of each prompt, asked for in a random order.
 
         Raises:
             InputError: If the server refuses a prompt, its answer is not usable, or
                 the client raises.
         """
-        found: list[PromptScores] = []
+        order, found = going_out(len(prompts)), []
         for start in range(0, len(prompts), _AT_ONCE):
-            block = prompts[start : start + _AT_ONCE]
+            block = [prompts[i] for i in order[start : start + _AT_ONCE]]
             hears = progress_after(progress, start, len(prompts))
             if self._spots is None or all(map(self.holds, block)):
                 found += self._asked([(prompt, 0) for prompt in block], hears)
@@ -74,7 +75,7 @@ class ServedPrompts:
             asked, places = self._spots.with_repeats(block)
             scores = self._asked(asked, hears)
             found += self._spots.checked(block, [scores[i] for i in places])
-        return found
+        return put_back(order, found)
 
     def _asked(
         self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None

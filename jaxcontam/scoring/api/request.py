@@ -26,7 +26,8 @@ class RefusedError(ApiError):
 
 
 Body = Mapping[str, Any]
-"""JSON of a request, without the model's name."""
+"""JSON of a request, without the model's name; `protocol` is who is to understand it
+(`PROTOCOLS`), and no part of it."""
 
 
 def request_key(model: ApiModel, path: str, body: Body, *, repeat: int = 0) -> str:

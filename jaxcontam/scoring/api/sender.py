@@ -28,6 +28,7 @@ from jaxcontam.scoring.api.budget import (
     used_by,
 )
 from jaxcontam.scoring.api.policy import Failure, Policy, read_failure
+from jaxcontam.scoring.api.protocols import PROTOCOLS
 from jaxcontam.scoring.api.request import ApiError, Body
 from jaxcontam.terminal import visible
 
@@ -157,12 +158,15 @@ class Sender:
     async def _reply(self, path: str, body: Body) -> Answer | Failure:
         """One try; errors as of `read_reply` and `read_failure`."""
         loop = asyncio.get_running_loop()
+        url, sent = self.model.url + path, body
+        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
+            url, sent = own.url(self.model.url), own.request(body)
         waiting = loop.call_later(_SILENT_SECONDS, self._tell_silence)
         try:
             async with (
                 asyncio.timeout(self.timeout_seconds),
                 self._http.stream(
-                    "POST", self.model.url + path, content=json.dumps(body).encode()
+                    "POST", url, content=json.dumps(sent).encode()
                 ) as response,
             ):
                 data, most = bytearray(), most_bytes(body)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.agreement import MEAN_WITHIN
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Prompt, PromptScores, Way
-from jaxcontam.scoring.api.probe import ANEW, MEAN_WITHIN, check_compared
+from jaxcontam.scoring.api.probe import ANEW, check_compared
 from jaxcontam.scoring.api.request import RefusedError
 from jaxcontam.scoring.api.written import written_and_read
 

@@ -64,14 +64,7 @@ def written_and_read(
     Raises:
         InputError: If what it reads has no log-probabilities.
     """
-    answer = post(
-        {
-            "prompt": prompt if isinstance(prompt, str) else [list(prompt)],
-            "max_tokens": _N_WRITTEN,
-            "temperature": 0,
-            "logprobs": _N_LIKELIEST,
-        }
-    )
+    answer = post(way.greedy(prompt, max_tokens=_N_WRITTEN, logprobs=_N_LIKELIEST))
     n_tries = 0
     for written in _written(answer):
         whole, starts = _with_written(
@@ -80,16 +73,16 @@ def written_and_read(
         if not starts or n_tries == _MOST_TRIES:
             continue
         n_tries += 1
-        first, again = (_read(post(way.body(whole)), way, whole, url) for _ in range(2))
-        read = dict(zip(first.starts.tolist(), first.logprobs.tolist(), strict=True))
+        first, again = (read(post(way.body(whole)), way, whole, url) for _ in range(2))
+        values = dict(zip(first.starts.tolist(), first.logprobs.tolist(), strict=True))
         ends = [*starts[1:], len(whole)]
         errors = []
         for (_, value), start, end in zip(written, starts, ends, strict=False):
             # A text may be read as other tokens than it was written in.
-            is_same = start in read and not any(start < other < end for other in read)
+            is_same = start in values and not any(start < at < end for at in values)
             if not is_same:
                 break
-            errors.append(abs(read[start] - value))
+            errors.append(abs(values[start] - value))
         if errors:
             difference = 0.0
             if len(first.logprobs) == len(again.logprobs):
@@ -174,9 +167,12 @@ def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=False)
 
 
-def _read(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt, url: str
-) -> PromptScores:
+def read(answer: Mapping[str, Any], way: Way, prompt: Prompt, url: str) -> PromptScores:
+    """As `read_prompt_scores`, for answers that nobody would ask for again.
+
+    Raises:
+        InputError: If there is not one finite number for each token.
+    """
     try:
         return read_prompt_scores(answer, way, prompt)
     except ValueError as e:

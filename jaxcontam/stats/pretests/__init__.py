@@ -11,12 +11,10 @@ from jaxcontam.stats.pretests.battery import (
     pretest_battery,
 )
 from jaxcontam.stats.pretests.blind import blind_pretests
-from jaxcontam.stats.pretests.copying import blind_matrices
 from jaxcontam.stats.pretests.fields import columns
 from jaxcontam.stats.pretests.null import gate
 
 __all__ = [
-    "blind_matrices",
     "blind_pretests",
     "columns",
     "gate",

@@ -147,14 +147,14 @@ def draws_of(n_strata: int) -> tuple[int, int]:
     return _FIRST_DRAWS, min(_DRAWS, most)
 
 
-def two_sided_p(drawn: np.ndarray, columns_KM: np.ndarray, ties: float) -> float:
+def two_sided_p(drawn_B: np.ndarray, columns_KM: np.ndarray, ties: float) -> float:
     """Probability that a sum of random columns is as far from its mean as `drawn[0]`.
 
     Few strata are summed exactly. Where so few draws are as far that they no longer
     tell how small the p-value is, the sum over strata is taken as normal.
 
     Args:
-        drawn: (B + 1,) sums, the published one first.
+        drawn_B: (B + 1,) sums, the published one first.
         columns_KM: What each stratum's is drawn from, the published one first.
         ties: Sums that differ by no more are ties.
     """
@@ -162,8 +162,8 @@ def two_sided_p(drawn: np.ndarray, columns_KM: np.ndarray, ties: float) -> float
         rows = columns_KM - columns_KM[:, :1]
         tails = [lattice_tail(sign * rows, ties).log10_upper for sign in (1.0, -1.0)]
         return min(1.0, 2 * power_of_ten(min(tails)))
-    p_value = permutation_p(float(drawn[0]), drawn[1:], two_sided=True)
-    if p_value > RESOLVED / len(drawn):
+    p_value = permutation_p(float(drawn_B[0]), drawn_B[1:], two_sided=True)
+    if p_value > RESOLVED / len(drawn_B):
         return p_value
     gap = abs(float((columns_KM[:, 0] - columns_KM.mean(axis=1)).sum())) - ties
     sd = math.sqrt(float(columns_KM.var(axis=1).sum()))
@@ -246,7 +246,7 @@ def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
 
 
 def _neighbours(
-    drawn: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
+    drawn_B: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
 ) -> Attraction:
     gains = {
         size: float(np.trace(boundaries_matrix(size), 1))
@@ -254,7 +254,7 @@ def _neighbours(
     }
     n_gained = sum(gains[size] for size in n_rows_K.tolist())
     gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
-    return Attraction(gain / n_gained, two_sided_p(drawn, sums_KM, ties))
+    return Attraction(gain / n_gained, two_sided_p(drawn_B, sums_KM, ties))
 
 
 def _best_distance(

@@ -160,12 +160,12 @@ def _split(codes_N: np.ndarray, matrices: Sequence[np.ndarray]) -> list[np.ndarr
     return np.split(codes_N, ends[:-1]) if matrices else []
 
 
-def _turned(size: int, codes: np.ndarray | None) -> np.ndarray:
+def _turned(size: int, codes_S: np.ndarray | None) -> np.ndarray:
     """(S,) positions of a stratum with each of its groups the other way round."""
-    if codes is None or (codes == codes[0]).all():
+    if codes_S is None or (codes_S == codes_S[0]).all():
         return np.arange(size)[::-1]
     turned_S = np.arange(size)
-    for code in np.unique(codes):
-        places = np.flatnonzero(codes == code)
+    for code in np.unique(codes_S):
+        places = np.flatnonzero(codes_S == code)
         turned_S[places] = places[::-1]
     return turned_S

@@ -109,10 +109,10 @@ class Tokens:
     lengths: np.ndarray
     n_kinds: int
 
-    def rows(self, order: np.ndarray) -> "Tokens":
+    def rows(self, order_N: np.ndarray) -> "Tokens":
         """Some of the rows, in an order."""
-        lengths_N = self.lengths[order]
-        starts_N = (np.cumsum(self.lengths) - self.lengths)[order]
+        lengths_N = self.lengths[order_N]
+        starts_N = (np.cumsum(self.lengths) - self.lengths)[order_N]
         shift_N = starts_N - (np.cumsum(lengths_N) - lengths_N)
         tokens_T = self.tokens[
             np.arange(lengths_N.sum()) + np.repeat(shift_N, lengths_N)
@@ -126,9 +126,7 @@ def read_tokens(texts: Sequence[str], kind: Kind) -> Tokens:
     return _words(texts) if kind == "words" else _characters(texts)
 
 
-def blind_matrices(
-    texts: Sequence[str], kind: Kind, *, size: int = BLOCK
-) -> list[np.ndarray]:
+def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.ndarray]:
     """Pair matrices of contiguous blocks of rows, by a scorer that never saw the file.
 
     Entry [a, b] is log p(row b | row a) in nats; the diagonal is 0 and not used. It
@@ -142,7 +140,7 @@ def blind_matrices(
     blocks hold 4 rows. Every row is in one block.
 
     Args:
-        texts: Rows in published order.
+        tokens: Rows in published order, as `read_tokens` gives them.
         kind: `words` (words, runs of spaces, single signs; case kept) looks at n-grams
             of up to 3, `characters` of up to 5.
         size: Most rows of a block.
@@ -154,11 +152,6 @@ def blind_matrices(
         Cache language model (Kuhn and De Mori 1990) over n-grams, smoothed by
         Dirichlet priors (MacKay and Peto 1995).
     """
-    return matrices_of(read_tokens(texts, kind), kind, size=size)
-
-
-def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.ndarray]:
-    """`blind_matrices` of rows that were read."""
     if not len(tokens.lengths):
         return []
     cache = _CACHES[kind]

@@ -174,7 +174,7 @@ def cosines(vectors_NV: "csr_array") -> np.ndarray:
 
 
 def stratum_cosines(
-    vectors_NV: "csr_array", firsts: np.ndarray, lasts: np.ndarray, size: int
+    vectors_NV: "csr_array", firsts_B: np.ndarray, lasts_B: np.ndarray, size: int
 ) -> list[np.ndarray]:
     """Cosines within strata: as many numbers as n strata of a few need.
 
@@ -183,15 +183,15 @@ def stratum_cosines(
 
     Args:
         vectors_NV: Unit rows.
-        firsts: (B,) first example of each run, stratum by stratum.
-        lasts: (B,) its last example; without blocks every run is one example.
+        firsts_B: (B,) first example of each run, stratum by stratum.
+        lasts_B: (B,) its last example; without blocks every run is one example.
         size: Most runs of a stratum.
 
     Returns:
         (S, S) float64 each.
     """
-    firsts_BV, lasts_BV = vectors_NV[firsts], vectors_NV[lasts]
-    sizes = [len(stratum) for stratum in split_strata(len(firsts), size)]
+    firsts_BV, lasts_BV = vectors_NV[firsts_B], vectors_NV[lasts_B]
+    sizes = [len(stratum) for stratum in split_strata(len(firsts_B), size)]
     of_B = np.repeat(np.arange(len(sizes)), sizes)
     place_B = np.concatenate([np.arange(size) for size in sizes])
     cosines_KSS = np.zeros((len(sizes), max(sizes), max(sizes)))

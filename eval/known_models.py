@@ -1,0 +1,315 @@
+"""What do our tests say of public models whose contamination is known?
+
+Question: is a set that a model is known to have read found, and one that it did not
+read left alone; and what did others publish? `known_models.toml` is the table: Oren et
+al.'s GPT-2s, Hubble with its controls, Pythia, OLMo 2, Marin, Garrulus and Turdus.
+Command: `python -m eval.known_models --dry-run` for what it costs, then without.
+Hardware: a GPU, or `--only Contam-Small` on a CPU; needs a network, or `--mirror`.
+A killed run goes on. Headline: none yet, there was no network here.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Console
+
+import jaxcontam
+from eval.study import (
+    Clock,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    grouped,
+    print_grid,
+    run_study,
+    say,
+)
+from jaxcontam.cli import EXIT_PARTIAL
+from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.stats.roc import auc_delong
+
+TABLE = Path(__file__).with_suffix(".toml")
+_FOUND = {"contaminated", "suspected", "members rank higher", "may rank higher"}
+# Passes over the texts, roughly; a reference takes as many.
+_PASSES = {"audit": 10, "membership": 2, "sharded_t": 50, "": 0}
+_CHARACTERS = 4  # of a token
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A row of the table, which says what each field means."""
+
+    model: str
+    set: str
+    parameters: float
+    analysis: Literal["audit", "membership"]
+    source: str
+    revision: str = "main"
+    members: str = ""
+    nonmembers: str = ""
+    template: str | None = None
+    text_field: str | None = None
+    shuffled: bool = True
+    reference: str = ""
+    copies: str = ""
+    expected: str = ""
+    published: str = ""
+    measure: str = ""
+
+    @property
+    def name(self) -> str:
+        """Short name of the set."""
+        return Path(self.set).stem.partition(":")[0]
+
+    @property
+    def sources(self) -> list[str]:
+        """A file, a split, or a split a side."""
+        sides = [side for side in (self.members, self.nonmembers) if side]
+        return [f"{self.set}:{side}" for side in sides] or [self.set]
+
+    def agrees(self, verdict: str) -> str:
+        """Whether a verdict is the one that what is known asks for."""
+        if verdict == self.expected or {verdict, self.expected} <= _FOUND:
+            return "yes"
+        if self.copies == "0":
+            return "alarm" if verdict in _FOUND else "yes"
+        return "missed" if self.expected else ""
+
+
+Outcome = dict[str, Any]
+"""`ours` (p-value or AUC; None if nothing was scored), `verdict`, AUC by `copies`."""
+
+
+def read_table() -> tuple[Known, ...]:
+    """Every model of each group with every set of it."""
+    groups = tomllib.loads(TABLE.read_text(encoding="utf-8"))["group"]
+    return tuple(
+        Known(**{**group, **model, **one})
+        for group in groups
+        for models, sets in [(group.pop("models"), group.pop("sets"))]
+        for model, one in itertools.product(models, sets)
+    )
+
+
+def place(name: str, mirror: Path) -> str:
+    """A model, file or split in the mirror; else its name, for the hub to find.
+
+    Raises:
+        InputError: If the mirror has the dataset, but not the split as one file.
+    """
+    if not is_hub_split(name):
+        local = mirror / name.partition("@")[0]
+        return str(local) if local.exists() else name
+    split = parse_hub_split(name)
+    local = mirror / split.dataset
+    if not local.is_dir():
+        return name
+    paths = [str(p.relative_to(local)) for p in local.rglob("*") if p.is_file()]
+    if len(found := files_of_split(paths, split)) != 1:
+        raise InputError(f"{local}: {len(found)} files of {name}, one is needed")
+    return str(local / found[0])
+
+
+def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
+    """A line a set, and one for each number of copies where texts differ in it."""
+    lines = []
+    for row, own in found:
+        ours = "-" if own["ours"] is None else f"{own['ours']:.3g}"
+        # An approximate p-value is not known below.
+        ours = "< 1e-15" if row.measure and (own["ours"] or 1) < 1e-15 else ours
+        known = (row.name, row.copies, row.published, ours)
+        lines.append((*known, own["verdict"], row.agrees(own["verdict"])))
+        lines += [("", n, "", f"{auc:.3g}", "", "") for n, auc in own["copies"].items()]
+    title = f"{model}, {found[0][0].parameters / 1e9:g} B; {found[0][0].source}"
+    header = ("set", "copies", "published", "ours", "verdict", "agrees")
+    return Grid(title, header, tuple(lines))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModels(StudyFlags):
+    """Audit public models of known contamination, beside what others published."""
+
+    only: tuple[str, ...] = ()
+    """Models whose names hold one of these words, such as hubble-1b (default: all)."""
+    mirror: Path = Path()
+    """Folder of the authors' files, and of models and datasets that need no network,
+    each under its name on the hub."""
+    limit: int | None = None
+    """Take the first N texts of each file or split; --tiny takes 20."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Matmul precision; bfloat16 is faster but less accurate."""
+    dry_run: bool = False
+    """Say what would be downloaded and scored, in what time; score nothing."""
+    tflops: float = 100.0
+    """TFLOP/s that the device reaches, for --dry-run."""
+    price_per_hour: float = 0.0
+    """Price of the device an hour, for --dry-run."""
+    any_code: bool = False
+    """Take finished sets that other code scored."""
+    out: Path = Path("runs/known_models")
+    """Folder for scores, finished sets and tables; a killed run goes on there."""
+
+    def __post_init__(self) -> None:
+        StudyFlags.__post_init__(self)
+        check_positive(self, "limit", "tflops")
+        self.chosen()
+
+    def chosen(self) -> dict[str, list[Known]]:
+        """Models that are asked for, and rows of each."""
+        table = grouped(read_table(), lambda row: row.model)
+        if lost := [w for w in self.only if not any(w in name for name in table)]:
+            raise unknown_name("model", lost[0], table)
+        words = self.only or ("",)
+        return {k: own for k, own in table.items() if any(w in k for w in words)}
+
+    def run(self) -> dict[str, Any]:
+        """Score what is missing, print the tables; returns the numbers."""
+        clock = Clock.start()
+        records = Records(self.out / "sets", any_code=self.any_code)
+        failed: dict[str, list[str]] = {}
+        if self.dry_run:
+            print_grid(self._costs(failed), Console())
+            return {"failed": failed}
+        found: dict[str, list[tuple[Known, Outcome]]] = {}
+        for model, rows in self.chosen().items():
+            opened = functools.cache(self._opened)
+            for row in rows:
+                key = f"{model}-{row.name}".translate(dict.fromkeys(b"/:", "-"))
+                inputs = dataclasses.asdict(row), str(self.mirror), self._most
+                inputs = *inputs, self.dtype, self.seed
+                own = records.read(key, *inputs)
+                if own is None:
+                    say(f"{model}: {row.name}")
+                    with _told(row, failed):
+                        own = self._ask(row, self._texts(row), opened)
+                        records.write(key, own, *inputs)
+                if own is not None:
+                    found.setdefault(model, []).append((row, own))
+        sets = [dataclasses.asdict(r) | o for own in found.values() for r, o in own]
+        return finish_study(
+            "known_models",
+            flags_of(self),
+            clock=clock,
+            out=self.out,
+            numbers={"failed": failed, "sets": sets},
+            grids=[grid_of(model, own) for model, own in found.items()],
+            earlier_seconds=records.earlier_seconds,
+        )
+
+    @property
+    def _most(self) -> int | None:
+        return 20 if self.tiny else self.limit
+
+    def _opened(self, name: str) -> Any:
+        """A model, or why it cannot be had: it is asked for once."""
+        try:
+            return jaxcontam.load(place(name, self.mirror), dtype=self.dtype)
+        except InputError as e:
+            return e
+
+    def _texts(self, row: Known) -> list[Benchmark]:
+        """The file of a row, or its sides."""
+        folder = (self.mirror / row.set).parent
+        if not is_hub_split(row.set) and not folder.is_dir():
+            zip_ = f"detection_challenge_benchmarks/{folder.name}/benchmarks.zip"
+            hint = f"unzip {zip_} of {row.source.split()[0]} there"
+            raise InputError(f"{folder}: no such folder", hint=hint)
+        form = {"template": row.template, "text_field": row.text_field}
+        read = functools.partial(load_benchmark, limit=self._most, **form)
+        if not is_hub_split(row.set):
+            return [read(self.mirror / row.set)]
+        return [read(place(one, self.mirror)) for one in row.sources]
+
+    def _ask(
+        self, row: Known, sides: Sequence[Benchmark], opened: Callable[[str], Any]
+    ) -> Outcome:
+        """Figure and verdict of a set."""
+        if isinstance(model := opened(f"{row.model}@{row.revision}"), InputError):
+            raise model
+        reference = place(row.reference, self.mirror) if row.reference else None
+        more: dict[str, Any] = {"reference": reference, "store": self.out / "store"}
+        more |= {"seed": self.seed, "dtype": self.dtype}
+        if row.analysis == "audit":
+            tests = ["adjacency" if row.shuffled else "direction"]
+            tests += [row.measure] if row.published else []
+            more |= {"tests": tests, "shuffled": row.shuffled, "limit": self._most}
+            audit = jaxcontam.audit(model, place(row.set, self.mirror), **more)
+            p = audit[tests[-1]].numbers.p_value if audit.results else None
+            return {"ours": p, "verdict": audit.verdict, "copies": {}}
+        members, others = (list(side.texts) for side in (sides[0], sides[-1]))
+        if len(sides) == 1:
+            is_member = [row is not None and row["label"] == 1 for row in sides[0].rows]
+            others = [t for t, seen in zip(members, is_member, strict=True) if not seen]
+            members = [*itertools.compress(members, is_member)]
+        result = jaxcontam.membership(model, members=members, nonmembers=others, **more)
+        found = {"ours": result.auc["min_k"], "verdict": result.verdict, "copies": {}}
+        if row.copies == "by text":
+            scores = [one["scores"]["min_k"] for one in result.rows]
+            seen_P, unseen_Q = np.split(np.array(scores, float), [len(members)])
+            copies_P = np.array([*map(_copies, sides[0].rows)])
+            found["copies"] = {
+                str(n): auc_delong(seen_P[copies_P == n], unseen_Q)[0]
+                for n in np.unique(copies_P).tolist()
+                if (copies_P == n).sum() > 1
+            }
+        return found
+
+    def _costs(self, failed: dict[str, list[str]]) -> Grid:
+        """A line a model: what is downloaded, what is scored, how long it takes."""
+        lines = []
+        for model, rows in self.chosen().items():
+            tokens, size = [], rows[0].parameters
+            for row in rows:
+                passes = _PASSES[row.analysis] * (1 + bool(row.reference))
+                passes += _PASSES[row.measure] * bool(row.published)
+                with _told(row, failed):
+                    n = sum(len(t) for one in self._texts(row) for t in one.texts)
+                    tokens.append(passes * n / _CHARACTERS)
+            hours = 2 * size * sum(tokens) / (self.tflops * 1e12 * 3600)
+            is_here = Path(place(model, self.mirror)).exists()
+            words = f"{len(tokens)}/{len(rows)}", f"{sum(tokens) / 1e6:,.1f} M"
+            cost = f"{hours:,.2f}", f"{hours * self.price_per_hour:,.2f}"
+            size_gb = f"{0 if is_here else 4e-9 * size:.1f}"
+            lines.append((model, *words, size_gb, *cost))
+        title = f"Roughly; GB of 4 bytes a weight, hours at {self.tflops:g} TFLOP/s"
+        header = ("model", "sets", "tokens", "GB", "hours", "price")
+        return Grid(title, header, tuple(lines))
+
+
+@contextlib.contextmanager
+def _told(row: Known, failed: dict[str, list[str]]) -> Iterator[None]:
+    """Tell once why a set cannot be had; the others go on."""
+    try:
+        yield
+    except InputError as e:
+        if str(e) not in failed:
+            say(f"{e}\n  hint: {e.hint}" if e.hint else str(e))
+        failed.setdefault(str(e), []).append(f"{row.model}, {row.name}")
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    """3 where a set could not be had."""
+    return EXIT_PARTIAL if found["failed"] else 0
+
+
+def _copies(row: dict[str, Any] | None) -> int:
+    """How often a text of Hubble was planted; 0 where its record does not say."""
+    meta = (row or {}).get("meta", {})
+    return (json.loads(meta) if isinstance(meta, str) else meta).get("duplicates", 0)
+
+
+if __name__ == "__main__":
+    sys.exit(run_study("known_models", KnownModels, exit_code=exit_code))
