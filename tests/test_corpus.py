@@ -4,9 +4,11 @@ import gzip
 import json
 import tracemalloc
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
-from jaxcontam.data import corpus, records
+from jaxcontam.data import archives, corpus, records
 from jaxcontam.data.corpus import Fault, Segment, list_corpus, read_segments
 from jaxcontam.errors import InputError
 
@@ -15,7 +17,11 @@ TEXTS = ["One fish.", "Zwei\nFische, „drei“", "", 'quoted "x", y', "last \U0
 
 def written(folder, suffix, texts=TEXTS):
     path = folder / f"docs{suffix}"
-    kind = suffix.removesuffix(".gz")
+    kind = suffix.removesuffix(".gz").removesuffix(".zst")
+    if kind == ".parquet":
+        table = pyarrow.table({"n": range(len(texts)), "text": texts})
+        pyarrow.parquet.write_table(table, path, row_group_size=2)
+        return path
     if kind == ".jsonl":
         text = "".join(json.dumps({"n": 1, "text": t}) + "\n" for t in texts)
     elif kind == ".json":
@@ -24,11 +30,30 @@ def written(folder, suffix, texts=TEXTS):
         comma = "," if kind == ".csv" else "\t"
         quoted = ['"' + t.replace('"', '""') + '"' for t in texts]
         text = f"id{comma}text\n" + "".join(f"7{comma}{t}\n" for t in quoted)
+    elif kind == ".wet":
+        bodies = [text.encode() for text in texts]
+        path.write_bytes(packed(suffix, [warc("conversion", body) for body in bodies]))
+        return path
     else:
         text = "\n".join(texts)
+    # As archives are written: in several parts, one after the other.
     data = text.encode()
-    path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    path.write_bytes(packed(suffix, [data[:9], data[9:]]))
     return path
+
+
+def packed(suffix, parts):
+    if suffix.endswith(".gz"):
+        parts = map(gzip.compress, parts)
+    if suffix.endswith(".zst"):
+        zstd = pyarrow.Codec("zstd")
+        parts = [zstd.compress(part, asbytes=True) for part in parts]
+    return b"".join(parts)
+
+
+def warc(kind, body, content_type="text/plain"):
+    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Type: {content_type}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body + b"\r\n\r\n"
 
 
 def read(path, start=None, field="text"):
@@ -46,7 +71,10 @@ def documents(items):
     return found
 
 
-KINDS = [s + gz for s in (".jsonl", ".json", ".csv", ".tsv") for gz in ("", ".gz")]
+KINDS = [
+    *(s + gz for s in (".jsonl", ".json", ".csv", ".tsv") for gz in ("", ".gz")),
+    *(".jsonl.zst", ".json.zst", ".csv.zst", ".wet", ".wet.gz", ".wet.zst", ".parquet"),
+]
 
 
 @pytest.mark.parametrize("suffix", KINDS)
@@ -56,7 +84,7 @@ def test_documents_are_those_that_were_written(tmp_path, suffix):
     assert not [item for item in items if isinstance(item, Fault)]
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".txt.zst"])
 def test_text_file_is_one_document(tmp_path, suffix):
     items = read(written(tmp_path, suffix))
     assert documents(items) == ["\n".join(TEXTS)]
@@ -277,13 +305,13 @@ def test_files_are_sorted_and_hidden_and_own_ones_are_left_out(tmp_path):
     [
         ("none", "no such file or folder"),
         ("empty", "no file of the kinds"),
-        ("x.parquet", "unknown suffix '.parquet'"),
+        ("x.arrow", "unknown suffix '.arrow'"),
         ("x.tar.gz", "unknown suffix '.gz'"),
     ],
 )
 def test_corpus_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "x.parquet").touch()
+    (tmp_path / "x.arrow").touch()
     (tmp_path / "x.tar.gz").touch()
     with pytest.raises(InputError, match=message):
         list_corpus(tmp_path / name, leave_out=tmp_path / "out")
@@ -294,3 +322,48 @@ def test_a_missing_corpus_has_the_hint_of_its_command(tmp_path):
         with pytest.raises(InputError) as caught:
             list_corpus(tmp_path / "none", leave_out=None, missing_hint=hint)
         assert caught.value.hint == hint
+
+
+PAGE = b"""HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n\r
+<html><head><style>p {}</style><script>var x = 1</script></head>
+<body><p>Caf\xe9 <b>au</b> lait</p><p>&lt;2&gt;</p></body></html>"""
+
+
+def test_pages_of_a_crawl_are_read_without_their_marks(tmp_path):
+    path = tmp_path / "crawl.warc.gz"
+    packed_page = PAGE.replace(b"OK\r\n", b"OK\r\nContent-Encoding: br\r\n")
+    records_of_it = [
+        warc("warcinfo", b"software: x"),
+        warc("request", b"GET / HTTP/1.1"),
+        warc("response", PAGE, "application/http; msgtype=response"),
+        warc("response", b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n\x89"),
+        warc("response", packed_page),
+    ]
+    path.write_bytes(packed(".gz", records_of_it))
+    page, fault = read(path)
+    assert page.line == 3
+    assert page.text.split() == ["Caf\u00e9", "au", "lait", "<2>"]
+    assert (fault.line, fault.reason) == (5, "a page packed by br")
+
+
+@pytest.mark.parametrize("suffix", [".wet.gz", ".jsonl.zst", ".parquet"])
+def test_archive_that_is_cut_short_is_named(tmp_path, suffix):
+    path = written(tmp_path, suffix, TEXTS * 400)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2 - 5])
+    *_, last = read(path)
+    assert last.after is None
+    assert last.reason.startswith("nothing from here on is readable (")
+
+
+def test_parquet_without_the_field_names_those_that_it_has(tmp_path):
+    (fault,) = read(written(tmp_path, ".parquet"), field="body")
+    assert "no field 'body' (it has: n, text)" in fault.reason
+
+
+def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MAX_RECORD", 100)
+    path = tmp_path / "x.wet"
+    path.write_bytes(warc("conversion", b"x" * 101) + warc("conversion", b"after it"))
+    fault, after = read(path)
+    assert (fault.line, after.text) == (1, "after it")

@@ -113,17 +113,21 @@ def test_tables_of_tokens_and_moments_are_refused(harness):
         harness.make_scorer(store=None, moments=True)
 
 
-def test_the_entry_point_of_the_harness_names_our_model_type():
+def test_the_entry_points_of_the_harness_name_our_model_types():
     import tomllib
 
     from lm_eval.api.registry import get_model
 
+    from jaxcontam.analyses import lm_eval_audit
     from jaxcontam.scoring import lm_eval_backend
 
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    (point,) = project["entry-points"]["lm_eval.models"].items()
-    assert point == ("jaxcontam", f"{lm_eval_backend.__name__}:JaxcontamLM")
-    assert get_model("jaxcontam") is lm_eval_backend.JaxcontamLM
+    types = lm_eval_backend.JaxcontamLM, lm_eval_audit.AuditedLM
+    assert project["entry-points"]["lm_eval.models"] == {
+        "jaxcontam": f"{lm_eval_backend.__name__}:JaxcontamLM",
+        "jaxcontam_audit": f"{lm_eval_audit.__name__}:AuditedLM",
+    }
+    assert tuple(map(get_model, ("jaxcontam", "jaxcontam_audit"))) == types
 
 
 @pytest.fixture(scope="module")

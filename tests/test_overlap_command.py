@@ -174,7 +174,10 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     assert said.err == ""
     assert MEANING in said.out
     assert "found (ids count from 0):\n  id 0" in said.out
-    assert "  id 2 (words) one.jsonl:2: w200 w201" in said.out
+    assert (
+        "  id 2 (words) one.jsonl:2\n    example: [w200 w201 w202" in said.out
+        and "\n    corpus:  So [W200 W201 W202" in said.out
+    )
     assert "not read: 1 files of other kinds (.md)" in said.out
     assert "1 examples have no words and are in no list" in said.out
     document = json.loads((files / "o/overlap.json").read_text())
@@ -323,3 +326,19 @@ def test_default_folder_belongs_to_corpus_and_benchmark(files, capsys):
     folders = sorted(path.name for path in (files / "runs/overlap").iterdir())
     assert len(folders) == 2
     assert all(re.fullmatch("bench-[0-9a-f]{8}", name) for name in folders)
+
+
+def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):
+    frame = sentence(20, 700)
+    examples = [f"{frame} {sentence(20, 5_000 + 20 * i)}" for i in range(12)]
+    (files / "bench.txt").write_text("\n".join(examples))
+    (files / "docs/two.txt").write_text(f"{frame}\nand\n{sentence(15, 5_022)}\n")
+    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    said = capsys.readouterr().out
+    assert "11 have nothing there but boilerplate, and do not count as found" in said
+    document = json.loads((files / "o/overlap.json").read_text())
+    assert (files / "o/found.txt").read_text() == "1\n"
+    assert document["totals"]["13-gram"] == 1
+    row = document["examples"][1]
+    assert f"w5021 [{sentence(13, 5_022)}] w5035" in row["example"]
+    assert row["corpus"].endswith(f"w719 and [{sentence(13, 5_022)}] w5035 w5036")

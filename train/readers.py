@@ -18,9 +18,9 @@ from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.models.fingerprint import file_state
 
-BINARY_SUFFIXES = (".parquet", ".array_record")
+BINARY_SUFFIXES = (".array_record",)
 KINDS = (*SUFFIXES, *BINARY_SUFFIXES)
-"""Suffixes of the files that `read_texts` reads; those of text also with .gz."""
+"""Suffixes of the files that `read_texts` reads; those of text also packed."""
 
 MAX_DOCUMENT = 16 << 20
 """Longest document, in bytes of UTF-8: tokenised whole, one takes 130 times as many."""

@@ -63,8 +63,8 @@ def open_corpus(
     """Find the parts of a corpus; no text is read yet.
 
     Args:
-        names: Each a file (.jsonl, .json, .csv, .tsv, .txt, also with .gz; .parquet;
-            .array_record), a folder of such files with the folders in it,
+        names: Each a file (those of `jaxcontam.data.corpus`, and .array_record), a
+            folder of such files with the folders in it,
             `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
         text_field: Field of a record, or column, that is its text.
         leave_out: A folder that is not searched: sets that an earlier run wrote there

@@ -1,11 +1,10 @@
 """What people call a model, made one kind of thing."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
-from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.opened import (
     LM_EVAL_PREFIX,
@@ -15,13 +14,16 @@ from jaxcontam.scoring.opened import (
 )
 from jaxcontam.scoring.shares import Division, mesh_here
 
+if TYPE_CHECKING:
+    from jaxcontam.scoring.api.budget import ApiOptions
+
 
 def load(
     model: Any,
     *,
     tokenizer: Any = None,
     dtype: str = "float32",
-    api: ApiOptions | None = None,
+    api: "ApiOptions | None" = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
 ) -> OpenModel:
@@ -71,7 +73,7 @@ def open_model(
     word: str,
     *,
     dtype: str = "float32",
-    api: ApiOptions | None = None,
+    api: "ApiOptions | None" = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
     division: Division | None = None,
@@ -95,6 +97,7 @@ def open_model(
             mesh does not fit the devices or the model.
     """
     if word.startswith(API_PREFIX):
+        from jaxcontam.scoring.api.budget import ApiOptions
         from jaxcontam.scoring.remote_model import open_api
 
         return open_api(word, api or ApiOptions(), plan_only=plan_only)

@@ -5,68 +5,64 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.index_search import RULES as INDEX_RULES
+from jaxcontam.commands.index_search import parse_index, search_index
+from jaxcontam.commands.overlap_words import (
+    FOUND_NAME,
+    MEANING,
+    NOT_FOUND_NAME,
+    RESULT_NAME,
+    print_overlap,
+)
 from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.contexts import with_contexts
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
 from jaxcontam.data.ngrams import SHORT, overlap_index
-from jaxcontam.data.occurrences import (
-    RULES,
-    Form,
+from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
+from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_result import (
     NamedFault,
-    Occurrence,
     OverlapSearchResult,
     SearchedBenchmark,
     SearchedCorpus,
-    forms_of,
-    occurrences,
+    SearchedIndex,
 )
-from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder, replace_files
 from jaxcontam.results.read import read_result
+from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.terminal import Terminal, json_text
 
-RESULT_NAME = "overlap.json"
-FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
-
-MEANING = (
-    "This is word-for-word overlap with the corpus you gave, each example looked up "
-    "alone whatever its place in the file: what is not found may stand in another "
-    "corpus, or here as a paraphrase or a translation, and what is found proves "
-    "nothing of a model unless it was trained on this corpus."
-)
-"""What the numbers show and what they do not."""
-
-_SCHEMA = 1
+_SCHEMA = 2
 _BATCH_CHARACTERS = 1 << 20
 _SAVE_SECONDS = 10.0
 _NAMED_FAULTS = 20
 # So many records without one text mean that a flag is wrong, not the records.
 _HOPELESS = 1000
-_PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
-# Words shared by this many examples may be the frame around them.
-_SHARED = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Look for the examples of a benchmark in a corpus that you have.
+    """Look for the examples of a benchmark in a corpus, or in an infini-gram index.
 
     Examples:
         # which examples stand in the corpus
         jaxcontam overlap corpus/ benchmark.jsonl
+        # which stand in the training data of OLMo 2, by its public index
+        jaxcontam overlap infini-gram:v4_olmo-2-0325-32b-instruct_llama b.jsonl
     """
 
     corpus: Positional[Path]
-    """File or folder: .jsonl, .json, .csv, .tsv or .txt, each also as .gz."""
+    """File or folder: .jsonl, .json, .csv, .tsv, .txt, .warc, .wet, each also as .gz
+    or .zst, .parquet; or infini-gram:[URL#]INDEX."""
     benchmark: Positional[Path]
     """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
     text_field: str = "text"
@@ -77,6 +73,8 @@ class Overlap:
     """Or the one field of an example that is its text."""
     limit: int | None = None
     """Take the first N examples."""
+    budget: int = 10_000
+    """Requests that an index is asked at most; kept answers take none."""
     out: Path | None = None
     """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
     json: bool = False
@@ -84,6 +82,7 @@ class Overlap:
 
     def __post_init__(self) -> None:
         check_positive(self, "limit")
+        check_positive(self, "budget")
         if self.template is not None and self.benchmark_field is not None:
             raise InputError("--template and --benchmark-field exclude each other")
 
@@ -96,21 +95,25 @@ class Overlap:
             limit=self.limit,
         )
         out = self.out or self._default_out(benchmark)
-        result = self._searched(benchmark, out)
+        index = parse_index(str(self.corpus))
+        if index is None:
+            result = self._searched(benchmark, out)
+        else:
+            result = self._asked(index, benchmark, out)
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
-            _print(result, out, Terminal())
-        return 3 if result.corpus.n_unreadable else 0
+            print_overlap(result, out, Terminal())
+        corpus = result.corpus
+        return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
     def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
-        """Search and write, from where the same command stopped."""
+        """Search files and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
         make_folder(out)
-        is_chosen = self.template is not None or self.benchmark_field is not None
-        forms = forms_of(benchmark, is_chosen=is_chosen)
+        forms = self._forms(benchmark)
         search = OverlapSearch(overlap_index([form.text for form in forms]))
         key = self._key(benchmark, files)
         reached = load_state(out, key, search)
@@ -130,9 +133,37 @@ class Overlap:
             )
         if not search.n_documents:
             raise _without_text(str(self.corpus), reached)
-        result = self._result(benchmark, forms, search, files, others, reached)
-        _write(result, out, key, reached)
+        rows = occurrences(forms, search, files=[file.name for file in files])
+        rows = with_contexts(rows, files, text_field=self.text_field)
+        corpus = SearchedCorpus(
+            n_files=len(files),
+            n_bytes=sum(file.size for file in files),
+            n_documents=search.n_documents,
+            n_words=search.n_words,
+            n_unreadable=reached.n_faults,
+            unreadable=reached.faults,
+            not_read=tuple(others),
+        )
+        result = self._result(benchmark, RULES, corpus, rows)
+        finished = _digest(_write(result, out))
+        save_state(out, key, dataclasses.replace(reached, finished=finished), None)
         return result
+
+    def _asked(
+        self, index: ApiModel, benchmark: Benchmark, out: Path
+    ) -> OverlapSearchResult:
+        """Ask an index and write."""
+        make_folder(out)
+        rows, asked = search_index(
+            index, self._forms(benchmark), folder=out, budget=self.budget
+        )
+        result = self._result(benchmark, INDEX_RULES, asked, rows)
+        _write(result, out)
+        return result
+
+    def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:
+        is_chosen = self.template is not None or self.benchmark_field is not None
+        return forms_of(benchmark, is_chosen=is_chosen)
 
     def _default_out(self, benchmark: Benchmark) -> Path:
         asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags_of(self)]
@@ -154,38 +185,27 @@ class Overlap:
     def _result(
         self,
         benchmark: Benchmark,
-        forms: tuple[Form, ...],
-        search: OverlapSearch,
-        files: list[CorpusFile],
-        others: list[str],
-        reached: Reached,
+        rules: dict[str, str],
+        corpus: SearchedCorpus | SearchedIndex,
+        rows: tuple[Occurrence, ...],
     ) -> OverlapSearchResult:
         from jaxcontam import __version__
 
-        rows = occurrences(forms, search, files=[file.name for file in files])
         flags = flags_of(dataclasses.replace(self, out=None))
         return OverlapSearchResult(
             schema=_SCHEMA,
             jaxcontam=__version__,
             command=("overlap", str(self.corpus), str(self.benchmark), *flags),
             meaning=MEANING,
-            rules=RULES,
+            rules=rules,
             benchmark=SearchedBenchmark(
                 name=benchmark.name,
                 fingerprint=benchmark.fingerprint,
                 order_provenance=benchmark.order_provenance,
                 n_examples=len(benchmark),
             ),
-            corpus=SearchedCorpus(
-                n_files=len(files),
-                n_bytes=sum(file.size for file in files),
-                n_documents=search.n_documents,
-                n_words=search.n_words,
-                n_unreadable=reached.n_faults,
-                unreadable=reached.faults,
-                not_read=tuple(others),
-            ),
-            totals=totals(rows),
+            corpus=corpus,
+            totals=totals(rows, rules),
             examples=rows,
         )
 
@@ -254,19 +274,16 @@ def search_files(
     return dataclasses.replace(reached, file=len(files), place=None)
 
 
-def totals(rows: tuple[Occurrence, ...]) -> dict[str, int]:
+def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:
     """Examples that meet each rule, that meet any, and that deserve a second look."""
-    found = [row for row in rows if row.rule is not None]
-    in_words_alone = [row for row in found if row.rule in ("13-gram", "8-grams")]
+    found = [row for row in rows if row.is_found]
     return {
-        **{rule: sum(rule in row.rules for row in rows) for rule in RULES},
+        **{rule: sum(rule in row.rules for row in found) for rule in rules},
         "found": len(found),
-        "not_found": sum(row.rule is None and row.n_words > 0 for row in rows),
+        "not_found": sum(not row.is_found and row.n_words > 0 for row in rows),
         "without_words": sum(row.n_words == 0 for row in rows),
         "found_below_8_words": sum(row.n_words < SHORT for row in found),
-        "found_by_shared_words": sum(
-            (row.matched_examples or 0) >= _SHARED for row in in_words_alone
-        ),
+        "boilerplate": sum(row.boilerplate for row in rows),
     }
 
 
@@ -288,18 +305,17 @@ def _without_text(name: str, reached: Reached) -> InputError:
     )
 
 
-def _write(result: OverlapSearchResult, out: Path, key: str, reached: Reached) -> None:
-    """The result, the two lists, and a state that says that there is nothing to do."""
+def _write(result: OverlapSearchResult, out: Path) -> str:
+    """The result, whose text this gives, and the two lists."""
     ids = {True: "", False: ""}
     for row in result.examples:
-        if row.rule or row.n_words:
-            ids[bool(row.rule)] += f"{row.id}\n"
+        if row.n_words:
+            ids[row.is_found] += f"{row.id}\n"
     fields = dataclasses.asdict(result)
     text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
     replace_files({out / name: content.encode() for name, content in files.items()})
-    finished = dataclasses.replace(reached, finished=_digest(text))
-    save_state(out, key, finished, None)
+    return text
 
 
 def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
@@ -317,48 +333,3 @@ def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
-
-
-def _print(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
-    corpus, counts, n = result.corpus, result.totals, result.benchmark.n_examples
-    either = {"found": "any of these", "not_found": "none of these"}
-    cells = [
-        (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
-        for name, meaning in (RULES | either).items()
-    ]
-    header = ("rule", "examples", "share", "an example meets it by")
-    console.say(f"{result.benchmark.name}: {n} examples")
-    console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
-    console.say(
-        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
-        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
-    )
-    found = [row for row in result.examples if row.rule]
-    if found:
-        console.say("found (ids count from 0):")
-    for row in found[:_PRINTED_FOUND]:
-        words = f": {row.matched}" if row.matched else ""
-        console.say(f"  id {row.id} ({row.rule}) {row.file}:{row.line}{words}")
-    if counts["found_below_8_words"]:
-        console.say(
-            f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
-            "words, which occur by chance."
-        )
-    if counts["found_by_shared_words"]:
-        console.say(
-            f"{counts['found_by_shared_words']} were found by words alone that "
-            f"{_SHARED} or more examples share: perhaps the frame around them "
-            "(--template chooses what is looked for)."
-        )
-    if n_without := counts["without_words"]:
-        console.say(f"{n_without} examples have no words and are in no list.")
-    if others := corpus.not_read:
-        kinds = sorted({Path(name).suffix or name for name in others})
-        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
-        console.say(f"not read: {len(others)} files of other kinds ({few})")
-    if corpus.n_unreadable:
-        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
-        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
-            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")
-    lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
-    console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.data.occurrences import NamedFault
 from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.data.overlap_result import NamedFault
 from jaxcontam.data.records import Place
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import DAMAGED_ARRAY

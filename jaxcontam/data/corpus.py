@@ -1,13 +1,13 @@
 """A training corpus as a resumable stream of texts, in bounded memory.
 
 Documents are the lines of .jsonl, the elements of a .json array (a .json file that
-starts with anything else is read as .jsonl), the rows of .csv and .tsv, and whole .txt
-files; each also as .gz. What cannot be read is skipped, and named by a `Fault`.
+starts with anything else is read as .jsonl), the rows of .csv and .tsv, whole .txt
+files, the pages of .warc and .wet files; each also as .gz or .zst; and rows of .parquet
+files. What cannot be read is skipped, and named by a `Fault`.
 """
 
 import codecs
 import dataclasses
-import gzip
 import json
 import os
 import zlib
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jaxcontam.data.archives import PACKINGS, parquet_rows, unpacked, warc_records
 from jaxcontam.data.files import check_file
 from jaxcontam.data.records import (
     BLOCK,
@@ -29,7 +30,8 @@ from jaxcontam.data.records import (
 )
 from jaxcontam.errors import InputError
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
+PARQUET = ".parquet"
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".warc", ".wet", PARQUET)
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PIECE = 1 << 16  # characters
 
@@ -97,13 +99,13 @@ def list_corpus(
             that start with a dot are passed over.
         leave_out: A folder to pass over: the output of this very run.
         also: Suffixes besides `SUFFIXES`, of files that the caller reads by itself;
-            these have no form with .gz.
+            these have no packed form.
         missing_hint: Hint of the error for a missing file.
 
     Raises:
         InputError: If there is no such file, or none that can be read.
     """
-    kinds = f"{', '.join(SUFFIXES)}, also with .gz"
+    kinds = f"{', '.join(SUFFIXES)}, also with .gz or .zst"
     kinds = ", or ".join([kinds, *also])
     try:
         if corpus.is_file():
@@ -149,7 +151,7 @@ def read_segments(
     """Texts of a file from a place on, in order.
 
     Args:
-        path: A file of a kind in `SUFFIXES`, perhaps with .gz.
+        path: A file of a kind in `SUFFIXES`, perhaps packed.
         text_field: Field of a record that is its text; a plain string is a text.
         start: `after` of the last item that was processed.
 
@@ -158,12 +160,16 @@ def read_segments(
         fault after which nothing can be read is the last of its file.
     """
     start = start or Place()
-    suffix, is_compressed = _suffixes(path)
+    suffix, packing = _suffixes(path)
     reached = start
     try:
         with open(path, "rb") as stored:
-            stream: Any = gzip.GzipFile(fileobj=stored) if is_compressed else stored
-            if suffix in _DELIMITERS:
+            stream: Any = unpacked(stored, packing)
+            if suffix == PARQUET:
+                found = parquet_rows(stored, text_field, start)
+            elif suffix in (".warc", ".wet"):
+                found = warc_records(stream, stored, start)
+            elif suffix in _DELIMITERS:
                 found = csv_rows(stream, stored, _DELIMITERS[suffix], start)
             elif suffix == ".json" and is_array(stream):
                 found = json_elements(stream, stored, start)
@@ -206,15 +212,17 @@ def _refuse(error: OSError) -> None:
 
 
 def _is_read(path: Path, also: Sequence[str]) -> bool:
-    suffix, is_compressed = _suffixes(path)
-    return suffix in SUFFIXES or (suffix in also and not is_compressed)
+    suffix, packing = _suffixes(path)
+    # A Parquet file is read from its end, and packs its own columns.
+    packed = tuple(suffix for suffix in SUFFIXES if suffix != PARQUET)
+    return suffix in (packed if packing else (*SUFFIXES, *also))
 
 
-def _suffixes(path: Path) -> tuple[str, bool]:
-    """Suffix below .gz, and whether there is .gz."""
-    name = path.name.lower()
-    is_compressed = name.endswith(".gz")
-    return Path(name.removesuffix(".gz")).suffix, is_compressed
+def _suffixes(path: Path) -> tuple[str, str]:
+    """Suffix below what it is packed in, and that, or ""."""
+    name = Path(path.name.lower())
+    packing = name.suffix if name.suffix in PACKINGS else ""
+    return Path(name.name.removesuffix(packing)).suffix, packing
 
 
 def _listed(path: Path, name: str) -> CorpusFile:

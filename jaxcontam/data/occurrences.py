@@ -1,6 +1,7 @@
-"""Result of an overlap search: rules that each example meets, place and words."""
+"""Occurrences of examples: rules that each one meets, place and words."""
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -16,7 +17,6 @@ from jaxcontam.data.ngrams import (
     shingles,
 )
 from jaxcontam.data.overlap import NgramMarks, OverlapSearch
-from jaxcontam.results.terms import Provenance
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -27,6 +27,13 @@ RULES = {
 }
 """Condition of each rule, the strongest first."""
 
+SHARED = 10
+"""Examples from which words that they share are the frame around them."""
+
+# Rules that a frame cannot meet without the rest of its example.
+_WHOLE = ("exact", "words")
+# Characters of a text that are shown on each side of what was found.
+_AROUND = 80
 # Compared as integers, so that a share of exactly 7 in 10 passes.
 _SHARE = 7, 10
 _CONTAINMENT = 8, 10
@@ -67,6 +74,12 @@ class Occurrence:
             corpus; None below 13 words.
         file: File of the closest stretch, or else of the matched words.
         line: Line, row or element there, from 1.
+        boilerplate: Whether nothing was found of it but frame: it is neither there
+            whole, nor a run of which `SHORT` words are outside runs of as many that
+            `SHARED` examples share; or what is there is everywhere in the corpus. It
+            does not count as found.
+        example: The matched words in the example.
+        corpus: The matched words in the corpus, to be read beside `example`.
     """
 
     id: int
@@ -81,69 +94,34 @@ class Occurrence:
     containment: float | None
     file: str | None
     line: int | None
+    boilerplate: bool = False
+    example: str | None = None
+    corpus: str | None = None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it meets a rule, and not by boilerplate alone."""
+        return self.rule is not None and not self.boilerplate
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NamedFault:
-    """A part of the corpus that was skipped."""
+def in_context(text: str | None, words: str | None) -> str | None:
+    """Words of a text in brackets with what stands around them, in one line.
 
-    file: str
-    line: int
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedBenchmark:
-    """The examples that were looked for."""
-
-    name: str
-    fingerprint: str
-    order_provenance: Provenance
-    n_examples: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedCorpus:
-    """What was searched.
-
-    Attributes:
-        n_unreadable: Parts that were skipped.
-        unreadable: The first few of them.
-        not_read: Files of other kinds.
+    Args:
+        text: Where they stand; None gives None.
+        words: With single spaces; None, or what is not there, gives the text's start.
     """
-
-    n_files: int
-    n_bytes: int
-    n_documents: int
-    n_words: int
-    n_unreadable: int
-    unreadable: tuple[NamedFault, ...]
-    not_read: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapSearchResult:
-    """Result of one search; nothing of the clock, so that reruns agree.
-
-    Attributes:
-        schema: Version of these fields.
-        jaxcontam: Version of the package.
-        command: Words of the command.
-        meaning: What the numbers show and what they do not.
-        rules: `RULES`.
-        totals: See `totals`.
-        examples: In the order of the benchmark.
-    """
-
-    schema: int
-    jaxcontam: str
-    command: tuple[str, ...]
-    meaning: str
-    rules: dict[str, str]
-    benchmark: SearchedBenchmark
-    corpus: SearchedCorpus
-    totals: dict[str, int]
-    examples: tuple[Occurrence, ...]
+    if text is None:
+        return None
+    text = collapsed(text)
+    pattern = r"[\W_]+".join(map(re.escape, (words or "").split()))
+    found = re.search(pattern, text, re.IGNORECASE) if words else None
+    if found is None:
+        return text[: 2 * _AROUND] + "..." * (len(text) > 2 * _AROUND)
+    start, end = found.span()
+    low, high = max(0, start - _AROUND), min(len(text), end + _AROUND)
+    before, after = "..." * (low > 0), "..." * (high < len(text))
+    return f"{before}{text[low:start]}[{found[0]}]{text[end:high]}{after}"
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
@@ -177,14 +155,17 @@ def occurrences(
     n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
     matched: dict[int, _Matched] = {}
     # Later entries win: an 8-gram is shown only if nothing longer was found.
+    n_own = _words_outside_frames(index, short, forms)
     if short is not None:
         marks = search.ngrams[SHORT]
-        matched |= _matched(index, short, marks, forms, whole=False)
+        matched |= _matched(index, short, marks, forms, n_own, whole=False)
     for n, table in index.tables.items():
         if n != LONG:
-            matched |= _matched(index, table, search.ngrams[n], forms, whole=True)
+            marks = search.ngrams[n]
+            matched |= _matched(index, table, marks, forms, n_own, whole=True)
     if long is not None:
-        matched |= _matched(index, long, search.ngrams[LONG], forms, whole=False)
+        marks = search.ngrams[LONG]
+        matched |= _matched(index, long, marks, forms, n_own, whole=False)
     inverse = ["", *index.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
     for f, form in enumerate(forms):
@@ -213,6 +194,9 @@ def occurrences(
         for i in form.examples:
             if i in best and best[i][0] >= order:
                 continue
+            is_whole = any(rule in _WHOLE for rule in rules)
+            is_frame = bool(rules) and not is_whole and not (match and match.is_own)
+            matched_words = match and " ".join(inverse[word] for word in match.words)
             best[i] = (
                 order,
                 Occurrence(
@@ -221,13 +205,15 @@ def occurrences(
                     rules=rules,
                     form=form.kind,
                     n_words=n_words,
-                    matched=match and " ".join(inverse[word] for word in match.words),
+                    matched=matched_words,
                     matched_examples=match and match.n_examples,
                     matched_documents=match and match.n_documents,
                     share_8grams=None if share is None else float(share),
                     containment=containment,
                     file=files[file] if file >= 0 else None,
                     line=line if file >= 0 else None,
+                    boilerplate=is_frame,
+                    example=in_context(form.text, matched_words) if rules else None,
                 ),
             )
     return tuple(best[i][1] for i in sorted(best))
@@ -243,6 +229,7 @@ class _Matched:
     n_documents: int
     file: int
     line: int
+    is_own: bool  # SHORT words of it are no frame
 
 
 def _strings(value: object) -> list[str]:
@@ -280,10 +267,11 @@ def _matched(
     table: NgramTable,
     marks: NgramMarks,
     forms: Sequence[Form],
+    n_own: np.ndarray,
     *,
     whole: bool,
 ) -> dict[int, _Matched]:
-    """The found n-gram of each text that the fewest examples hold, then the first."""
+    """The found n-gram of each text: no frame, then of the fewest examples, first."""
     found = np.flatnonzero(marks.n_documents > 0)
     held_at, rows = table.held_at(found)
     texts = index.owner[held_at]
@@ -291,7 +279,8 @@ def _matched(
         is_whole = index.n_words[texts] == table.n
         held_at, rows, texts = held_at[is_whole], rows[is_whole], texts[is_whole]
     n_examples = _examples_holding(texts, rows, len(found), forms)
-    order = np.lexsort((held_at, n_examples[rows], texts))
+    is_own = n_own[held_at + table.n] - n_own[held_at] >= min(SHORT, table.n)
+    order = np.lexsort((held_at, n_examples[rows], ~is_own, texts))
     _, firsts = np.unique(texts[order], return_index=True)
     chosen = {}
     for at in order[firsts].tolist():
@@ -303,8 +292,25 @@ def _matched(
             int(marks.n_documents[ngram]),
             int(marks.file[ngram]),
             int(marks.line[ngram]),
+            bool(is_own[at]),
         )
     return chosen
+
+
+def _words_outside_frames(
+    index: OverlapIndex, short: NgramTable | None, forms: Sequence[Form]
+) -> np.ndarray:
+    """(W + 1,) words before each place in no run that `SHARED` examples share."""
+    steps = np.zeros(len(index.ids) + 1, np.int64)
+    if short is not None:
+        held_at, rows = short.held_at(np.arange(len(short)))
+        texts = index.owner[held_at].astype(np.int64)
+        n_examples = _examples_holding(texts, rows, len(short), forms)
+        frames = held_at[n_examples[rows] >= SHARED]
+        steps[frames] += 1
+        steps[frames + SHORT] -= 1
+    is_own = np.cumsum(steps)[:-1] == 0
+    return np.concatenate([[0], np.cumsum(is_own)])
 
 
 def _examples_holding(

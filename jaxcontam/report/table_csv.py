@@ -19,6 +19,7 @@ from typing import Any
 from jaxcontam.report.decision import audited_files, why
 from jaxcontam.report.neighbours import gains_of
 from jaxcontam.results import OrderResult, Report
+from jaxcontam.results.order import UnscoredFile
 from jaxcontam.results.report import Result
 from jaxcontam.terminal import cell_text
 
@@ -50,6 +51,31 @@ def results_csv(report: Report) -> str:
             row["why"] = words
         rows.append(row)
     return csv_text(rows)
+
+
+def verdict_fields(
+    report: Report, row: OrderResult | UnscoredFile, folder: str | None
+) -> dict[str, Any]:
+    """What is said of a benchmark beside a score that others compute.
+
+    Args:
+        report: The report of an audit.
+        row: Its deciding test, or a file that it refused.
+        folder: Where the report stands, if it was written.
+    """
+    assert report.model is not None
+    fields = {
+        "verdict": row.verdict,
+        "p_value": getattr(row, "p_value", None),
+        "p_adjusted": getattr(row, "p_adjusted", None),
+        "test": row.method,
+        "benchmark": row.benchmark,
+        "benchmark_fingerprint": row.fingerprint,
+        "model_fingerprint": report.model.fingerprint,
+        "report": folder,
+        "report_digest": report.digest or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

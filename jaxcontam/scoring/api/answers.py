@@ -53,8 +53,11 @@ def read_reply(
     api_key: str | None,
     key_variable: str = KEY_VARIABLE,
     now: float,
+    is_openai: bool = True,
 ) -> Answer | Failure:
     """Read a reply that arrived whole; headers by lower-case name, now since 1970.
+
+    Of servers of another protocol any object is an answer, unless it is an error.
 
     Raises:
         RefusedError: If the server refuses this request and maybe not others.
@@ -89,6 +92,8 @@ def read_reply(
             wait = _asked_wait(headers, now)
             return _without_answer(url, code, said, None, wait, key_variable)
         return Failure("garbled", f"an error for an answer ({said})")
+    if not is_openai:
+        return answer
     return _with_choice(url, answer, body, _shown(data, api_key))
 
 

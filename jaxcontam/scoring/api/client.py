@@ -61,6 +61,7 @@ class ApiClient:
         sleep: Callable[[float], None] | None = None,
         rng: random.Random | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        is_openai: bool = True,
     ):
         """Nothing is sent yet.
 
@@ -77,6 +78,7 @@ class ApiClient:
             sleep: Called with seconds in place of waiting (tests).
             rng: See `Policy`.
             transport: In place of the network (tests).
+            is_openai: False where requests name no model, and answers hold no choices.
 
         Raises:
             InputError: If concurrency or timeout is not positive, or the environment
@@ -104,6 +106,7 @@ class ApiClient:
                 sleep=sleep,
                 rng=self._rng,
                 transport=transport,
+                is_openai=is_openai,
             )
             for server in model.servers
         ]

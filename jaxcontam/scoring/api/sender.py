@@ -50,7 +50,7 @@ class Sender:
     """A server as requests reach it.
 
     Attributes:
-        model: And all up to `transport`: as of `ApiClient`, which says what they mean.
+        model: And all up to `is_openai`: as of `ApiClient`, which says what they mean.
         n_sent: Requests that went out, those that failed among them.
         policy: Retries and pace.
     """
@@ -64,6 +64,7 @@ class Sender:
     sleep: Callable[[float], None] | None
     rng: random.Random
     transport: httpx2.AsyncBaseTransport | None
+    is_openai: bool = True
     n_sent: int = 0
 
     def __post_init__(self) -> None:
@@ -106,7 +107,8 @@ class Sender:
             InputError: If the budget is used up, or by `keep`.
             StoppedError: If `stop` was set before the request was sent.
         """
-        body = {"model": self.model.name, **body}
+        if self.is_openai:
+            body = {"model": self.model.name, **body}
         most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
         failures: list[Failure] = []
         while True:
@@ -117,7 +119,7 @@ class Sender:
                 if isinstance(outcome, Failure):
                     used = most if outcome.status is None else Usage(1)
                 else:
-                    used = used_by(outcome, body)
+                    used = used_by(outcome, body) if self.is_openai else Usage(1)
                     self.policy.answered()
                     try:
                         keep(outcome)
@@ -194,6 +196,7 @@ class Sender:
             api_key=self.api_key,
             key_variable=self.key_variable,
             now=time.time(),
+            is_openai=self.is_openai,
         )
 
     def _tell(self, wait: float, failures: list[Failure]) -> None:

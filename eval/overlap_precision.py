@@ -1,0 +1,94 @@
+"""How many of the hits of `jaxcontam overlap` are right, on a sample with known labels?
+
+Questions made of Python's documentation are put into a corpus of its other documents,
+whole, reworded or not at all; all begin with one frame, which the corpus holds too, and
+some clean ones quote 20 words of it. Command: `python -m eval.overlap_precision`.
+Hardware: any, a minute. Headline: docs/how_to/corpus.md.
+"""
+
+import dataclasses
+import random
+import sys
+from pathlib import Path
+
+from eval.intervals import Share, short
+from eval.python_docs import read_python_docs
+from eval.study import Clock, Grid, finish_study, run_study
+from jaxcontam.commands.flags import flags_of
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.corpus import Segment
+from jaxcontam.data.ngrams import overlap_index
+from jaxcontam.data.occurrences import RULES, Occurrence, forms_of, occurrences
+from jaxcontam.data.overlap import OverlapSearch
+
+FRAME = (
+    "Which function or class of the standard library of Python does the following "
+    "sentence of its documentation describe? Give its name and nothing else."
+)
+PLANTED = ("verbatim", "other case and marks", "without the frame", "one word in 9 new")
+CLEAN = ("clean", "clean, quotes the corpus")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapPrecision:
+    """Precision of overlap's rules on planted and clean questions."""
+
+    n: int = 100
+    """Questions of each of six kinds."""
+    seed: int = 0
+    """Draws questions, places and changed words."""
+    out: Path = Path("runs/overlap_precision")
+    """Folder for the tables."""
+
+    def run(self) -> dict:
+        """Search, count, write."""
+        clock = Clock.start()
+        rows = searched(self.n, self.seed)
+        kinds = [kind for kind in (*PLANTED, *CLEAN) for _ in range(self.n)]
+        found = {"any rule, boilerplate too": [row.rule is not None for row in rows]}
+        found["found"] = [row.is_found for row in rows]
+        for rule in RULES:
+            found[rule] = [row.is_found and rule in row.rules for row in rows]
+        words = {}
+        for name, hits in found.items():
+            right = [k in PLANTED for k, hit in zip(kinds, hits, strict=True) if hit]
+            share = Share.counted(sum(right), len(right) or 1)
+            low, high = short(share.low), short(share.high)
+            words[name, "precision"] = f"{short(share.value)} ({low} to {high})"
+            for kind in (*PLANTED, *CLEAN):
+                own = [hit for k, hit in zip(kinds, hits, strict=True) if k == kind]
+                words[name, kind] = str(sum(own))
+        grid = Grid.crossed(f"Hits among {self.n} of each kind", "found by", words)
+        cells = {f"{name}, {column}": word for (name, column), word in words.items()}
+        files = {"clock": clock, "out": self.out, "numbers": cells, "grids": [grid]}
+        return finish_study("overlap_precision", flags_of(self), **files)
+
+
+def searched(n: int, seed: int) -> tuple[Occurrence, ...]:
+    """Results of n questions of each kind, in the order of `PLANTED` and `CLEAN`."""
+    docs, rng = read_python_docs(), random.Random(seed)
+    documents = list(docs.documents)
+    bodies = [f"{q.sentence}? {q.answer}" for q in rng.sample(docs.questions, 6 * n)]
+    quoted = [text.split() for text in documents if len(text.split()) > 40]
+    for i in range(5 * n, 6 * n):
+        bodies[i] = f"{' '.join(rng.choice(quoted)[10:30])}. {bodies[i]}"
+    texts = [f"{FRAME} {body}" for body in bodies]
+    planted = [FRAME, *texts[:n]]
+    planted += [text.upper().replace(" ", " - ") for text in texts[n : 2 * n]]
+    planted += bodies[2 * n : 3 * n]
+    for text in texts[3 * n : 4 * n]:
+        words = text.split()
+        words[4::9] = ["another"] * len(words[4::9])
+        planted.append(" ".join(words))
+    for text in planted:
+        at = rng.randrange(len(documents))
+        documents[at] = f"{documents[at]}\n{text}\n"
+    benchmark = Benchmark("questions", tuple(texts), (None,) * len(texts))
+    forms = forms_of(benchmark, is_chosen=True)
+    search = OverlapSearch(overlap_index([form.text for form in forms]))
+    search.add([(0, Segment(d, i, False, None)) for i, d in enumerate(documents, 1)])
+    return occurrences(forms, search, files=["corpus"])
+
+
+if __name__ == "__main__":
+    sys.exit(run_study("overlap_precision", OverlapPrecision))

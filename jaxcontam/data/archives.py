@@ -1,0 +1,197 @@
+"""Streaming readers of what crawls and data sets are packed in, in bounded memory.
+
+Compressed streams (.gz, .zst), WARC and WET archives of the web, and Parquet files.
+"""
+
+import gzip
+import html.parser
+import io
+import re
+from typing import Any, BinaryIO
+
+from jaxcontam.data.records import (
+    BLOCK,
+    MAX_RECORD,
+    Place,
+    Records,
+    Refusal,
+    UnreadableError,
+)
+
+PACKINGS = (".gz", ".zst")
+"""Suffixes of files that are unpacked while they are read."""
+
+# Rows that are held at once: small, as one row may be a book.
+_ROWS = 256
+_CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
+# Elements whose text nobody reads, and those that words do not run across.
+_UNSEEN = frozenset({"script", "style", "noscript", "template"})
+_INLINE = frozenset({"a", "b", "i", "em", "strong", "span", "sub", "sup", "code", "u"})
+
+
+def unpacked(stored: BinaryIO, packing: str) -> Any:
+    """What a file holds, as a stream that can be begun again; `packing` may be ""."""
+    if packing == ".gz":
+        return gzip.GzipFile(fileobj=stored)
+    return io.BufferedReader(_Zstd(stored), BLOCK) if packing == ".zst" else stored
+
+
+class _Zstd(io.RawIOBase):
+    """Content of a .zst file; Arrow, which is there for Parquet, unpacks it."""
+
+    def __init__(self, stored: BinaryIO):
+        self._stored = stored
+        self._at = 0
+        self.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Begin again; there is no other place to go to."""
+        import pyarrow
+
+        if (offset, whence) != (0, io.SEEK_SET):
+            raise io.UnsupportedOperation("a .zst file is read from its start")
+        self._stored.seek(0)
+        self._at = 0
+        # What closes a file of Arrow closes what it reads.
+        self._stream = pyarrow.CompressedInputStream(
+            pyarrow.PythonFile(io.FileIO(self._stored.fileno(), closefd=False)), "zstd"
+        )
+        return 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def parquet_rows(stored: BinaryIO, column: str, start: Place) -> Records:
+    """Rows as objects with one column; row groups before a place are not read."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        file = ParquetFile(stored)
+        names = file.schema_arrow.names
+        if column not in names:
+            raise UnreadableError(f"no field {column!r} (it has: {', '.join(names)})")
+        size = stored.seek(0, io.SEEK_END)
+        row = 0
+        for group in range(file.num_row_groups):
+            n_rows = file.metadata.row_group(group).num_rows
+            if row + n_rows <= start.line:
+                row += n_rows
+                continue
+            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[column]):
+                for value in batch.column(0).to_pylist():
+                    row += 1
+                    if row > start.line:
+                        done = size * row // max(1, file.metadata.num_rows)
+                        yield row, {column: value}, Place(row, done)
+    except (pyarrow.ArrowException, OSError) as e:
+        raise UnreadableError(f"not a readable .parquet file ({e})") from e
+
+
+def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
+    """Texts of a WARC or WET file: conversions, and pages without their marks.
+
+    Requests, metadata, and what is neither text nor HTML are passed over.
+    """
+    stream.seek(0)
+    record = 0
+    while version := stream.readline(BLOCK):
+        if not version.strip():
+            continue
+        if not version.startswith(b"WARC/"):
+            raise UnreadableError(f"no WARC record ({version[:20]!r})")
+        record += 1
+        fields = _fields(stream)
+        length = fields.get("content-length", "")
+        if not length.isdecimal():
+            raise UnreadableError(f"record {record}: no Content-Length")
+        left = int(length)
+        kind = fields.get("warc-type")
+        is_read = record > start.line and kind in ("response", "conversion", "resource")
+        value: object = None
+        if is_read and left <= MAX_RECORD:
+            body = stream.read(left)
+            left -= len(body)
+            value = _page(fields, body)
+        elif is_read:
+            value = Refusal(f"longer than {MAX_RECORD >> 20} MiB")
+        while left > 0:
+            data = stream.read(min(left, BLOCK))
+            if not data:
+                raise UnreadableError(f"record {record}: the file ends in it")
+            left -= len(data)
+        if value is not None:
+            yield record, value, Place(record, stored.tell())
+
+
+def _fields(stream: BinaryIO) -> dict[str, str]:
+    """Header fields up to a blank line, names in lower case."""
+    fields = {}
+    while (line := stream.readline(BLOCK)).strip():
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        fields[name.strip().lower()] = value.strip()
+    return fields
+
+
+def _page(fields: dict[str, str], body: bytes) -> object:
+    """Text of a record; None where it has none."""
+    if fields.get("warc-type") == "response":
+        if not body.startswith(b"HTTP/"):
+            return None
+        inside = io.BytesIO(body)
+        inside.readline()
+        fields = _fields(inside)
+        body = inside.read()
+        if fields.get("content-encoding", "identity") != "identity":
+            return Refusal(f"a page packed by {fields['content-encoding']}")
+    kind = fields.get("content-type", "text/plain").lower()
+    if not kind.startswith(("text/", "application/xhtml")):
+        return None
+    charset = _CHARSET.search(kind)
+    try:
+        text = body.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    if "html" not in kind:
+        return text
+    page = _Text()
+    page.feed(text)
+    return "".join(page.parts)
+
+
+class _Text(html.parser.HTMLParser):
+    """Text of a page as a reader sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._n_unseen = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._n_unseen += tag in _UNSEEN
+        self._part(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._n_unseen = max(0, self._n_unseen - (tag in _UNSEEN))
+        self._part(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._n_unseen:
+            self.parts.append(data)
+
+    def _part(self, tag: str) -> None:
+        if tag not in _INLINE:
+            self.parts.append("\n")
