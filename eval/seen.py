@@ -24,12 +24,11 @@ from eval.planted import planted
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.analyses.prompted_model import open_prompted
-from jaxcontam.commands.flags import check_positive, flags_of
-from jaxcontam.data.issues import Issue
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.methods.replication.file_path import file_path
+from jaxcontam.methods.replication.file_path import Issue, file_path
 from jaxcontam.methods.replication.questions import FILE_PATH, Names, filled
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
@@ -80,7 +79,7 @@ class Seen(StudyFlags):
     """Folder for the tables and their numbers."""
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        check_seed(self.seed)
         check_positive(self, "n_files", "models")
 
     def run(self) -> dict[str, Any]:

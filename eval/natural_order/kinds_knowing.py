@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from eval.natural_order.facts import ANSWERS, CAUSES, CYCLES, ROLES, ROTATIONS
-from eval.natural_order.kind import PARTLY, GoesOn, in_order, kinds
+from eval.natural_order.kind import GoesOn, in_order, kinds
 from eval.natural_order.words import (
     ADJECTIVES,
     ANY,
@@ -319,12 +319,7 @@ _GOES_ON: dict[str, GoesOn] = {
 
 KINDS_KNOWING = [
     kind
-    for makes, most_rows in ((_ROWS, None), (_RARE_ROWS, N_EVENTS))
-    for kind in kinds(
-        "forward",
-        PARTLY,
-        {name: in_order(rows) for name, rows in makes.items()},
-        most_rows=most_rows,
-        goes_on=_GOES_ON,
-    )
+    for rows, most in ((_ROWS, None), (_RARE_ROWS, N_EVENTS))
+    for makes in ({name: in_order(own) for name, own in rows.items()},)
+    for kind in kinds(makes, most_rows=most, goes_on=_GOES_ON)
 ]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from random import Random
 
-from eval.natural_order.kind import PARTLY, File, in_order, kinds, lines, records
+from eval.natural_order.kind import File, in_order, kinds, lines, records
 from eval.natural_order.words import (
     NAMES,
     NOUNS,
@@ -187,15 +187,8 @@ _IN_ORDER = {
     "catalogue": _catalogue,
 }
 
-KINDS_SORTED = (
-    *kinds(
-        "forward", PARTLY, {name: in_order(rows) for name, rows in _IN_ORDER.items()}
-    ),
-    *kinds(
-        "reversible",
-        ((0.7, 0.99), "autocorrelation of the number"),
-        {"readings": _readings},
-    ),
+KINDS_SORTED = kinds(
+    {name: in_order(rows) for name, rows in _IN_ORDER.items()} | {"readings": _readings}
 )
 
 
@@ -306,8 +299,4 @@ _FILES: dict[str, Callable[[Random, int, float], File]] = {
     "counter": _shuffled_counter,
 }
 
-KINDS_RANDOM = kinds(
-    "exchangeable",
-    ((0.0,), "none"),
-    {f"random_{name}": make for name, make in _FILES.items()},
-)
+KINDS_RANDOM = kinds({f"random_{name}": make for name, make in _FILES.items()})
