@@ -20,12 +20,11 @@ import shutil
 import signal
 import sys
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.study import Clock, Grid, finish_study, run_study
+from eval.study import Clock, Grid, data_file, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
@@ -138,10 +137,9 @@ class Kills:
         with (unlearned / "config.json").open("a") as file:
             file.write("\n")  # another fingerprint
         matrix.write_text("".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(999)))
-        commands = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
         return {
             name: [word.format(**at) for word in command.split()]
-            for name, command in commands.items()
+            for name, command in data_file(__file__).items()
         }
 
 

@@ -5,12 +5,12 @@ import math
 import multiprocessing
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from eval.study import data_file
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
 from train.presets import PRESETS
@@ -45,7 +45,7 @@ def _subject(given: dict[str, Any]) -> Subject:
     return Subject(config=gpt2_shape(**given.pop("gpt2")), **given)
 
 
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = data_file(__file__)
 _SUBJECTS, _TINY = (
     {size: _subject(given) for size, given in _TABLE[scale].items()}
     for scale in ("full", "tiny")

@@ -5,7 +5,6 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from eval.leaderboard.methods import (
     scores_of,
     unseen_entry,
 )
+from eval.study import data_file
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
@@ -116,7 +116,7 @@ _DETECTORS = (
     *(_t_same_strata, _two_min),
 )
 _OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = data_file(__file__)
 ENTRIES: tuple[Entry, ...] = (
     *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _TABLE["orders"]),
     *map(mean_entry, _TABLE["means"]),

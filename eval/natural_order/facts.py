@@ -1,8 +1,9 @@
 """What a reader knows and no file says: lists, roles, words that belong together."""
 
-from eval.natural_order.words import data_table, listed
+from eval.natural_order.words import listed
+from eval.study import data_file
 
-_FACTS = data_table("facts")
+_FACTS = data_file(__file__)
 CYCLES = tuple(_FACTS["cycles"].items())
 """Lists that begin again at their end: the words before an item, and the items."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, TypeVar
 
-from eval.natural_order.words import data_table
+from eval.study import data_file
 from jaxcontam.data.benchmark import Benchmark
 
 Value = TypeVar("Value")
@@ -73,7 +73,7 @@ class Kind:
 
 _TABLE = {
     name: {**row, "strengths": tuple(row["strengths"])}
-    for row in data_table("kinds")["kinds"]
+    for row in data_file(__file__, "kinds")["kinds"]
     for name in row.pop("names")
 }
 

@@ -5,17 +5,10 @@ than those of a NumPy generator; the same state gives the same text.
 """
 
 import dataclasses
-import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import Any
 
-
-def data_table(name: str) -> dict[str, Any]:
-    """A data file of this package, in its own order."""
-    path = Path(__file__).with_name(f"{name}.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+from eval.study import data_file
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -23,7 +16,7 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_WORDS = data_table("words")
+_WORDS = data_file(__file__)
 NAMES, PLACES, ADJECTIVES, VERBS, PLACED, _SYLLABLES = (
     listed(_WORDS[name])
     for name in ("names", "places", "adjectives", "verbs", "placed", "syllables")

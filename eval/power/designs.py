@@ -26,13 +26,12 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 """
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from eval.planted import in_rows, resized
 from eval.power.model import Reading, Study, Variant
+from eval.study import data_file
 from train.presets import PRESETS, Preset
 
 EXACT = ("stratified", "adjacency")
@@ -52,7 +51,7 @@ def _scored(readings: Mapping[str, str | tuple[str, int]], **scored: Any) -> Var
     return Variant(readings=tuple(read), **scored)
 
 
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = data_file(__file__)
 _SCORED = {name: _scored(**row) for name, row in _TABLE["scored"].items()}
 
 

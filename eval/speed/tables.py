@@ -2,15 +2,13 @@
 
 import dataclasses
 import statistics
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from eval.speed.measure import SIZES
-from eval.study import Column, Grid, print_grid
+from eval.study import Column, Grid, data_file, print_grid
 
 _WAYS = {
     "torch": "torch 1 by 1",
@@ -51,8 +49,7 @@ def _label(size: str) -> str:
     return f"{size[:-1]} M"
 
 
-_TABLE = tomllib.loads(Path(__file__).with_name("targets.toml").read_text())
-TARGETS = tuple(Target(**row) for row in _TABLE["target"])
+TARGETS = tuple(Target(**row) for row in data_file(__file__, "targets")["target"])
 
 
 def judge(measured: Mapping[str, Any]) -> list[dict]:
