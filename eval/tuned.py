@@ -86,16 +86,13 @@ class Tuned(StudyFlags):
     """Models, each with files, keys and values of its own."""
     out: Path = Path("runs/tuned")
     """Folder for models, records and tables."""
-    most_steps: int = 2000
-    """Steps of tuning, at most."""
     any_code: bool = False
     """Take finished models and answers that other code made, too."""
 
     def run(self) -> dict:
         """Train, tune, ask, print the tables."""
         clock, scale = Clock.start(), TINY if self.tiny else FULL
-        steps = tuple(one for one in scale.steps if one <= self.most_steps)
-        scale = dataclasses.replace(scale, steps=steps, any_code=self.any_code)
+        scale = dataclasses.replace(scale, any_code=self.any_code)
         seeds = range(self.seed, self.seed + self.models)
         rows = [row for i in seeds for row in _rows(scale, i, self.out / f"model-{i}")]
         flags, numbers, grids = flags_of(self), {"rows": rows}, _grids(rows)
