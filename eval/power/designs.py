@@ -89,6 +89,7 @@ class Population:
 
 def _population(
     *,
+    name: str,
     n_models: int,
     first_seed: int,
     copies: Sequence[int],
@@ -102,7 +103,6 @@ def _population(
     weights: Sequence[int] = (),
     when: Sequence[Any] = (),
     settings: Sequence[str] = (),
-    name: str,
 ) -> Population:
     shape = PRESETS[preset] if preset else _small(context)
     shape = resized(shape, *weights) if weights else shape
