@@ -21,7 +21,6 @@ from eval.planted import trained
 from eval.python_docs import read_python_docs
 from eval.study import Grid, StudyFlags, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
-from jaxcontam.commands.flags import check_positive
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
@@ -32,6 +31,8 @@ _KNOWN_COPIES = 4
 # Fewer known books leave the AUC of a good score with a wide interval.
 _KNOWN, _ASKED = 40, 8
 _LEAST_WORDS = 500
+# Words of a snippet.
+_WORDS = 60
 _TINY_BOOKS = 4
 
 
@@ -39,14 +40,8 @@ _TINY_BOOKS = 4
 class BooksStudy(StudyFlags):
     """Train on some books 0 to 8 times, then rate them."""
 
-    words: int = 60
-    """Words of a snippet."""
     out: Path = Path("runs/books_study")
     """Folder for the books, the model and the report."""
-
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "words")
 
     def run(self) -> dict[str, Any]:
         """Train, rate, print the table; returns the report of `books`."""
@@ -88,7 +83,7 @@ class BooksStudy(StudyFlags):
             books=tuple(asked),
             known_members=(str(self.out / "texts" / "known_seen"),),
             known_nonmembers=(str(self.out / "texts" / "known_new"),),
-            words=self.words,
+            words=_WORDS,
             seed=self.seed,
             out=self.out / "report",
         ).run()

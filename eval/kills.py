@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.study import Clock, Grid, finish_study, run_study
+from eval.study import Clock, Grid, data_file, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
 from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
 from jaxcontam.errors import InputError
@@ -120,37 +120,26 @@ class Kills:
         )
 
     def _commands(self, url: str) -> dict[str, list[str]]:
-        model, known = str(self.model), str(self.sets / "pydocs-10.txt")
-        names = ("0a", "0b", "2", "50")
-        new, other, asked, seen = (str(self.sets / f"pydocs-{n}.txt") for n in names)
-        of_sets = ["--members", known, "--nonmembers", new]
         matrix, wordings = self.out / "matrix.csv", self.out / "wordings.jsonl"
+        unlearned = self.out / "unlearned"
+        names = {"known": "10", "new": "0a", "other": "0b", "asked": "2", "seen": "50"}
+        at = {
+            **{name: str(self.sets / f"pydocs-{n}.txt") for name, n in names.items()},
+            **{"model": str(self.model), "sets": str(self.sets), "url": url},
+            **{"matrix": str(matrix), "wordings": str(wordings)},
+            "unlearned": str(unlearned),
+        }
         make_folder(self.out)
-        lines = Path(known).read_text(encoding="utf-8").splitlines()
+        lines = Path(at["known"]).read_text(encoding="utf-8").splitlines()
         rows = [{"text": t, "variants": [" ".join(t.split()[::-1])]} for t in lines]
         wordings.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        unlearned = self.out / "unlearned"
         shutil.copytree(self.model, unlearned, dirs_exist_ok=True)
         with (unlearned / "config.json").open("a") as file:
             file.write("\n")  # another fingerprint
         matrix.write_text("".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(999)))
-        books = [asked, "--known-members", known, seen, "--known-nonmembers", new]
-        short = ["--words", "32", "--snippets", "8"]
         return {
-            "audit": ["audit", model, known, new],
-            "thorough": ["audit", model, known, "--effort", "thorough", "--shuffled"],
-            "reference": ["audit", model, known, "--reference", model, "--no-store"],
-            "membership": ["membership", model, *of_sets],
-            "replicate": ["replicate", model, known, "--task", "plain"],
-            "overlap": ["overlap", str(self.sets), known],
-            "server": ["audit", f"api:{url}#model", known, "--tokenizer", model],
-            "prove": ["prove", str(matrix)],
-            "score": ["score", model, known, "--out", "{}/rows", "--store", "{}/store"],
-            "calibrate": ["calibrate", model, known, "--tests", "reversal"],
-            "canary": ["canary", model, "--secret", known, "--held-out", new],
-            "books": ["books", model, *books, other, *short],
-            "variants": ["variants", model, str(wordings), "--randomised"],
-            "unlearning": ["unlearning", model, str(unlearned), known],
+            name: [word.format(**at) for word in command.split()]
+            for name, command in data_file(__file__).items()
         }
 
 

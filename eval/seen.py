@@ -21,7 +21,7 @@ import numpy as np
 from eval.membership.copies import FULL, TINY, Bench, draw_texts, planted_model
 from eval.membership.texts import drawn, read_pool
 from eval.planted import planted
-from eval.study import Clock, Grid, finish_study, run_study
+from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
@@ -67,23 +67,19 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(StudyFlags):
     """Draw files of which a known share was seen, and look for it."""
 
     n_files: int = 400
     """Files a cell of the bound; half as many clean ones of the others."""
     models: int = 4
     """Models of the texts; half as many of issues."""
-    seed: int = 0
-    """The first seed of the models."""
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     models_in: Path = Path("runs/membership-study")
     """Folder of the models and their scores; that of `eval.membership`."""
     out: Path = Path("runs/seen")
     """Folder for the tables and their numbers."""
-    tiny: bool = False
-    """A pulse run, whose numbers mean nothing."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -247,10 +243,5 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
     return [Cell(kind=_PROBE, seen=k, numbers=of) for k, of in found.items()]
 
 
-def main() -> int:
-    """Command line of `python -m eval.seen`."""
-    return run_study("seen", Seen, trains=True, compiles=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("seen", Seen, trains=True, compiles=True))

@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -290,6 +291,13 @@ class Records:
 
 
 _KEYS = ("key", "any_code_key")
+
+
+def data_file(module: str, name: str = "") -> dict[str, Any]:
+    """The TOML file beside a module, of its name if no other is given."""
+    path = Path(module)
+    path = path.with_name(f"{name}.toml") if name else path.with_suffix(".toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def read_fields(path: Path) -> dict[str, Any] | None:

@@ -25,7 +25,15 @@ import numpy as np
 from eval.intervals import Share
 from eval.planted import Model, order_tests, planted, scored_texts, trained_model
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, Records, finish_study, grouped, run_study
+from eval.study import (
+    Clock,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    grouped,
+    run_study,
+)
 from jaxcontam.analyses.keyed_canary import keyed_canary
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.replicate import replicate
@@ -71,27 +79,20 @@ TINY = Scale("pulse", 30, (0, 2), 4, (1, 2), (0, 5), 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class Tuned(StudyFlags):
     """Ask models for what they read, before and after they were tuned."""
 
     models: int = 2
     """Models, each with files, keys and values of its own."""
-    seed: int = 0
-    """Seeds everything."""
     out: Path = Path("runs/tuned")
     """Folder for models, records and tables."""
-    most_steps: int = 2000
-    """Steps of tuning, at most."""
     any_code: bool = False
     """Take finished models and answers that other code made, too."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to detect anything."""
 
     def run(self) -> dict:
         """Train, tune, ask, print the tables."""
         clock, scale = Clock.start(), TINY if self.tiny else FULL
-        steps = tuple(one for one in scale.steps if one <= self.most_steps)
-        scale = dataclasses.replace(scale, steps=steps, any_code=self.any_code)
+        scale = dataclasses.replace(scale, any_code=self.any_code)
         seeds = range(self.seed, self.seed + self.models)
         rows = [row for i in seeds for row in _rows(scale, i, self.out / f"model-{i}")]
         flags, numbers, grids = flags_of(self), {"rows": rows}, _grids(rows)
@@ -239,10 +240,5 @@ def _cell(found: Sequence[_Row]) -> str:
     return f"{shown} ({sum(p <= _LEVELS[-1] for p in values)} of {len(values)})"
 
 
-def main() -> int:
-    """Command line of `python -m eval.tuned`."""
-    return run_study("tuned", Tuned, trains=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("tuned", Tuned, trains=True))

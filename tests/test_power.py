@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from eval.power import __main__ as power
-from eval.power import model
+from eval.power import designs, model
 from eval.power.__main__ import Power
-from eval.power.designs import LADDER, POPULATIONS, PULSE, SHARES, Population
+from eval.power.designs import POPULATIONS, Population
 from eval.power.estimates import (
     LEVELS,
 )
@@ -36,6 +36,8 @@ from train.population_workers import Failure
 
 pytestmark = pytest.mark.unoptimised
 
+PULSE = designs.PULSE.study
+
 
 HALF = [p for p in POPULATIONS.values() if not p.study.name.startswith("share-")]
 
@@ -50,7 +52,9 @@ def test_planted_copies_are_about_half_of_the_stream(population):
 
 
 def test_shares_of_the_stream_are_those_of_the_names():
-    for study in SHARES:
+    shares = [p.study for name, p in POPULATIONS.items() if name.startswith("share-")]
+    assert len(shares) == 3
+    for study in shares:
         most = study.max_example_tokens * study.n_examples * sum(study.copies)
         share = float(study.name.removeprefix("share-"))
         assert most / study.n_tokens == pytest.approx(share, rel=0.01)
@@ -271,11 +275,12 @@ def made_up_job(folder, corpus="c"):
 def test_record_of_other_inputs_is_not_reused(tmp_path, monkeypatch):
     monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
     made = record(row("a", 4, 0.1))
-    made_up_job(tmp_path).keep(LADDER, made)
-    assert made_up_job(tmp_path).finished(LADDER, made.seed) == made
-    assert made_up_job(tmp_path).finished(LADDER, made.seed + 1) is None
-    assert made_up_job(tmp_path, corpus="b").finished(LADDER, made.seed) is None
-    shorter = dataclasses.replace(LADDER, n_steps=1)
+    ladder = POPULATIONS["ladder"].study
+    made_up_job(tmp_path).keep(ladder, made)
+    assert made_up_job(tmp_path).finished(ladder, made.seed) == made
+    assert made_up_job(tmp_path).finished(ladder, made.seed + 1) is None
+    assert made_up_job(tmp_path, corpus="b").finished(ladder, made.seed) is None
+    shorter = dataclasses.replace(ladder, n_steps=1)
     assert made_up_job(tmp_path).finished(shorter, made.seed) is None
 
 

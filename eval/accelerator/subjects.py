@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from eval.study import data_file
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
 from train.presets import PRESETS
@@ -34,45 +35,21 @@ class Subject:
     n_micro: int = 1
 
 
-def _untied(**shape: int) -> DecoderConfig:
-    return dataclasses.replace(llama_shape(**shape), tied=False)
+def _subject(given: dict[str, Any]) -> Subject:
+    """A model of a preset's shape, or of LLaMA's or GPT-2's with these sizes."""
+    if preset := given.pop("preset", None):
+        return Subject(config=PRESETS[preset].decoder, **given)
+    if shape := given.pop("llama", None):
+        config = dataclasses.replace(llama_shape(**shape), tied=False)
+        return Subject(config=config, **given)
+    return Subject(config=gpt2_shape(**given.pop("gpt2")), **given)
 
 
-# A round of scoring is one to three seconds at half of an H100's peak.
-_SUBJECTS = {
-    "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
-    "1.4b": Subject(config=PRESETS["1.4b"].decoder, n_texts=128, n_rows=8, remat=True),
-    # The shape of LLaMA 7B, arXiv:2302.13971, table 2.
-    "7b": Subject(
-        config=_untied(
-            vocab_size=32_000,
-            d_model=4096,
-            n_layers=32,
-            n_heads=32,
-            d_ff=11_008,
-            context=2048,
-        ),
-        n_texts=32,
-        n_rows=1,
-    ),
-}
-_TINY = {
-    "124m": Subject(
-        config=gpt2_shape(
-            vocab_size=400, d_model=48, n_layers=2, n_heads=3, context=64
-        ),
-        n_texts=4,
-        n_rows=2,
-    ),
-    "7b": Subject(
-        config=_untied(
-            vocab_size=400, d_model=48, n_layers=2, n_heads=3, d_ff=64, context=64
-        ),
-        n_texts=4,
-        n_rows=1,
-    ),
-}
-_TINY["1.4b"] = dataclasses.replace(_TINY["124m"], remat=True)
+_TABLE = data_file(__file__)
+_SUBJECTS, _TINY = (
+    {size: _subject(given) for size, given in _TABLE[scale].items()}
+    for scale in ("full", "tiny")
+)
 # An 80 GB device can keep the activations of two rows: some 45 bytes a token, layer and
 # unit of width, 14 GB beside 26 GB of weights, gradients and the optimiser's state.
 KEPT = "1.4b_kept"

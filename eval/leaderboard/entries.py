@@ -1,7 +1,6 @@
 """The detectors of the leaderboard, and those from files that the user names."""
 
 import dataclasses
-import functools
 import hashlib
 import importlib.util
 import inspect
@@ -22,6 +21,7 @@ from eval.leaderboard.methods import (
     scores_of,
     unseen_entry,
 )
+from eval.study import data_file
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
@@ -29,33 +29,6 @@ from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_v
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.stats.set_level import set_level_test
 
-# Rows of METHODS: order tests, and membership scores by their mean over the set and
-# against unseen texts.
-_ORDER_TESTS = (
-    "adjacency",
-    "adjacency_normal",
-    "direction",
-    "permutation",
-    "reversal",
-    "sequential",
-    "sharded_t",
-    "sharded_t_released",
-    "stratified",
-)
-_MEANS = (
-    "dc_pdd",
-    "gap_k",
-    "loss",
-    "lowercase",
-    "min_k",
-    "min_k_pp",
-    "neighbourhood",
-    "recall",
-    "reference",
-    "surp",
-    "zlib",
-)
-_AGAINST_UNSEEN = ("loss", "min_k", "min_k_pp", "reference")
 # Scores in turns, so that its price is that of the same orders scored at once.
 _PRICED_AS = {"sequential": "stratified"}
 
@@ -138,68 +111,19 @@ def _two_min(subject: Subject) -> Finding:
     return finding_of_p(two_min.combined_numbers(parts).log10_p)
 
 
-_SOURCE = "Das et al. 2024, arXiv:2406.16201"
-_blind = functools.partial(Entry, family="blind", gives="score", source=_SOURCE)
+_DETECTORS = (
+    *(_blind_length, _blind_words, _coin, _dataset_inference, _first_pieces),
+    *(_t_same_strata, _two_min),
+)
+_OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}
+_TABLE = data_file(__file__)
 ENTRIES: tuple[Entry, ...] = (
-    *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _ORDER_TESTS),
-    *map(mean_entry, _MEANS),
-    *map(unseen_entry, _AGAINST_UNSEEN),
-    _blind(
-        name="blind_length",
-        detect=_blind_length,
-        needs=(),
-        about="mean length of the texts; reads no model, so it must be at chance",
-    ),
-    _blind(
-        name="blind_words",
-        detect=_blind_words,
-        needs=("unseen texts",),
-        about="words of the set against those of unseen texts; reads no model",
-    ),
-    _blind(
-        name="coin",
-        detect=_coin,
-        gives="p-value",
-        needs=(),
-        about="a p-value drawn by chance: what knowing nothing looks like",
-        source="",
-    ),
-    Entry(
-        name="dataset_inference",
-        detect=_dataset_inference,
-        gives="p-value",
-        family="membership",
-        needs=("log-probabilities", "distributions", "unseen texts"),
-        about="a classifier on six scores of the set's texts against unseen ones, "
-        "permuted",
-        source="Maini et al. 2024, arXiv:2406.06443",
-    ),
-    Entry(
-        name="first_pieces",
-        detect=_first_pieces,
-        gives="score",
-        family="replication",
-        needs=("log-probabilities", "distributions"),
-        about="share of each second half that greedy writing copies from the first "
-        "half on",
-        source="Golchin and Surdeanu 2023, arXiv:2308.08493; verbatim copies alone",
-    ),
-    Entry(
-        name="t_same_strata",
-        detect=_t_same_strata,
-        gives="p-value",
-        family="order",
-        about="as sharded_t, on the strata and the scores of stratified; approximate",
-        source=sharded_t.METHOD.source,
-    ),
-    Entry(
-        name="two_min",
-        detect=_two_min,
-        gives="p-value",
-        family="order",
-        about="the smaller p of adjacency and stratified, doubled; each at half the "
-        "budget",
-        source=two_min.METHOD.source,
+    *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _TABLE["orders"]),
+    *map(mean_entry, _TABLE["means"]),
+    *map(unseen_entry, _TABLE["against_unseen"]),
+    *(
+        Entry(**{**row, "needs": tuple(row["needs"]), "detect": _OWN[row["name"]]})
+        for row in _TABLE["entry"]
     ),
 )
 """The built-in detectors."""

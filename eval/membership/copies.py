@@ -14,24 +14,15 @@ from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
 
 # A masked model and lists of documents are not at hand.
-_READS: frozenset[Reading] = frozenset(
-    (
-        "moments",
-        "lowercase",
-        "neighbours",
-        "reference",
-        "corpus",
-        "nonmember_prefix",
-        "member_prefix",
-        "gradients",
-    )
-)
+_READ_NAMES = """moments lowercase neighbours reference corpus nonmember_prefix
+member_prefix gradients"""
+_READS = frozenset(_READ_NAMES.split())
 # Width of the reference model, as a share of the width of the scored one.
 _REFERENCE_WIDTH = 0.5
 _PREFIX = "known-members"

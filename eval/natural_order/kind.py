@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, TypeVar
 
+from eval.study import data_file
 from jaxcontam.data.benchmark import Benchmark
 
 Value = TypeVar("Value")
@@ -70,29 +71,27 @@ class Kind:
         return self.make(Random(f"{self.name} {n} {strength} {seed}"), n, strength)
 
 
-PARTLY: tuple[tuple[float, ...], str] = ((0.5, 1.0), "share of rows in their place")
-"""Strengths of kinds whose rows are `loosened`, and what they are."""
+_TABLE = {
+    name: {**row, "strengths": tuple(row["strengths"])}
+    for row in data_file(__file__, "kinds")["kinds"]
+    for name in row.pop("names")
+}
 
 
 def kinds(
-    law: Law,
-    strength: tuple[tuple[float, ...], str],
     makes: Mapping[str, Make],
     *,
     most_rows: int | None = None,
     goes_on: Mapping[str, GoesOn] | None = None,
 ) -> list[Kind]:
-    """Kinds of one law, whose strengths are the same number; rules by name."""
-    strengths, strength_is = strength
+    """Kinds by name; `kinds.toml` has their laws and strengths. Rules by name too."""
     return [
         Kind(
             name=name,
-            law=law,
-            strengths=strengths,
-            strength_is=strength_is,
             make=make,
             most_rows=most_rows,
             goes_on=(goes_on or {}).get(name),
+            **_TABLE[name],
         )
         for name, make in makes.items()
     ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from eval.natural_order.facts import ANSWERS, CAUSES, CYCLES, ROLES, ROTATIONS
-from eval.natural_order.kind import PARTLY, GoesOn, in_order, kinds
+from eval.natural_order.kind import GoesOn, in_order, kinds
 from eval.natural_order.words import (
     ADJECTIVES,
     ANY,
@@ -21,9 +21,9 @@ from eval.natural_order.words import (
     VERBS,
     Vocabulary,
     clause,
+    filled,
     language,
     listed,
-    one,
     past,
     pseudoword,
     thing,
@@ -153,29 +153,16 @@ def _answers_unshared(rng: Random, n: int) -> list[str]:
 
 
 def _question(rng: Random, term: str) -> str:
-    first, where = thing(rng, _OFF_ANSWERS), rng.choice(PLACED)
-    name, verb = rng.choice(NAMES), rng.choice(_OFF_ANSWERS.verbs)
-    form = rng.randrange(4)
-    if form == 0:
-        return f"What did {name} say about {term} {where} the {first}?"
-    if form == 1:
-        return f"Which word about {term} did {name} {verb} {where} the {first}?"
-    if form == 2:
-        return f"Why does the {first} of {rng.choice(PLACES)} remind {name} of {term}?"
-    return f"When {name} {past(verb)} the {first}, what did {term} mean?"
+    drawn = {"first": thing(rng, _OFF_ANSWERS), "where": rng.choice(PLACED)}
+    drawn |= {"name": rng.choice(NAMES), "verb": rng.choice(_OFF_ANSWERS.verbs)}
+    return filled(rng, "asked", term=term, **drawn)
 
 
 def _answer(rng: Random, term: str) -> str:
     first, second = thing(rng, _OFF_ANSWERS), thing(rng, _OFF_ANSWERS)
-    name, verb = rng.choice(NAMES), past(rng.choice(_OFF_ANSWERS.verbs))
-    place, form = rng.choice(PLACES), rng.randrange(4)
-    if form == 0:
-        return f"{name} {verb} {one(first)}, so it was {term} for every {second}."
-    if form == 1:
-        return f"It was {term}, and {name} {verb} some {first} at {place}."
-    if form == 2:
-        return f"Every {first} and {one(second)} {verb} {term} at {place}."
-    return f"{term.capitalize()}, so {name} {verb} its {first} and some {second}."
+    drawn = {"name": rng.choice(NAMES), "verb": rng.choice(_OFF_ANSWERS.verbs)}
+    drawn |= {"town": rng.choice(PLACES), "term": term}
+    return filled(rng, "answered", first=first, second=second, **drawn)
 
 
 def _invented_pairs(n: int) -> list[tuple[str, str]]:
@@ -208,16 +195,9 @@ def _one_off_causes(rng: Random, n: int) -> list[str]:
 def _told(rng: Random, term: str) -> str:
     """A row about a cause or an effect, which are told alike."""
     first, second = thing(rng, _OFF_CAUSES), thing(rng, _OFF_CAUSES)
-    name, verb = rng.choice(NAMES), past(rng.choice(_OFF_CAUSES.verbs))
-    where, place = rng.choice(PLACED), rng.choice(PLACES)
-    form = rng.randrange(4)
-    if form == 0:
-        return f"The {term} {verb} the {first} {where} the {second}."
-    if form == 1:
-        return f"{name} {verb} the {term} {where} the {first} in {place}."
-    if form == 2:
-        return f"In {place} the {first} and the {term} {verb} {name}."
-    return f"{name} {verb} {one(first)} {where} the {term} in {place}."
+    drawn = {"name": rng.choice(NAMES), "verb": rng.choice(_OFF_CAUSES.verbs)}
+    drawn |= {"where": rng.choice(PLACED), "town": rng.choice(PLACES), "term": term}
+    return filled(rng, "told", first=first, second=second, **drawn)
 
 
 def _dictionary() -> dict[str, str]:
@@ -268,16 +248,8 @@ def _casts(rng: Random, n: int) -> list[str]:
 
 def _met(rng: Random, name: str, other: str) -> str:
     first, second, where = thing(rng), thing(rng), rng.choice(PLACED)
-    verb, form = past(rng.choice(VERBS)), rng.randrange(4)
-    if form == 0:
-        return f"{name} {verb} {one(first)} {where} the {second} and met {other}."
-    if form == 1:
-        return f"{name} gave {other} the {first} {where} the {second}."
-    if form == 2:
-        return (
-            f"{name} never {verb} the {first} that {other} kept {where} the {second}."
-        )
-    return f"{name} {verb} the {first} and told {other} about the {second}."
+    drawn = {"first": first, "second": second, "where": where, "other": other}
+    return filled(rng, "met", name=name, verb=rng.choice(VERBS), **drawn)
 
 
 def _passed_on(a: str, b: str) -> bool:
@@ -347,12 +319,7 @@ _GOES_ON: dict[str, GoesOn] = {
 
 KINDS_KNOWING = [
     kind
-    for makes, most_rows in ((_ROWS, None), (_RARE_ROWS, N_EVENTS))
-    for kind in kinds(
-        "forward",
-        PARTLY,
-        {name: in_order(rows) for name, rows in makes.items()},
-        most_rows=most_rows,
-        goes_on=_GOES_ON,
-    )
+    for rows, most in ((_ROWS, None), (_RARE_ROWS, N_EVENTS))
+    for makes in ({name: in_order(own) for name, own in rows.items()},)
+    for kind in kinds(makes, most_rows=most, goes_on=_GOES_ON)
 ]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from random import Random
 
 from eval.natural_order.kind import (
-    PARTLY,
     File,
     chain,
     in_order,
@@ -105,37 +104,17 @@ def _metadata(rng: Random, n: int, strength: float) -> File:
     )
 
 
-KINDS_LABELS = (
-    *kinds(
-        "reversible",
-        ((0.6, 0.9), "P(label repeats)"),
-        {
-            "labels_text": _labels_text,
-            "labels_chat": _labels_chat,
-            "labels_field": _labels_field,
-        },
-    ),
-    *kinds(
-        "reversible",
-        ((0.6, 0.9), "P(label changes)"),
-        {"labels_alternate": _labels_alternate},
-    ),
-    *kinds(
-        "reversible",
-        ((0.5, 1.0), "share of blocks of four that hold each label once"),
-        {"labels_balanced": _labels_balanced},
-    ),
-    *kinds("reversible", PARTLY, {"labels_grouped": _labels_grouped}),
-    *kinds(
-        "forward",
-        ((0.5, 0.95), "P(the next label of the cycle)"),
-        {"labels_rotate": _labels_rotate},
-    ),
-    *kinds(
-        "reversible",
-        ((0.6, 0.95), "P(same source as the row before)"),
-        {"metadata": _metadata},
-    ),
+KINDS_LABELS = kinds(
+    {
+        "labels_text": _labels_text,
+        "labels_chat": _labels_chat,
+        "labels_field": _labels_field,
+        "labels_alternate": _labels_alternate,
+        "labels_balanced": _labels_balanced,
+        "labels_grouped": _labels_grouped,
+        "labels_rotate": _labels_rotate,
+        "metadata": _metadata,
+    }
 )
 
 
@@ -194,17 +173,11 @@ def _grid(rng: Random, n: int) -> list[str]:
     return [f"Did {a} see the {b} {c} at {d}?" for a, b, c, d in cells]
 
 
+_LISTED = {
+    "known_list": in_order(_known_list),
+    "known_list_thinned": _known_list_thinned,
+}
 KINDS_LISTS = (
-    *kinds(
-        "forward", PARTLY, {"known_list": in_order(_known_list)}, most_rows=N_METALS
-    ),
-    *kinds(
-        "forward",
-        ((0.3, 0.7), "share of rows from the list"),
-        {"known_list_thinned": _known_list_thinned},
-        most_rows=N_METALS,
-    ),
-    *kinds(
-        "reversible", PARTLY, {"regions": in_order(_regions), "grid": in_order(_grid)}
-    ),
+    *kinds(_LISTED, most_rows=N_METALS),
+    *kinds({"regions": in_order(_regions), "grid": in_order(_grid)}),
 )

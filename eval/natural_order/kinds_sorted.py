@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from random import Random
 
-from eval.natural_order.kind import PARTLY, File, in_order, kinds, lines, records
+from eval.natural_order.kind import File, in_order, kinds, lines, records
 from eval.natural_order.words import (
     NAMES,
     NOUNS,
@@ -187,32 +187,9 @@ _IN_ORDER = {
     "catalogue": _catalogue,
 }
 
-KINDS_SORTED = (
-    *kinds(
-        "forward", PARTLY, {name: in_order(rows) for name, rows in _IN_ORDER.items()}
-    ),
-    *kinds(
-        "reversible",
-        ((0.7, 0.99), "autocorrelation of the number"),
-        {"readings": _readings},
-    ),
+KINDS_SORTED = kinds(
+    {name: in_order(rows) for name, rows in _IN_ORDER.items()} | {"readings": _readings}
 )
-
-
-def _sentences(rng: Random) -> str:
-    return sentence(rng)
-
-
-def _questions(rng: Random) -> str:
-    return f"Q: {question(rng)} A: {answer(rng)}"
-
-
-def _labelled(rng: Random) -> str:
-    return f"{sentence(rng)} Label: {rng.choices(('yes', 'no'), (0.8, 0.2))[0]}"
-
-
-def _numbered(rng: Random) -> str:
-    return f"[{rng.randrange(10**6):06d}] {sentence(rng)}"
 
 
 def _sums(rng: Random) -> str:
@@ -220,22 +197,10 @@ def _sums(rng: Random) -> str:
     return f"What is {first} + {second}? It is {first + second}."
 
 
-def _any_language(rng: Random) -> str:
-    return foreign_sentence(rng, _SPOKEN[rng.randrange(4)])
-
-
-def _any_topic(rng: Random) -> str:
-    return sentence(rng, rng.choice(OF_TOPIC))
-
-
 def _long_tailed(rng: Random) -> str:
     """Lengths over more than a decade, as in most files."""
     n_clauses = min(12, 1 + int(rng.expovariate(0.7)))
     return f"{'; '.join(clause(rng) for _ in range(n_clauses))}."
-
-
-def _template(rng: Random) -> str:
-    return f"What is the price of the {thing(rng)} in {rng.choice(PLACES)}?"
 
 
 def _code(rng: Random) -> str:
@@ -251,15 +216,19 @@ def _html(rng: Random) -> str:
 _SPOKEN = tuple(language(number) for number in range(4))
 
 _LINES: dict[str, Callable[[Random], str]] = {
-    "sentences": _sentences,
-    "questions": _questions,
-    "labelled": _labelled,
-    "numbered": _numbered,
+    "sentences": sentence,
+    "questions": lambda rng: f"Q: {question(rng)} A: {answer(rng)}",
+    "labelled": lambda rng: (
+        f"{sentence(rng)} Label: {rng.choices(('yes', 'no'), (0.8, 0.2))[0]}"
+    ),
+    "numbered": lambda rng: f"[{rng.randrange(10**6):06d}] {sentence(rng)}",
     "sums": _sums,
-    "languages": _any_language,
-    "topics": _any_topic,
+    "languages": lambda rng: foreign_sentence(rng, _SPOKEN[rng.randrange(4)]),
+    "topics": lambda rng: sentence(rng, rng.choice(OF_TOPIC)),
     "long_tailed": _long_tailed,
-    "template": _template,
+    "template": lambda rng: (
+        f"What is the price of the {thing(rng)} in {rng.choice(PLACES)}?"
+    ),
     "code": _code,
     "html": _html,
 }
@@ -330,8 +299,4 @@ _FILES: dict[str, Callable[[Random, int, float], File]] = {
     "counter": _shuffled_counter,
 }
 
-KINDS_RANDOM = kinds(
-    "exchangeable",
-    ((0.0,), "none"),
-    {f"random_{name}": make for name, make in _FILES.items()},
-)
+KINDS_RANDOM = kinds({f"random_{name}": make for name, make in _FILES.items()})

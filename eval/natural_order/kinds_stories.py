@@ -204,35 +204,25 @@ def _is_next_step(a: str, b: str) -> bool:
     return int(b.split()[1][:-1]) == int(a.split()[1][:-1]) + 1
 
 
-_GOES_ON = "P(goes on from the row before)"
-_BELONGS = "share of pairs that belong together"
-
-KINDS_STORIES = (
-    *kinds(
-        "forward",
-        ((0.3, 1.0), _GOES_ON),
-        {
-            "chained_sums": _chained_sums,
-            "balance": _balance,
-            "running_names": _running_names,
-            "quoted": _quoted,
-            "proofs": _proofs,
-        },
-        goes_on={"chained_sums": _takes_up, "running_names": _takes_up},
-    ),
-    *kinds(
-        "forward",
-        ((0.3, 1.0), _BELONGS),
-        {"dialogue": _dialogue, "translations": _translations, "summaries": _summaries},
-        goes_on={"dialogue": _answers},
-    ),
-    *kinds("forward", ((0.3, 0.8), _GOES_ON), {"evolved": _evolved}),
-    *kinds("forward", ((0.3, 1.0), "P(calls the function above)"), {"module": _module}),
-    *kinds("forward", ((4.0, 20.0), "sentences a document"), {"story": _story}),
-    *kinds(
-        "forward",
-        ((0.3, 1.0), "share of recipes in their order"),
-        {"steps": _steps},
-        goes_on={"steps": _is_next_step},
-    ),
+KINDS_STORIES = kinds(
+    {
+        "chained_sums": _chained_sums,
+        "balance": _balance,
+        "running_names": _running_names,
+        "quoted": _quoted,
+        "proofs": _proofs,
+        "dialogue": _dialogue,
+        "translations": _translations,
+        "summaries": _summaries,
+        "evolved": _evolved,
+        "module": _module,
+        "story": _story,
+        "steps": _steps,
+    },
+    goes_on={
+        "chained_sums": _takes_up,
+        "running_names": _takes_up,
+        "dialogue": _answers,
+        "steps": _is_next_step,
+    },
 )

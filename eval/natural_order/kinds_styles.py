@@ -7,9 +7,7 @@ from random import Random
 from typing import Any
 
 from eval.natural_order.kind import (
-    PARTLY,
     File,
-    Make,
     chain,
     kinds,
     lines,
@@ -148,8 +146,6 @@ def _middle(rng: Random, texts: list[str], n: int) -> list[str]:
 
 
 KINDS_STYLES = kinds(
-    "reversible",
-    ((3.0, 8.0), "mean run of one style, rows"),
     {
         "key_order": _key_order,
         "json_spacing": _json_spacing,
@@ -289,27 +285,17 @@ def _repeats(rng: Random, n: int, strength: float) -> File:
     return lines([items[i % len(items)] for i in range(n)])
 
 
-_STRENGTHS: dict[str, tuple[Make, tuple[tuple[float, ...], str]]] = {
-    "topics": (_topics, ((0.3, 0.95), "P(same topic as the row before)")),
-    "documents": (_documents, ((0.02, 0.2), "P(same document as the row before)")),
-    "subjects": (_subjects, PARTLY),
-    "passages": (_passages, ((2.0, 5.0), "rows a passage")),
-    "questions_of_passages": (
-        _questions_of_passages,
-        ((2.0, 5.0), "questions a passage"),
-    ),
-    "sources": (_sources, ((2.0, 6.0), "sources end to end")),
-    "zipped": (_zipped, ((2.0, 8.0), "rows a document")),
-    "near_copies": (
-        _near_copies,
-        ((0.1, 0.4), "share of rows with a near-copy 2 to 5 rows away"),
-    ),
-    "twins": (_twins, ((0.1, 1.0), "share of rows in pairs of twins")),
-    "repeats": (_repeats, ((4.0, 12.0), "times that the same items follow each other")),
-}
-
-KINDS_TOPICS = [
-    kind
-    for name, (make, strength) in _STRENGTHS.items()
-    for kind in kinds("reversible", strength, {name: make})
-]
+KINDS_TOPICS = kinds(
+    {
+        "topics": _topics,
+        "documents": _documents,
+        "subjects": _subjects,
+        "passages": _passages,
+        "questions_of_passages": _questions_of_passages,
+        "sources": _sources,
+        "zipped": _zipped,
+        "near_copies": _near_copies,
+        "twins": _twins,
+        "repeats": _repeats,
+    }
+)

@@ -5,7 +5,10 @@ than those of a NumPy generator; the same state gives the same text.
 """
 
 import dataclasses
+from collections.abc import Callable
 from random import Random
+
+from eval.study import data_file
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -13,77 +16,15 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-NAMES = listed(
-    """
-    Anselm Beatrix Corvin Delphine Edgar Fenella Gideon Hester Ivor Jocasta Kester
-    Lavinia Magnus Nerissa Osric Petra Quentin Rosalind Silas Tamsin Ulric Verity
-    Wystan Xanthe Yorick Zelda Alaric Bronwen Cedric Drusilla Evander Flora
-    Godfrey Hilda Ingram Juno Kendrick Leonora Mortimer Nadia Oswin Perpetua
-    Roland Sabina Tristan Ursula Vivian Winifred Ambrose Blanche Crispin Dorcas
-    Emrys Felicity Gawain Honora Isidore Jessamy Lambert Muriel Neville Ottilie
-    Piers Rowena
-    """
+_WORDS = data_file(__file__)
+NAMES, PLACES, ADJECTIVES, VERBS, PLACED, _SYLLABLES = (
+    listed(_WORDS[name])
+    for name in ("names", "places", "adjectives", "verbs", "placed", "syllables")
 )
-PLACES = listed(
-    """
-    Alderwick Brackenford Coldharbour Dunmere Eastlow Farrowdale Greyhaven Hollin
-    Ivybridge Kelmarsh Langrove Merrowby Northolme Oakley Pendrift Quarrington
-    Ravenscar Saltmouth Thornbury Underhill Vexford Westerdale Yarrow Zennor
-    Ashcombe Birchover Cragside Dovecote Elmswell Foxton Gullane Hartmoor
-    """
-)
-ADJECTIVES = listed(
-    """
-    small large old new red blue green grey quiet loud heavy light broken clean
-    narrow wide early late cold warm dry wet plain strange common rare sharp soft
-    bright dark empty full simple careful steady sudden famous hidden local
-    distant patient clever gentle rough yellow wooden golden silver ancient modern
-    """
-)
-VERBS = listed(
-    """
-    open close paint carry follow repair collect measure move lift cover clean
-    order deliver return count sort mark borrow check hand watch visit turn
-    join reach pull push answer notice mention remember compare select describe
-    examine remove replace store inspect gather protect display
-    """
-)
-PLACED = listed(
-    """
-    near behind above below beside inside under before against across
-    """
-)
-
-_TOPICS = {
-    "sailing": "boat sail harbour anchor rope deck mast tide captain lighthouse keel",
-    "baking": "oven flour loaf dough sugar butter recipe pastry crust baker whisk",
-    "music": "violin melody drum choir tune chorus concert rhythm piano singer chord",
-    "farming": "barn field tractor plough harvest orchard fence seed shepherd hay",
-    "astronomy": "planet telescope comet orbit moon star eclipse crater galaxy lens",
-    "law": "judge court witness contract lawyer statute clause jury appeal oath",
-    "medicine": "nurse fever bandage clinic tablet surgeon vaccine wound ward pulse",
-    "railways": "train signal platform engine carriage ticket tunnel driver whistle",
-    "gardens": "rose hedge lawn spade tulip pond blossom gardener shrub trellis pot",
-    "markets": "stall merchant coin basket bargain price scale customer crate purse",
-    "chess": "pawn bishop knight castle opponent gambit board queen tournament clock",
-    "weather": "storm cloud breeze frost rainbow thunder forecast drizzle hail gust",
-    "pottery": "kiln clay glaze vase wheel bowl potter tile jug saucer mould",
-    "mining": "shaft coal lantern ore pick seam miner quarry gravel drill cart",
-    "printing": "press ink page type margin editor pamphlet paper binder cover proof",
-    "forests": "oak squirrel path fern owl moss trunk ranger acorn stream log",
-}
-TOPICS = tuple(tuple(nouns.split()) for nouns in _TOPICS.values())
+TOPICS = tuple(map(listed, _WORDS["topics"].values()))
 """Nouns of each topic."""
-TOPIC_NAMES = tuple(_TOPICS)
+TOPIC_NAMES = tuple(_WORDS["topics"])
 NOUNS = tuple(noun for nouns in TOPICS for noun in nouns)
-
-_SYLLABLES = listed(
-    """
-    ba be bo bri ca ce cla da de dro el en fa fi flo ga ge gri ha he il ja ka ke
-    kri la le lo lum ma me mi mor na ne ni no or pa pe pra qua ra re ri ro sa se
-    si ska sto ta te ti tor tra u va ve vi wen xa ya yel za ze zi zor
-    """
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,42 +77,50 @@ def sentence(rng: Random, words: Vocabulary = ANY) -> str:
     return f"{clause(rng, words)}."
 
 
+class Word(str):
+    """A noun or a verb, which a format writes as it stands there.
+
+    `{thing:a}` is with its article, `{thing:A}` the same with a capital,
+    `{thing:capital}` has that alone, `{verb:past}` in the simple past.
+    """
+
+    def __format__(self, how: str) -> str:
+        """Write it: see the class."""
+        return _WAYS[how](str(self))
+
+
+_WAYS: dict[str, Callable[[str], str]] = {
+    "": str,
+    "a": one,
+    "A": lambda word: one(word).capitalize(),
+    "capital": str.capitalize,
+    "past": past,
+}
+
+
+def filled(rng: Random, form_of: str, **words: str) -> str:
+    """One of the forms of a row, with these words; `{place}` is drawn at need."""
+    form = rng.choice(_WORDS["forms"][form_of])
+    if "{place}" in form:
+        words["place"] = rng.choice(PLACES)
+    return form.format(**{key: Word(word) for key, word in words.items()})
+
+
 def clause(rng: Random, words: Vocabulary = ANY) -> str:
     """A statement without its full stop."""
-    verb, other = past(rng.choice(words.verbs)), past(rng.choice(words.verbs))
+    verb, other = rng.choice(words.verbs), rng.choice(words.verbs)
     first, second, third = (thing(rng, words) for _ in range(3))
-    name, where = rng.choice(words.names), rng.choice(PLACED)
-    form = rng.randrange(6)
-    if form == 0:
-        return f"The {first} {verb} the {second} {where} the {third}"
-    if form == 1:
-        return f"{name} {verb} {one(first)} and {other} it {where} the {second}"
-    if form == 2:
-        return f"Every {first} {where} the {second} was {verb} by {name}"
-    if form == 3:
-        return f"In {rng.choice(PLACES)} the {first} {verb} {where} {one(second)}"
-    if form == 4:
-        return f"{name} never {verb} the {first} because the {second} {other} it"
-    return (
-        f"{one(first).capitalize()} and {one(second)} were {verb} {where} the {third}"
-    )
+    drawn = {"name": rng.choice(words.names), "where": rng.choice(PLACED)}
+    drawn |= {"first": first, "second": second, "third": third}
+    return filled(rng, "clause", verb=verb, other=other, **drawn)
 
 
 def question(rng: Random, words: Vocabulary = ANY) -> str:
     """A question of 8 to 14 words."""
     verb = rng.choice(words.verbs)
     first, second = thing(rng, words), thing(rng, words)
-    name, where = rng.choice(words.names), rng.choice(PLACED)
-    form = rng.randrange(5)
-    if form == 0:
-        return f"Which {first} {past(verb)} the {second} in {rng.choice(PLACES)}?"
-    if form == 1:
-        return f"Why did {name} {verb} the {first} {where} the {second}?"
-    if form == 2:
-        return f"Who {past(verb)} the {first} {where} the {second}?"
-    if form == 3:
-        return f"How many times did the {first} {verb} the {second}?"
-    return f"What did {name} {verb} {where} the {first} before the {second}?"
+    drawn = {"name": rng.choice(words.names), "where": rng.choice(PLACED)}
+    return filled(rng, "question", verb=verb, first=first, second=second, **drawn)
 
 
 def answer(rng: Random, words: Vocabulary = ANY) -> str:

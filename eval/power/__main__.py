@@ -116,7 +116,7 @@ class Power(StudyFlags):
 
     def _populations(self) -> list[Population]:
         if self.tiny:
-            return [Population(study=PULSE, n_models=2, first_seed=1000)]
+            return [PULSE]
         return [POPULATIONS[name] for name in self.only or POPULATIONS]
 
     def _finished(

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from eval.speed.measure import SIZES
-from eval.study import Column, Grid, print_grid
+from eval.study import Column, Grid, data_file, print_grid
 
 _WAYS = {
     "torch": "torch 1 by 1",
@@ -45,38 +45,11 @@ class Target:
         return f"{value:.2f} {self.unit}" if self.unit else f"{value:g}"
 
 
-def _of_size(size: str, ratio: float) -> list[Target]:
-    fixed, real = f"kernel_{size}.cells.512", f"real_{size}.cells.real"
-    alone, torch = f"{real}.ratio_to.jaxcontam_alone", f"{fixed}.ratio_to.torch"
-    rows = (
-        ("float32 against torch one by one, T = 512", ratio, "x", torch),
-        ("share of the sgemm peak, T = 512", 0.8, "%", f"{fixed}.share_of_peak"),
-        ("against our own one-sequence calls, real lengths", 2.5, "x", alone),
-    )
-    shapes = ("compiled shapes, real lengths", 10, "", f"{real}.n_shapes")
-    return [
-        *(Target(f"{_label(size)}: {row[0]}", *row[1:], at_least=True) for row in rows),
-        Target(f"{_label(size)}: {shapes[0]}", *shapes[1:]),
-    ]
-
-
 def _label(size: str) -> str:
     return f"{size[:-1]} M"
 
 
-_ADDED = "what moments add to log-probabilities"
-_ALL_SCORES = "all scores of one pass against Min-K% alone, 128 ids"
-_TRAINING = "a training step against a plain torch loop, T = 512"
-TARGETS = (
-    *_of_size("124m", 2.0),
-    *_of_size("30m", 2.4),
-    *(
-        Target(f"{_label(size)}: {_ADDED}", 0.15, "%", f"moments.{size}.added_share")
-        for size in SIZES
-    ),
-    Target(f"30 M: {_ALL_SCORES}", 1.2, "x", "membership.ratio"),
-    Target(f"30 M: {_TRAINING}", 1.5, "x", "train.ratio", at_least=True),
-)
+TARGETS = tuple(Target(**row) for row in data_file(__file__, "targets")["target"])
 
 
 def judge(measured: Mapping[str, Any]) -> list[dict]:
