@@ -116,11 +116,30 @@ def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
         copied.thresholds[1], n_above=at5.n_above, n_discoveries=at5.n_discoveries
     )
     assert again == at5
-    assert copied.shares == once.shares and once.shares[0].n_texts == 40
-    assert once.set_result is not None and copied.set_result is not None
-    # Quantiles at which features are cut off differ a little between the two.
-    assert copied.set_result.p_value == pytest.approx(once.set_result.p_value, abs=0.1)
-    assert any("310 texts, 90 distinct" in said for said in copied.warnings)
+
+
+def test_a_share_and_a_set_count_texts_that_stand_once_in_both_sets_together():
+    """Of two draws from one source the larger holds more of its frequent texts."""
+    rng = np.random.default_rng(3)
+    frequent, rare = drawn(100, 4), drawn(500, 5)
+
+    def draw(n):
+        some = [*rng.choice(frequent, n // 2), *rare[: n - n // 2]]
+        del rare[: n - n // 2]
+        return some, Scores(
+            ("a",), np.array([[rng.normal() + 3 * (t in frequent)] for t in some])
+        )
+
+    (texts, scores), (pool, of_pool) = draw(400), draw(100)
+    found = judge_texts(
+        "x", "d", scores, of_pool, texts=texts, pool_texts=pool, n_permutations=19
+    )
+    both = [*texts, *pool]
+    n_once = sum(both.count(text) == 1 for text in texts)
+    assert 200 <= n_once < 250
+    assert found.shares[0].n_texts == n_once and found.shares[0].low == 0
+    assert found.set_result is not None and found.set_result.n_members == n_once
+    assert any("texts stand more than once in both" in one for one in found.warnings)
 
 
 def test_a_text_in_question_is_taken_out_of_its_own_pool():

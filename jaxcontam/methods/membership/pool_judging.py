@@ -7,6 +7,7 @@ Dimension key
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -168,8 +169,15 @@ def judge_texts(
                     n_discoveries=n_found,
                 )
             )
-    # The two sets must come about alike: what stands in both is left out of both.
+    # The two sets must come about alike, whatever their sizes: of two draws from one
+    # source with repeats the larger holds more of its frequent texts, so a text counts
+    # that stands once in both together.
     both = np.concatenate([is_alone_N, is_alone_L])
+    n_repeated = 0
+    if clusters is None:
+        counts = Counter([*texts, *pool_texts])
+        both = np.array([counts[text] == 1 for text in (*texts, *pool_texts)], bool)
+        n_repeated = sum(n > 1 and bool(text.strip()) for text, n in counts.items())
     is_suspect = np.repeat([True, False], [len(texts), len(pool_texts)])[both]
     both_texts = rows_of([*texts, *pool_texts], both)
     both_clusters = None
@@ -209,13 +217,14 @@ def judge_texts(
         p_values=p_NM,
         adjusted=adjusted_NM,
         thresholds=tuple(thresholds),
-        shares=_shares(table.names, values[scored], is_suspect[scored], codes)
+        shares=_shares(table.names, values[scored], is_suspect[scored])
         if both_clusters is None
         else (),
         set_result=set_result,
         blind=blind,
         warnings=(
             *_shared_warning(sum(bool(text.strip()) for text in asked & known)),
+            *_repeats_warning(n_repeated),
             *copies_warnings(rows_of(both_texts, scored), both_clusters),
             *([_NO_SHARE] if both_clusters is not None else []),
             *_warnings(
@@ -236,12 +245,8 @@ def _shares(
     names: tuple[str, ...],
     values: np.ndarray,
     is_suspect: np.ndarray,
-    codes: np.ndarray | None,
 ) -> tuple[SeenShare, ...]:
-    """One a score, from one of each text's copies; none where a set is empty."""
-    if codes is not None:
-        first = _is_first(codes)
-        values, is_suspect = values[first], is_suspect[first]
+    """One a score; none where a set is empty."""
     n = int(is_suspect.sum())
     if n in (0, len(is_suspect)):
         return ()
@@ -315,6 +320,15 @@ def _shared_warning(n: int) -> tuple[str, ...]:
         f"{n} distinct {'text' if n == 1 else 'texts'} in question "
         f"{'stands' if n == 1 else 'stand'} in the pool of non-members, too, and "
         f"{'was' if n == 1 else 'were'} taken out of it, and out of the set-level test",
+    )
+
+
+def _repeats_warning(n: int) -> tuple[str, ...]:
+    if not n:
+        return ()
+    return (
+        f"{n} distinct {'text stands' if n == 1 else 'texts stand'} more than once in "
+        "both sets together and count in neither the share seen nor the set-level test",
     )
 
 
