@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from rich.console import Console
 
-from eval.books import BooksStudy
 from eval.curves import Curve, copies_svg
 from eval.intervals import Share
 from eval.sizes.__main__ import Sizes
@@ -102,7 +101,6 @@ def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
 @pytest.mark.parametrize(
     ("study", "flag"),
     [
-        (BooksStudy, {"words": 0}),
         (Sizes, {"n_sets": 0}),
         (Sizes, {"seed": -1}),
     ],
