@@ -100,6 +100,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         context -= way.max_tokens
     opened: list[ApiClient] = []
     tested: list[SpotChecks] = []
+    moved = [0.0]
 
     def make_scorer(
         *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
@@ -112,7 +113,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
             return RemoteScorer(CountedPrompts(model, way, journal), context=context)
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
         if journal is not None and found is not None:
-            check_before(journal, model, found.witness)
+            moved.append(check_before(journal, model, found.witness))
         client = unkept(model, journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
@@ -148,7 +149,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         make_scorer=make_scorer,
         store_name="",
         vocab_size=None if tokenizer is None else tokenizer.vocab_size,
-        notes=functools.partial(_notes, found, opened, tested, unkept, model),
+        notes=functools.partial(_notes, found, opened, tested, moved, unkept, model),
     )
 
 
@@ -229,6 +230,7 @@ def _notes(
     found: Capability | None,
     opened: list[ApiClient],
     tested: list[SpotChecks],
+    moved: list[float],
     unkept: Callable[[ApiModel], ApiClient],
     model: ApiModel,
 ) -> tuple[str, ...]:
@@ -250,6 +252,13 @@ def _notes(
         notes.append(
             "the server does not repeat itself: the same request gave a "
             f"log-probability that differs by {difference:.2g} nats"
+        )
+    if max(moved) > REPEATS_WITHIN:
+        notes.append(
+            f"the store holds answers of an earlier run, and since then the server has "
+            f"moved by {max(moved):.2g} nats: a run that asks for more than that one "
+            "did compares the two, and may take the move for memory; another --store "
+            "asks all anew"
         )
     if any(s.n_again and not s.n_compared for s in tested):
         notes.append(

@@ -345,8 +345,11 @@ def _check_tokens(
         )
 
 
-def check_before(journal: Journal, model: ApiModel, witness: Witness) -> None:
+def check_before(journal: Journal, model: ApiModel, witness: Witness) -> float:
     """Compare with the start of the runs whose answers a journal holds.
+
+    Returns:
+        By how many nats a log-probability has moved since.
 
     Raises:
         InputError: If the model is another one, or the journal cannot be written.
@@ -354,12 +357,15 @@ def check_before(journal: Journal, model: ApiModel, witness: Witness) -> None:
     key = journal_key("witness", model.url, model.name, witness.prompt)
     if key not in journal:
         journal.add(key, witness.logprobs.tolist())
-    elif not is_same(np.array(journal[key], np.float64), witness.logprobs):
+        return 0.0
+    then = np.array(journal[key], np.float64)
+    if not is_same(then, witness.logprobs):
         raise InputError(
             f"{model.url}: another model than the one whose answers are in "
             f"{journal.path}: a text has other log-probabilities than it had then",
             hint=ANEW,
         )
+    return float(np.abs(then - witness.logprobs).max(initial=0.0))
 
 
 def check_after(
