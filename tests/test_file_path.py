@@ -13,7 +13,7 @@ from jaxcontam.data.issues import read_issues
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.questions import Names
+from jaxcontam.methods.replication.questions import Names, is_answer, readings
 from jaxcontam.results import ModelInfo
 from jaxcontam.stats.proportions import rate_test
 from tests.completers import Scripted, comparison_inputs
@@ -116,6 +116,21 @@ def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
     assert f"; {refused[0]} refused, taken as misses, and {refused[1]}" in found.finding
     assert found.verdict == verdict and (found.p_control or 0) >= 0.5
     assert not any("no control" in words for words in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("./src/a.py", True),
+        ("/src/a.py", True),
+        ("- src/a.py", True),
+        ("The file is src/a.py.", True),
+        ("It is src/a.py or src/b.py", False),
+        ("lib/src/a.py", False),
+    ],
+)
+def test_a_path_is_read_from_what_models_put_around_it(answer, is_right):
+    assert is_answer("src/a.py", readings(answer)) == is_right
 
 
 def test_call_asks_for_the_files_of_both_sides_and_states_the_test(tmp_path):
