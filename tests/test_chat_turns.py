@@ -65,7 +65,7 @@ def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
     assert main([*words, "--chat-template", "user"]) == 0
     warnings = json.loads((out / "report.json").read_text())["results"][0]["warnings"]
     assert any("as the user's turn of a chat, by the model's" in w for w in warnings)
-    assert any("was tuned (it has a chat template)" in words for words in warnings)
+    assert any("may have been tuned (chat template)" in w for w in warnings)
     page = " ".join((out / "report.html").read_text().split())
     assert "silence says less than of its base model" in page
     assert main(["verify", str(out)]) == 0
@@ -76,9 +76,13 @@ def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
     [
         (None, "", None),
         (None, "A model of small things.", None),
-        (TEMPLATE, "", "it has a chat template"),
-        (TEMPLATE + "<think>", "", "its chat template has thoughts"),
-        (None, "Trained with GRPO on mathematics.", "its card says 'GRPO'"),
+        (TEMPLATE, "", "may have been tuned (chat template)"),
+        (TEMPLATE + "<think>", "", "chat template with thoughts"),
+        (
+            None,
+            "Trained with GRPO on mathematics.",
+            "may have been tuned ('GRPO' in its card)",
+        ),
     ],
 )
 def test_tuned_models_are_told_by_template_and_card(
@@ -108,6 +112,33 @@ def test_model_without_template_and_record_without_answer_are_refused(
         chat_texts(load(pulse / "model"), "user", lines)
     with pytest.raises(InputError, match="b: example 1: --chat-template both needs"):
         chat_texts(load(chat_model), "both", lines)
+
+
+@pytest.mark.parametrize(
+    ("template", "turn", "words"),
+    [
+        (TEMPLATE.replace("m.content", "m.text"), "user", "leaves out .* b: example 1"),
+        (TEMPLATE.replace("m.content", "m.content[:2]"), "user", "out .*: example 2"),
+        (
+            TEMPLATE.replace("in messages", "in messages if m.role == 'user'"),
+            "assistant",
+            "leaves out text of b: example 1",
+        ),
+        (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
+    ],
+)
+def test_templates_that_drop_text_or_read_the_clock_are_refused(
+    chat_model, template, turn, words
+):
+    model = load(with_template(chat_model, template))
+    with pytest.raises(InputError, match=words):
+        chat_texts(model, turn, Benchmark("b", ("of", "longer"), (None, None)))
+
+
+def test_templates_that_write_the_date_are_taken(chat_model):
+    model = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
+    one, other = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
+    assert one[-4:] == other[-4:] and one[-4:].isdigit()
 
 
 @pytest.mark.slow

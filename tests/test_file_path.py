@@ -13,7 +13,7 @@ from jaxcontam.data.issues import read_issues
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.questions import Names
+from jaxcontam.methods.replication.questions import Names, is_answer, readings
 from jaxcontam.results import ModelInfo
 from jaxcontam.stats.proportions import rate_test
 from tests.completers import Scripted, comparison_inputs
@@ -80,14 +80,57 @@ def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
     found, rows = probe(issues, control)
     assert (found.n_found, found.n_instances, found.n_refused) == (15, 20, 1)
     assert (found.n_control_found, found.n_control) == (2, 20)
-    assert found.p_control == rate_test(15, 19, 2, 20).fisher < 1e-4
+    assert found.p_control == rate_test(15, 20, 2, 20).fisher < 1e-4
     assert found.verdict == "suspected" and len(rows) == 40
-    assert found.finding.startswith("15 of 19 files are named, 2 of 20 of the control")
+    assert found.finding.startswith("15 of 20 files are named, 2 of 20 of the control")
     alone, _ = probe(issues, ())
     assert (alone.verdict, alone.p_control, alone.n_found) == (None, None, 15)
     assert "no control" in alone.warnings[-1]
-    alike, _ = probe(issues[:5], issues[5:15])
+    alike, _ = probe(issues[15:19], control[2:])
     assert (alike.verdict, alike.p_control) == ("no evidence", 1.0)
+    easy, _ = probe(issues[:5], issues[5:15])
+    assert (easy.verdict, easy.p_control) == ("inconclusive", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("refused", "verdict"),
+    [((70, 0), "no evidence"), ((0, 200), "inconclusive"), ((198, 0), "inconclusive")],
+)
+def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
+    """Sixty of two hundred are named on either side, had all been answered."""
+    sides = [issues_of(tmp_path, rows_of(200, f)) for f in ("src", "new")]
+    answers = {}
+    for issues, n_refused in zip(sides, refused, strict=True):
+        for i, one in enumerate(issues):
+            said = Completion(text=one.file if i < 60 else "src/other.py")
+            if i >= len(issues) - n_refused:
+                said = Completion(text="", refused="no")
+            answers[one.text] = said
+
+    def answer(prompt, *_):
+        return answers[prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")]
+
+    asked = {"issues": tuple(sides[0]), "control_issues": tuple(sides[1])}
+    found, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    assert (found.n_refused, found.n_control_refused) == refused
+    assert f"; {refused[0]} refused, taken as misses, and {refused[1]}" in found.finding
+    assert found.verdict == verdict and (found.p_control or 0) >= 0.5
+    assert not any("no control" in words for words in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("./src/a.py", True),
+        ("/src/a.py", True),
+        ("- src/a.py", True),
+        ("The file is src/a.py.", True),
+        ("It is src/a.py or src/b.py", False),
+        ("lib/src/a.py", False),
+    ],
+)
+def test_a_path_is_read_from_what_models_put_around_it(answer, is_right):
+    assert is_answer("src/a.py", readings(answer)) == is_right
 
 
 def test_call_asks_for_the_files_of_both_sides_and_states_the_test(tmp_path):

@@ -34,8 +34,9 @@ def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[s
     """Each example as the model's chat template writes it.
 
     Raises:
-        InputError: If there is no template, it refuses a chat, or `both` finds no
-            question and answer in a record.
+        InputError: If there is no template, it refuses a chat or leaves out some of an
+            example, it writes a time that went on, or `both` finds no question and
+            answer in a record.
     """
     from jaxcontam.models.chat import read_chat_layout
 
@@ -46,7 +47,8 @@ def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[s
             f"--chat-template: {model.name} has no chat template",
             hint="name a model directory with one, or leave the flag out",
         )
-    texts = []
+    reads_clock = "strftime_now" in str(layout.tokenizer.chat_template)
+    texts, first = [], []
     for i, text in enumerate(benchmark.texts):
         asked, answer = (text, "") if turn == "user" else ("", text)
         if turn == "both":
@@ -55,12 +57,38 @@ def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[s
         messages = [{"role": "user", "content": asked}]
         if turn != "user":
             messages.append({"role": "assistant", "content": answer})
-        texts.append(layout.text(messages, asks=False))
+        written = layout.text(messages, asks=False)
+        if not _stand_in_order((asked, answer), written):
+            raise InputError(
+                f"--chat-template: the template of {model.name} leaves out text of "
+                f"{benchmark.name}: example {i + 1}",
+                hint="put it into another turn, or leave the flag out",
+            )
+        texts.append(written)
+        first = first or messages
+        # Else a text could tell its place in the file by the time of its writing.
+        if reads_clock and layout.text(first, asks=False) != texts[0]:
+            raise InputError(
+                f"--chat-template: the template of {model.name} reads the clock, which "
+                "went on between two examples",
+                hint="run it again if it was midnight; else leave the flag out",
+            )
     return texts
 
 
+def _stand_in_order(parts: Sequence[str], written: str) -> bool:
+    """Whether each text stands behind the one before, but for blanks around it."""
+    start = 0
+    for part in map(str.strip, parts):
+        start = written.find(part, start)
+        if start < 0:
+            return False
+        start += len(part)
+    return True
+
+
 def tuning_notes(model: OpenModel) -> tuple[str, ...]:
-    """A warning if the model's template or card says that it was tuned.
+    """A warning if the model's template or card says that it may have been tuned.
 
     Source:
         Wang et al., arXiv:2510.02386: brief GRPO hid from most detectors what was read
@@ -71,17 +99,17 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if folder is None:
         return ()
     templates = "".join(_read(folder / name) for name in _TEMPLATE_FILES)
-    found = ["it has a chat template"] if "messages" in templates else []
+    found = ["chat template"] if "messages" in templates else []
     if "<think" in templates:
-        found = ["its chat template has thoughts"]
+        found = ["chat template with thoughts"]
     if said := _SAID_BY_CARD.search(_read(folder / _CARD)):
-        found.append(f"its card says {said[0]!r}")
+        found.append(f"{said[0]!r} in its card")
     if not found:
         return ()
     return (
-        f"{model.name} was tuned ({', '.join(found)}): tuning, and reinforcement "
-        "learning above all, can hide what was read before, so silence says less than "
-        "of its base model",
+        f"{model.name} may have been tuned ({', '.join(found)}): tuning, and "
+        "reinforcement learning above all, can hide what was read before, so silence "
+        "says less than of its base model",
     )
 
 

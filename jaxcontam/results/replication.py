@@ -8,7 +8,7 @@ from typing import Literal
 
 from jaxcontam.results.terms import Validity
 
-ReplicationVerdict = Literal["contaminated", "suspected", "no evidence"]
+ReplicationVerdict = Literal["contaminated", "suspected", "inconclusive", "no evidence"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,10 @@ class ComparisonResult:
         chance: What the rate would be by guessing; None where nobody knows.
         n_control: Answers on instances that cannot have been seen, if there are some.
         n_control_found: Those of them that the method finds.
+        n_control_refused: Requests for the control that a server refused.
         p_control: That chance alone makes the rate exceed the control's, one-sided
-            (Fisher's exact test); None without a control.
+            (Fisher's exact test), refusals counted as not found in the partition and
+            as found in the control; None without a control.
         finding: In the method's own words, such as `suspicious`.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
         verdict: None where the method gives no decision about the partition.
@@ -166,6 +168,7 @@ class ComparisonResult:
     chance: float | None = None
     n_control: int = 0
     n_control_found: int = 0
+    n_control_refused: int = 0
     p_control: float | None = None
     finding: str
     setting: str

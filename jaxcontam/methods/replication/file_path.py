@@ -11,11 +11,16 @@ from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.questions import FILE_PATH, words_version
 from jaxcontam.methods.replication.ts_guessing import asked_rows, hidden_result
 from jaxcontam.progress import Progress
-from jaxcontam.results.replication import ComparisonResult
+from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.results.terms import SUSPECTED_LEVEL
 from jaxcontam.stats.proportions import rate_test
 
 _MAX_TOKENS = 50
+_KNOWN = "Who knows a repository can name its files without having read the benchmark"
+_NOT_INDEPENDENT = (
+    "The p-value takes issues as independent, which those of one repository are not: "
+    "it is too small where an issue of a repository is named because others are"
+)
 
 
 def file_path(
@@ -25,7 +30,9 @@ def file_path(
 
     Null hypothesis of the p-value: a file is as easy to name in the control. It is at
     most suspicion: repositories that are better known, or laid out in a plainer way,
-    are named more often without the benchmark having been read.
+    are named more often without the benchmark having been read. Issues are taken as
+    independent, which those of one repository are not. A refusal is a miss in the
+    benchmark and a hit in the control, so that none makes the p-value smaller.
 
     Args:
         asked: Model, issues of the benchmark, and those of repositories that came after
@@ -49,27 +56,44 @@ def file_path(
     rows = asked_rows(hidden, FILE_PATH, _MAX_TOKENS, asked, progress)
     own, theirs = rows[: len(issues)], rows[len(issues) :]
     found = hidden_result(own, "file_path", names)
-    n, answered = (sum(not row["refused"] for row in some) for some in (own, theirs))
+    n, n_control = len(own), len(theirs)
+    n_refused = sum(row["refused"] for row in theirs)
     n_met = sum(bool(row["found"]) for row in theirs)
     p_value, verdict = None, None
-    warnings = [
-        "Who knows a repository can name its files without having read the benchmark"
-    ]
+    warnings = [_KNOWN, _NOT_INDEPENDENT]
     words = f"{found.n_found} of {n} files are named"
-    if n and answered:
-        p_value = rate_test(found.n_found, n, n_met, answered).fisher
-        verdict = "suspected" if p_value <= SUSPECTED_LEVEL else "no evidence"
-        words += f", {n_met} of {answered} of the control, p {p_value:.2g}"
-    else:
+    if not n_control:
         warnings.append("file_path has no control (--control), so that it says nothing")
+    elif found.n_refused < n:
+        p_value, verdict = _test(
+            found.n_found, n, found.n_refused, n_met + n_refused, n_control
+        )
+        words += f", {n_met} of {n_control} of the control, p {p_value:.2g}"
+    if found.n_refused or n_refused:
+        words += (
+            f"; {found.n_refused} refused, taken as misses, and {n_refused} of the "
+            "control, taken as named"
+        )
     result = dataclasses.replace(
         found,
-        finding=words if n else "refused",
+        finding=words if found.n_refused < n else "refused",
         setting=words_version("file_path", FILE_PATH),
-        n_control=answered,
+        n_control=n_control - n_refused,
         n_control_found=n_met,
+        n_control_refused=n_refused,
         p_control=p_value,
         verdict=verdict,
         warnings=tuple(warnings),
     )
     return result, rows
+
+
+def _test(
+    named: int, n: int, n_refused: int, named_control: int, n_control: int
+) -> tuple[float, ReplicationVerdict]:
+    """Fisher's p-value, and a verdict if all answers being right could reach one."""
+    p_value = rate_test(named, n, named_control, n_control).fisher
+    if p_value <= SUSPECTED_LEVEL:
+        return p_value, "suspected"
+    smallest = rate_test(n - n_refused, n, named_control, n_control).fisher
+    return p_value, "no evidence" if smallest <= SUSPECTED_LEVEL else "inconclusive"

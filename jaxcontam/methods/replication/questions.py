@@ -40,6 +40,12 @@ _LABEL = re.compile(
 )
 # What it quotes, or prints bold.
 _SPAN = re.compile(r"\*\*(.+?)\*\*|\"([^\"]+)\"|\u201c(.+?)\u201d|`([^`]+)`")
+# A bullet, and what makes a path one from the root.
+_LEAD = re.compile(r"^([-*]\s+)?(\.?/)?")
+# A path with folders and a suffix, anywhere in a line.
+_FILE = re.compile(
+    r"(?<![\w./-])(?:\./|/)?([\w.@+-]+(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+)"
+)
 # What stands around an answer and is no part of it.
 _MARKS = " \t\"'`*_.,:;!?()[]{}<>\u201c\u201d\u2018\u2019\u00ab\u00bb"
 
@@ -75,9 +81,10 @@ def words_version(name: str, *templates: str) -> str:
 def readings(answer: str) -> tuple[str, ...]:
     """What an answer may mean by its first line that says something.
 
-    The line itself; the line without a label before it, such as `Word:` or `B.`; and
-    what it quotes or prints bold, if that is one thing. All as `plain_text` has them;
-    a reasoning model's thoughts are left out. None for an empty answer.
+    The line itself; the line without a label before it, such as `Word:` or `B.`, or a
+    bullet or `./`; what it quotes or prints bold, and a path, if that is one thing.
+    All as `plain_text` has them; a reasoning model's thoughts are left out. None for an
+    empty answer.
     """
     lines = without_thoughts(answer).splitlines()
     line = next((line for line in lines if plain_text(line)), "")
@@ -85,6 +92,9 @@ def readings(answer: str) -> tuple[str, ...]:
     spans = [next(filter(None, groups)) for groups in _SPAN.findall(line)]
     if len(spans) == 1:
         found += [spans[0], _LABEL.sub("", spans[0])]
+    found.append(_LEAD.sub("", line.strip()))
+    paths = {*_FILE.findall(line)}
+    found += paths if len(paths) == 1 else ()
     return tuple(dict.fromkeys(filter(None, map(plain_text, found))))
 
 
