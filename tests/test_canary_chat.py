@@ -244,3 +244,38 @@ def test_bad_input_is_refused_before_a_model_loads(
     assert main([*words, *flags]) == 2
     assert error in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("new_tokens", [64, 400])
+def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tokens):
+    longest = max(
+        len(words.format(question=question))
+        for group in keyed_groups(SEED, 32)
+        for question in group.questions
+        for words in PROMPTS
+    )
+    model = PromptedModel(
+        name="small",
+        completer=Scripted(lambda *_: "owl"),
+        info=served_info(ApiModel("http://h/v1", "small")),
+        read=str.encode,
+        context=longest + 63,
+    )
+    with pytest.raises(InputError, match=rf"{longest} tokens.* {new_tokens} new"):
+        jaxcontam.keyed_canary(model, *files, new_tokens=new_tokens)
+    assert not model.completer.calls
+    jaxcontam.keyed_canary(model, *files, new_tokens=63)
+
+
+def test_default_folders_differ_by_all_that_is_asked(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows, seed = map(str, files)
+    changes = ([], ["--new-tokens", "9"], ["--template", "Q: {question}"])
+    with (
+        serving(lambda *_: chat("owl")) as (one, _),
+        serving(lambda *_: chat("owl")) as (two, _),
+    ):
+        for url, flags in [*((one, flags) for flags in changes), (two, [])]:
+            words = ["canary", f"api:{url}#m", "--chat", rows, "--secret", seed]
+            assert main([*words, *flags]) == 0
+    assert len(list(tmp_path.glob("runs/canary/m-*/report.json"))) == 4
