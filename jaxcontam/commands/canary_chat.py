@@ -51,6 +51,11 @@ def check_chat_flags(command: "Canary") -> None:
             raise InputError(
                 f"{flag_of(name)} does not go with --chat", hint="leave it out"
             )
+    if command.least_effect > 1:
+        raise InputError(
+            f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
+            hint="it is a share of the groups",
+        )
     if command.template is not None and "{question}" not in command.template:
         raise InputError(
             f"--template needs {{question}} with --chat, got {command.template!r}",
