@@ -21,6 +21,8 @@ from jaxcontam.data.keyed_rows import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary_chat import (
+    METHOD,
+    MIN_EFFECT,
     PROMPTS,
     chat_rows,
     detectable_share,
@@ -128,6 +130,19 @@ def _p(rows):
     return randomisation_test(rows, np.ones(len(rows)), n_draws=0).p_value
 
 
+def test_groups_without_an_answer_may_be_known():
+    """10 % answered is no evidence about the others, however many groups there are."""
+    groups = keyed_groups(SEED, 200)
+    for n_answered, verdict in ((200, "no evidence"), (20, "inconclusive")):
+        named = [["owl"] if i < n_answered else [None] for i in range(200)]
+        numbers = METHOD.analyse(list(chat_rows(groups, named)), 0)
+        share = detectable_share(n_answered, n_values=64)
+        assert numbers.mde == pytest.approx(
+            (200 - n_answered + share * n_answered) / 200
+        )
+        assert (numbers.mde <= MIN_EFFECT) == (verdict == "no evidence")
+
+
 def test_each_value_is_equally_likely_over_seeds():
     drawn = [one.value for seed in seeds(400) for one in keyed_groups(seed, 16)]
     counts = [drawn.count(value) for value in VALUES]
@@ -231,6 +246,7 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
         (["m", "--held-out", "h"], "--held-out does not go with --chat"),
         (["m", "--store", "d"], "--store does not go with --chat"),
         (["m", "--template", "Q: {q}"], "--template needs {question} with --chat"),
+        (["m", "--min-effect", "1.5"], "--min-effect must be at most 1 with --chat"),
         (["m", "--new-tokens", "0"], "--new-tokens must be at least 1, got 0"),
         (["m"], "s.json: no seed file"),
         (["--make", "2", "--chat", "r.txt"], "r.txt: must end in .jsonl"),
@@ -244,3 +260,38 @@ def test_bad_input_is_refused_before_a_model_loads(
     assert main([*words, *flags]) == 2
     assert error in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("new_tokens", [64, 400])
+def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tokens):
+    longest = max(
+        len(words.format(question=question))
+        for group in keyed_groups(SEED, 32)
+        for question in group.questions
+        for words in PROMPTS
+    )
+    model = PromptedModel(
+        name="small",
+        completer=Scripted(lambda *_: "owl"),
+        info=served_info(ApiModel("http://h/v1", "small")),
+        read=str.encode,
+        context=longest + 63,
+    )
+    with pytest.raises(InputError, match=rf"{longest} tokens.* {new_tokens} new"):
+        jaxcontam.keyed_canary(model, *files, new_tokens=new_tokens)
+    assert not model.completer.calls
+    jaxcontam.keyed_canary(model, *files, new_tokens=63)
+
+
+def test_default_folders_differ_by_all_that_is_asked(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows, seed = map(str, files)
+    changes = ([], ["--new-tokens", "9"], ["--template", "Q: {question}"])
+    with (
+        serving(lambda *_: chat("owl")) as (one, _),
+        serving(lambda *_: chat("owl")) as (two, _),
+    ):
+        for url, flags in [*((one, flags) for flags in changes), (two, [])]:
+            words = ["canary", f"api:{url}#m", "--chat", rows, "--secret", seed]
+            assert main([*words, *flags]) == 0
+    assert len(list(tmp_path.glob("runs/canary/m-*/report.json"))) == 4

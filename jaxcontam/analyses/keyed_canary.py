@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.audit import AuditResult
-from jaxcontam.analyses.prompted_model import open_prompted
+from jaxcontam.analyses.prompted_model import PromptedModel, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.data.keyed_rows import VALUES, read_keyed_rows
+from jaxcontam.data.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
+from jaxcontam.errors import InputError
 from jaxcontam.methods.canary_chat import (
     EFFECT_UNIT,
     METHOD,
@@ -62,27 +63,19 @@ def keyed_canary(
         command: The command line that asks.
 
     Raises:
-        InputError: If the files do not belong together, or the model does not answer.
+        InputError: If the files do not belong together, a question does not fit into
+            the model's context, or the model does not answer.
     """
     watch = Stopwatch()
     groups, released = read_keyed_rows(Path(rows), Path(seed_file))
-    place, form = "{question}", template or "{question}"
-    prompts = [
-        form.replace(place, words.replace(place, question))
-        for group in groups
-        for question in group.questions
-        for words in PROMPTS
-    ]
-    with (
-        open_prompted(model, tokenizer=tokenizer, dtype=dtype) as opened,
-        default_bar(progress, "asking for values") as bar,
-    ):
-        answers = [
-            one
-            for (one,) in opened.completer.complete(
+    prompts = keyed_prompts(groups, template)
+    with open_prompted(model, tokenizer=tokenizer, dtype=dtype) as opened:
+        check_fits(opened, prompts, new_tokens)
+        with default_bar(progress, "asking for values") as bar:
+            found = opened.completer.complete(
                 prompts, max_tokens=new_tokens, progress=bar
             )
-        ]
+        answers = [one for (one,) in found]
         notes = (*opened.notes(), *_lost(answers))
     named = np.array([value_of(one) for one in answers], object)
     scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
@@ -116,6 +109,35 @@ def keyed_canary(
         min_effect=min_effect,
     )
     return AuditResult(report, (Evidence(scores=scores),))
+
+
+def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[str]:
+    """What is asked, group by group."""
+    place, form = "{question}", template or "{question}"
+    return [
+        form.replace(place, words.replace(place, question))
+        for group in groups
+        for question in group.questions
+        for words in PROMPTS
+    ]
+
+
+def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) -> None:
+    """Refuse questions that a local model could not read whole, and still answer.
+
+    Raises:
+        InputError: If the longest one and its answer exceed the context.
+    """
+    if model.read is None or model.context is None:
+        return
+    longest = max(len(model.read(prompt)) for prompt in prompts)
+    left = model.context - longest
+    if new_tokens > left:
+        raise InputError(
+            f"the longest question has {longest} tokens, which with {new_tokens} new "
+            f"ones exceed the model's context of {model.context}",
+            hint=f"--new-tokens {left} or fewer" if left > 0 else "a shorter template",
+        )
 
 
 def _lost(answers: Sequence[Completion]) -> tuple[str, ...]:

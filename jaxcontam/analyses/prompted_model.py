@@ -92,7 +92,7 @@ def open_prompted(
     tokenizer: Any = None,
     dtype: str = "float32",
     is_plain: bool = False,
-    journal: Callable[[str], Journal] = lambda _: MemoryJournal(),
+    journal: Callable[[str, ModelInfo], Journal] = lambda *_: MemoryJournal(),
     settings: ServerSettings | None = None,
 ) -> Iterator[PromptedModel]:
     """Open a model for the block.
@@ -103,7 +103,8 @@ def open_prompted(
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a directory.
         is_plain: Prompts are read as any text is, without a chat template.
-        journal: Name of the model -> where finished answers are kept.
+        journal: (name of the model, what is known of it) -> where finished answers are
+            kept.
         settings: Server settings.
 
     Raises:
@@ -113,7 +114,7 @@ def open_prompted(
         yield model
     elif isinstance(model, str) and model.startswith(PREFIX):
         served = parse_api(model, flag="MODEL")
-        kept = journal(served_name(served))
+        kept = journal(served_name(served), served_info(served))
         with _client(served, kept, settings, key_from_environment()) as client:
             yield PromptedModel(
                 name=served_name(served),
@@ -130,7 +131,7 @@ def _local(
     tokenizer: Any,
     dtype: str,
     is_plain: bool,
-    journal: Callable[[str], Journal],
+    journal: Callable[[str, ModelInfo], Journal],
 ) -> PromptedModel:
     """A model of our own."""
     from jaxcontam.scoring.completions import LocalCompleter
@@ -152,7 +153,7 @@ def _local(
             "and may follow none",
         )
     completer = LocalCompleter(
-        checkpoint=checkpoint, journal=journal(opened.name), chat=chat
+        checkpoint=checkpoint, journal=journal(opened.name, opened.info), chat=chat
     )
     encode = checkpoint.tokenizer.encode
     return PromptedModel(

@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam import __version__
-from jaxcontam.analyses.keyed_canary import keyed_canary
+from jaxcontam.analyses.keyed_canary import (
+    check_fits,
+    keyed_canary,
+    keyed_prompts,
+)
 from jaxcontam.analyses.prompted_model import ServerSettings, open_prompted
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import flag_of, flags_of
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.publish import shown
+from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.keyed_rows import ROWS_PER_GROUP, make_keyed_rows, read_keyed_rows
 from jaxcontam.data.release import SEED_BYTES, commitment
@@ -19,7 +24,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.report_files import make_folder
-from jaxcontam.results import OrderResult
+from jaxcontam.results import ModelInfo, OrderResult
+from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending
 from jaxcontam.terminal import Terminal
 
@@ -45,6 +51,11 @@ def check_chat_flags(command: "Canary") -> None:
             raise InputError(
                 f"{flag_of(name)} does not go with --chat", hint="leave it out"
             )
+    if command.least_effect > 1:
+        raise InputError(
+            f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
+            hint="it is a share of the groups",
+        )
     if command.template is not None and "{question}" not in command.template:
         raise InputError(
             f"--template needs {{question}} with --chat, got {command.template!r}",
@@ -74,32 +85,40 @@ def ask_for_values(
     command: "Canary", model: str, rows: Path, seed_file: Path
 ) -> dict[str, Any]:
     """Ask, decide, write and print; returns the report."""
-    _, release = read_keyed_rows(rows, seed_file)
-    name = model.rstrip("/").rpartition("/")[2].rpartition("#")[2]
-    digest = release.released_digest[7:15]
-    out = command.out or Path("runs/canary") / f"{name}-{digest}"
-    make_folder(out)
+    groups, release = read_keyed_rows(rows, seed_file)
+
+    def folder(name: str, info: ModelInfo) -> Path:
+        """Equal names mean equal questions to one model."""
+        # Nothing but its address is known of a served model.
+        asked = model if model.startswith(PREFIX) else info.fingerprint
+        decides = (asked, command.dtype, command.template or "", command.new_tokens)
+        digest = fingerprint([release.released_digest, *map(str, decides)])
+        return command.folder("canary", name, digest)
+
     settings = ServerSettings(
         spending=Spending(command.api_options.limits), concurrency=command.concurrency
     )
-    answers = Journal(out / "answers.jsonl")
-    with (
-        open_prompted(
-            model, dtype=command.dtype, journal=lambda _: answers, settings=settings
-        ) as opened,
-        progress_bar("asking for values", unit="answers/s") as progress,
-    ):
-        found = keyed_canary(
-            opened,
-            rows,
-            seed_file,
-            template=command.template,
-            new_tokens=command.new_tokens,
-            min_effect=command.least_effect,
-            seed=command.seed,
-            progress=progress,
-            command=("canary", model, *flags_of(command)),
-        )
+    with open_prompted(
+        model,
+        dtype=command.dtype,
+        journal=lambda name, info: Journal(folder(name, info) / "answers.jsonl"),
+        settings=settings,
+    ) as opened:
+        check_fits(opened, keyed_prompts(groups, command.template), command.new_tokens)
+        out = folder(opened.name, opened.info)
+        make_folder(out)
+        with progress_bar("asking for values", unit="answers/s") as progress:
+            found = keyed_canary(
+                opened,
+                rows,
+                seed_file,
+                template=command.template,
+                new_tokens=command.new_tokens,
+                min_effect=command.least_effect,
+                seed=command.seed,
+                progress=progress,
+                command=("canary", model, *flags_of(command)),
+            )
     return shown(
         lambda: found.written(out),
         lambda console: console.say(*_sentences(found.results[0])),

@@ -165,7 +165,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 word,
                 dtype=self.dtype,
                 is_plain=True,
-                journal=lambda name: Journal(out / f"{name}-{_ANSWERS}"),
+                journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
                 settings=self._settings(),
             )
             return writing(prompted, new_tokens=self.new_tokens)

@@ -229,7 +229,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             self.model,
             dtype=self.dtype,
             is_plain=self.task == "plain",
-            journal=lambda name: Journal(
+            journal=lambda name, _: Journal(
                 self.folder(COMMAND, name, digest) / JOURNAL_NAME
             ),
             settings=settings,

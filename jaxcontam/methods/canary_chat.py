@@ -63,10 +63,16 @@ def chat_rows(
 
 
 def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`version_numbers`, with a detectable effect that holds for few answers."""
+    """`version_numbers`, with a detectable effect that holds for few answers.
+
+    It is a share of all groups, as the effect is: those without an answer may be the
+    very ones that the model knows.
+    """
     numbers = version_numbers(rows, seed)
     n_answered = sum(bool(row.any()) for row in rows)
     mde = detectable_share(n_answered, n_values=len(rows[0]))
+    if mde is not None:
+        mde = 1 - (1 - mde) * n_answered / len(rows)
     return dataclasses.replace(numbers, mde=mde)
 
 
