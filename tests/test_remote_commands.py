@@ -273,18 +273,18 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys
     assert report_of(tmp_path)["results"][0]["cached_tokens"] > 0
 
 
-def test_a_server_that_moved_between_two_runs_on_one_store_is_told(
-    served, tmp_path, monkeypatch
-):
+def test_no_answers_of_two_eras_are_compared(served, tmp_path, monkeypatch):
     words = ("audit", served.word, served.benchmark, "--text-field", "text")
-    words += ("--tests", "reversal", "--tokenizer", served.folder)
-    words += ("--store", tmp_path / "store", "--out")
-    run(*words, tmp_path / "a")
+    words += ("--tests", "permutation", "--tokenizer", served.folder)
+    words += ("--store", tmp_path / "store", "--n-orders")
+    run(*words, 19, "--out", tmp_path / "a")
     old = model_server.logprobs_of
     monkeypatch.setattr(model_server, "logprobs_of", lambda *asked: old(*asked) - 0.02)
-    run(*words, tmp_path / "b")
-    second = (tmp_path / "b" / "report.json").read_text()
-    assert "since then the server has moved by 0.02 nats" in second
+    for name, n_orders in (("b", 19), ("c", 29), ("d", 39)):
+        run(*words, n_orders, "--out", tmp_path / name)
+    a, b, c, d = (report_of(tmp_path / name)["results"][0] for name in "abcd")
+    assert (b["tokens_scored"], b["p_value"]) == (0, a["p_value"])
+    assert c["cached_tokens"] == 0 < d["cached_tokens"] == c["tokens_scored"]
 
 
 def test_a_model_that_changes_behind_its_server_is_refused(

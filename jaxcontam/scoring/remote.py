@@ -8,6 +8,7 @@ windows that may begin within a word, which the server then reads as other token
 it would in the whole text.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -106,11 +107,8 @@ class RemoteScorer:
         rows = rows_of(sequences, self.context)
         asked = [row.ids(sequences) for row in rows]
         prompts = [prompt_of(ids, ids=self.prompts.ids) for ids in asked]
-        n_cached = sum(
-            row.n_targets
-            for row, prompt in zip(rows, prompts, strict=True)
-            if self.prompts.holds(prompt)
-        )
+        held = self.prompts.held(prompts)
+        n_cached = sum(itertools.compress([row.n_targets for row in rows], held))
         scores = self.prompts.scores(
             prompts, progress_in(progress, n_targets(sequences))
         )
@@ -146,13 +144,11 @@ class RemotePairs:
             InputError: See `ServedPrompts.scores`.
         """
         asked = self._prompts(groups)
-        n_cached = sum(n for prompt, n in asked if self.prompts.holds(prompt))
+        prompts = [prompt for prompt, _ in asked]
+        held = self.prompts.held(prompts)
+        n_cached = sum(itertools.compress([n for _, n in asked], held))
         total = sum(group.n_targets for group in groups)
-        scores = iter(
-            self.prompts.scores(
-                [prompt for prompt, _ in asked], progress_in(progress, total)
-            )
-        )
+        scores = iter(self.prompts.scores(prompts, progress_in(progress, total)))
         found, n_scored = [], []
         for group in groups:
             before = len(group.prefix) - _n_before(group.prefix)

@@ -19,13 +19,13 @@ from jaxcontam.scoring.agreement import REPEATS_WITHIN
 from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
 from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
+from jaxcontam.scoring.api.eras import find_eras
 from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.probe import (
     PROMPTS,
     Capability,
     check_after,
     check_alike,
-    check_before,
     encoded,
     probe,
 )
@@ -100,7 +100,6 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         context -= way.max_tokens
     opened: list[ApiClient] = []
     tested: list[SpotChecks] = []
-    moved = [0.0]
 
     def make_scorer(
         *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
@@ -112,14 +111,16 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
             journal = None if store is None else Journal(store / JOURNAL_NAME)
             return RemoteScorer(CountedPrompts(model, way, journal), context=context)
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
+        eras = None
         if journal is not None and found is not None:
-            moved.append(check_before(journal, model, found.witness))
+            eras = find_eras(journal, model, found.witness)
         client = unkept(model, journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
         encoder = None if tokenizer is None else tokenizer.encoder
         tested.append(SpotChecks(client, way, encoder))
-        return RemoteScorer(ServedPrompts(client, way, tested[-1]), context=context)
+        prompts = ServedPrompts(client, way, tested[-1], eras)
+        return RemoteScorer(prompts, context=context)
 
     return OpenModel(
         name=re.sub(r"[^\w.-]+", "-", model.name).strip(".-") or "model",
@@ -149,7 +150,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         make_scorer=make_scorer,
         store_name="",
         vocab_size=None if tokenizer is None else tokenizer.vocab_size,
-        notes=functools.partial(_notes, found, opened, tested, moved, unkept, model),
+        notes=functools.partial(_notes, found, opened, tested, unkept, model),
     )
 
 
@@ -230,7 +231,6 @@ def _notes(
     found: Capability | None,
     opened: list[ApiClient],
     tested: list[SpotChecks],
-    moved: list[float],
     unkept: Callable[[ApiModel], ApiClient],
     model: ApiModel,
 ) -> tuple[str, ...]:
@@ -252,13 +252,6 @@ def _notes(
         notes.append(
             "the server does not repeat itself: the same request gave a "
             f"log-probability that differs by {difference:.2g} nats"
-        )
-    if max(moved) > REPEATS_WITHIN:
-        notes.append(
-            f"the store holds answers of an earlier run, and since then the server has "
-            f"moved by {max(moved):.2g} nats: a run that asks for more than that one "
-            "did compares the two, and may take the move for memory; another --store "
-            "asks all anew"
         )
     if any(s.n_again and not s.n_compared for s in tested):
         notes.append(

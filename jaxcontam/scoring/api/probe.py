@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.agreement import EACH_WITHIN, MEAN_WITHIN, is_same
 from jaxcontam.scoring.api.address import ApiModel
@@ -343,29 +342,6 @@ def _check_tokens(
             f"({''.join(named)[:40]!r} for {own[:40]!r})",
             hint="--tokenizer names a folder with the tokenizer of this very model",
         )
-
-
-def check_before(journal: Journal, model: ApiModel, witness: Witness) -> float:
-    """Compare with the start of the runs whose answers a journal holds.
-
-    Returns:
-        By how many nats a log-probability has moved since.
-
-    Raises:
-        InputError: If the model is another one, or the journal cannot be written.
-    """
-    key = journal_key("witness", model.url, model.name, witness.prompt)
-    if key not in journal:
-        journal.add(key, witness.logprobs.tolist())
-        return 0.0
-    then = np.array(journal[key], np.float64)
-    if not is_same(then, witness.logprobs):
-        raise InputError(
-            f"{model.url}: another model than the one whose answers are in "
-            f"{journal.path}: a text has other log-probabilities than it had then",
-            hint=ANEW,
-        )
-    return float(np.abs(then - witness.logprobs).max(initial=0.0))
 
 
 def check_after(

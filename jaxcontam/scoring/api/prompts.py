@@ -13,6 +13,7 @@ from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Usage, about_usage
 from jaxcontam.scoring.api.client import ApiClient
+from jaxcontam.scoring.api.eras import Eras
 from jaxcontam.scoring.api.logprobs import (
     PATH,
     Prompt,
@@ -34,11 +35,18 @@ _FEWEST_ALIKE = 8
 class ServedPrompts:
     """Asks a server; the client is closed with this object."""
 
-    def __init__(self, client: ApiClient, way: Way, spots: SpotChecks | None = None):
-        """Wrap a client."""
+    def __init__(
+        self,
+        client: ApiClient,
+        way: Way,
+        spots: SpotChecks | None = None,
+        eras: Eras | None = None,
+    ):
+        """Wrap a client; without eras all kept answers are compared."""
         self.client = client
         self._way = way
         self._spots = spots
+        self._eras, self._era = eras, 0
         # Scorers live as long as a run needs them, which no `with` block shows.
         weakref.finalize(self, client.__exit__, None, None, None)
 
@@ -53,17 +61,25 @@ class ServedPrompts:
 
     def holds(self, prompt: Prompt) -> bool:
         """Whether the journal has the answer."""
-        return self.client.holds(PATH, self._way.body(prompt))
+        return self.client.holds(PATH, self._way.body(prompt), repeat=-self._era)
+
+    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Whether the journal has each answer that `scores` would give."""
+        self._choose_era(prompts)
+        return [self.holds(prompt) for prompt in prompts]
 
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
         """Log-probabilities of each prompt, asked for in a random order.
 
+        All answers of one call are of one era, since they will be compared.
+
         Raises:
             InputError: If the server refuses a prompt, its answer is not usable, or
                 the client raises.
         """
+        self._choose_era(prompts)
         order, found = going_out(len(prompts)), []
         for start in range(0, len(prompts), _AT_ONCE):
             block = [prompts[i] for i in order[start : start + _AT_ONCE]]
@@ -76,6 +92,10 @@ class ServedPrompts:
             scores = self._asked(asked, hears)
             found += self._spots.checked(block, [scores[i] for i in places])
         return put_back(order, found)
+
+    def _choose_era(self, prompts: Sequence[Prompt]) -> None:
+        if self._eras is not None:
+            self._era = self._eras.of_call([self.key(prompt) for prompt in prompts])
 
     def _asked(
         self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None
@@ -97,7 +117,7 @@ class ServedPrompts:
             return found
 
         bodies = [self._way.body(prompt) for prompt, _ in asked]
-        repeats = [repeat for _, repeat in asked]
+        repeats = [repeat or -self._era for _, repeat in asked]
         answers = self.client.post_all(
             PATH, bodies, progress, repeats=repeats, check=check
         )
@@ -147,6 +167,10 @@ class CountedPrompts:
                 self._held.add(self.key(prompt))
                 return True
         return False
+
+    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Whether the journal has each answer."""
+        return [self.holds(prompt) for prompt in prompts]
 
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
