@@ -175,8 +175,8 @@ class TableOfIds:
     def key(self, prompt):
         return repr(prompt)
 
-    def holds(self, prompt):
-        return False
+    def held(self, prompts):
+        return [False] * len(prompts)
 
     def scores(self, prompts, progress):
         if progress is not None:
