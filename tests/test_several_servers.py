@@ -2,12 +2,15 @@
 
 import contextlib
 
+import numpy as np
 import pytest
 
 from jaxcontam.analyses.model import open_model
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import parse_api
 from jaxcontam.scoring.api.budget import ApiOptions
+from jaxcontam.scoring.api.eras import find_eras
 from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.remote import RemoteScorer
 from tests.api_server import serving
@@ -84,3 +87,23 @@ def test_one_server_is_one_url():
     assert parse_api(two, flag="MODEL", several=True).url == "http://a/v1,http://b/v1"
     with pytest.raises(InputError, match="--judge: one URL, got"):
         parse_api(two, flag="--judge")
+
+
+def test_a_move_of_any_server_begins_an_era(tmp_path):
+    journal = Journal(tmp_path / "requests.jsonl")
+    model = parse_api("api:http://a.test,http://b.test#m", flag="MODEL", several=True)
+
+    def era(second):
+        return find_eras(journal, model, "a b", np.array([-1.0, -2.0, -1.0, second]))
+
+    assert [era(-2.0 - moved).now for moved in (0, 0.0005, 0.002, 0.0025)] == [
+        0,
+        0,
+        1,
+        1,
+    ]
+    first, now = ["x"], ["x", "y"]
+    assert (era(-2.0).of_call(first), era(-2.02).of_call(first)) == (2, 2)
+    assert era(-2.04).of_call(now) > 2
+    with pytest.raises(InputError, match="another model"):
+        era(-3.0)

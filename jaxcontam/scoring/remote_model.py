@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxcontam.data.encoding import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
@@ -80,6 +82,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
     spending = Spending(options.limits)
     found: Capability | None = None
     seen: frozenset[tuple[str, str]] = frozenset()
+    logprobs = np.zeros(0)
     way = Way(echo=True, ids=tokenizer is not None)
     api_key = key_from_environment()
     unkept = functools.partial(
@@ -89,7 +92,9 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         budget=spending,
     )
     if not plan_only:
-        found, seen = _probed([unkept(one) for one in model.servers], tokenizer)
+        found, logprobs, seen = _probed(
+            [unkept(one) for one in model.servers], tokenizer
+        )
         way = found.way
     prefix_id = BEFORE_TEXT if way.bos else None
     context = options.context or _CONTEXT_CHARACTERS
@@ -113,7 +118,7 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
         eras = None
         if journal is not None and found is not None:
-            eras = find_eras(journal, model, found.witness)
+            eras = find_eras(journal, model, found.witness.prompt, logprobs)
         client = unkept(model, journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
@@ -182,8 +187,12 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
 
 def _probed(
     clients: list[ApiClient], tokenizer: LocalTokenizer | None
-) -> tuple[Capability, frozenset[tuple[str, str]]]:
-    """Probe each server anew each run, since servers change; and what they are called.
+) -> tuple[Capability, np.ndarray, frozenset[tuple[str, str]]]:
+    """Probe each server anew each run, since servers change.
+
+    Returns:
+        What they can do; the witness's log-probabilities at each, one after the other;
+        and what they are called.
 
     Raises:
         InputError: If one fails the probe, or they are not alike.
@@ -218,7 +227,9 @@ def _probed(
         difference=max(one.difference for one in found.values()),
         n_requests=sum(client.n_sent for client in clients),
     )
-    return whole, frozenset().union(*(client.fingerprints for client in clients))
+    logprobs = np.concatenate([one.witness.logprobs for one in found.values()])
+    seen = frozenset().union(*(client.fingerprints for client in clients))
+    return whole, logprobs, seen
 
 
 def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:

@@ -15,7 +15,8 @@ from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.agreement import REPEATS_WITHIN, is_same
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.probe import ANEW, Witness
+from jaxcontam.scoring.api.logprobs import Prompt
+from jaxcontam.scoring.api.probe import ANEW
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,29 +48,37 @@ class Eras:
         return self.journal[call]
 
 
-def find_eras(journal: Journal, model: ApiModel, witness: Witness) -> Eras:
+def find_eras(
+    journal: Journal, model: ApiModel, prompt: Prompt, logprobs: np.ndarray
+) -> Eras:
     """Compare a text's numbers with those it had in earlier runs on a journal.
 
     A difference above `REPEATS_WITHIN` from the last era's begins another one.
+
+    Args:
+        journal: Where they are kept.
+        model: Where it is, and its name.
+        prompt: The text, or its ids.
+        logprobs: (S T,) what each of its S servers says of it, nats.
 
     Raises:
         InputError: If the model is another one, or the journal cannot be written.
     """
     kept: list[np.ndarray] = []
-    while (key := _witness_key(model, witness, len(kept))) in journal:
+    while (key := _witness_key(model, prompt, len(kept))) in journal:
         kept.append(np.array(journal[key], np.float64))
-    if kept and not is_same(kept[0], witness.logprobs):
+    if kept and not is_same(kept[0], logprobs):
         raise InputError(
             f"{model.url}: another model than the one whose answers are in "
             f"{journal.path}: a text has other log-probabilities than it had then",
             hint=ANEW,
         )
-    if kept and np.abs(kept[-1] - witness.logprobs).max(initial=0.0) <= REPEATS_WITHIN:
+    if kept and np.abs(kept[-1] - logprobs).max(initial=0.0) <= REPEATS_WITHIN:
         return Eras(journal, model, len(kept) - 1)
-    journal.add(key, witness.logprobs.tolist())
+    journal.add(key, logprobs.tolist())
     return Eras(journal, model, len(kept))
 
 
-def _witness_key(model: ApiModel, witness: Witness, era: int) -> str:
+def _witness_key(model: ApiModel, prompt: Prompt, era: int) -> str:
     parts = (era,) if era else ()
-    return journal_key("witness", model.url, model.name, witness.prompt, *parts)
+    return journal_key("witness", model.url, model.name, prompt, *parts)
