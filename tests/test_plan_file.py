@@ -269,9 +269,9 @@ def test_a_plan_that_is_not_there_or_no_text_is_named(folder):
 
 
 def test_blank_examples_are_not_planted(folder):
-    (folder / "gaps.csv").write_text('q\n" "\nx\n')
+    (folder / "gaps.jsonl").write_text('{"q": " "}\n{"q": "x"}\n')
     with pytest.raises(InputError, match="gaps: example 1 is blank"):
-        read(folder, {"file": "gaps.csv", "copies": 1, "text_field": "q"})
+        read(folder, {"file": "gaps.jsonl", "copies": 1, "text_field": "q"})
 
 
 def test_the_short_form_takes_the_last_equals_sign(folder):
