@@ -151,7 +151,7 @@ DAMAGE = {
     "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
     "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
     "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
-    "number": (b'{"text": 3}', "field 'text' is not a string (3)"),
+    "number": (b'{"text": 3}', "field 'text' is not a string (int)"),
     "list": (b"[1]", "neither an object nor a string (list)"),
 }
 
@@ -359,6 +359,46 @@ def test_archive_that_is_cut_short_is_named(tmp_path, suffix):
 def test_parquet_without_the_field_names_those_that_it_has(tmp_path):
     (fault,) = read(written(tmp_path, ".parquet"), field="body")
     assert "no field 'body' (it has: n, text)" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/html; charset=idna", "<p>caf\u00e9", "caf\u00e9"),
+        ("text/html; charset=unicode_escape", r"<p>\ud800 x", r"\ud800 x"),
+        ("text/html", "<p>a<![foo[ b ]]> c", "a c"),
+        ("text/html", "<p>cut short at AT&T", "cut short at AT&T"),
+    ],
+)
+def test_a_hostile_page_is_read_as_far_as_it_goes(tmp_path, kind, body, text):
+    page = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n{body}".encode()
+    path = tmp_path / "x.warc"
+    path.write_bytes(warc("response", page))
+    (found,) = read(path)
+    assert found.text.split() == text.split()
+
+
+@pytest.mark.parametrize("claim", [str(2**60), "9" * 5000, "-1"])
+def test_a_record_that_claims_another_length_ends_its_file(tmp_path, claim):
+    path = tmp_path / "x.wet"
+    record = warc("conversion", b"text").replace(b": 4\r", f": {claim}\r".encode())
+    path.write_bytes(record)
+    (fault,) = read(path)
+    assert fault.after is None
+
+
+def test_a_parquet_column_that_holds_no_text_is_named(tmp_path):
+    path = tmp_path / "x.parquet"
+    table = pyarrow.table({"text.raw": ["x"], "text": ["y"], "bytes": [b"z"]})
+    pyarrow.parquet.write_table(table, path)
+    assert documents(read(path)) == ["y"]
+    (fault,) = read(path, field="bytes")
+    assert "field 'bytes' is not a string (binary)" in fault.reason
+    data = pyarrow.array([b"fine", b"\xff"]).buffers()
+    texts = pyarrow.Array.from_buffers(pyarrow.string(), 2, data)
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    good, bad = read(path)
+    assert (good.text, bad.reason) == ("fine", "not UTF-8")
 
 
 def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
