@@ -301,6 +301,8 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
         ),
         (["docs", "bench.txt", "--out", "bench.txt"], "bench.txt: cannot be made"),
         (["empty.txt", "bench.txt"], "empty.txt: no text"),
+        (["docs", "bench.txt", "--budget", "9"], "--budget goes with an index"),
+        (["infini-gram:x", "b.txt", "--text-field", "a"], "--text-field goes with"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(files, words, message, capsys):
