@@ -161,7 +161,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "bench.txt").write_text("\n".join(examples) + "\n")
     docs = tmp_path / "docs"
     docs.mkdir()
-    lines = [{"text": sentence(50, 9_000)}, {"text": f"So {examples[2].upper()}."}]
+    hit = f"So {examples[2].upper()}. \ud800"
+    lines = [{"text": sentence(50, 9_000)}, {"text": hit}]
     (docs / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     (docs / "two.txt").write_text(f"title\n\n{examples[0]}\n")
     (docs / "readme.md").write_text(examples[1])

@@ -320,8 +320,8 @@ def _write(result: OverlapSearchResult, out: Path) -> str:
     for row in result.examples:
         if row.n_words:
             ids[row.is_found] += f"{row.id}\n"
-    fields = dataclasses.asdict(result)
-    text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # Unpaired surrogates of a corpus are escaped.
+    text = json_text(dataclasses.asdict(result)) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
     replace_files({out / name: content.encode() for name, content in files.items()})
     return text
