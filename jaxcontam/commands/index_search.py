@@ -9,17 +9,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxcontam.data.journal import Journal
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.data.occurrences import SHARED, Form, Occurrence, in_context
 from jaxcontam.data.overlap_result import SearchedIndex
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.api.address import ApiModel, parse_api
-from jaxcontam.scoring.api.client import ApiClient, Check
 from jaxcontam.scoring.api.request import RefusedError
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.api.client import ApiClient, Check
 
 PREFIX = "infini-gram:"
 JOURNAL_NAME = "answers.jsonl"
@@ -80,6 +81,10 @@ def search_index(
         InputError: If more requests are needed, before the first is sent; or if the
             server does not answer.
     """
+    # Whoever searches files needs none of it.
+    from jaxcontam.data.journal import Journal
+    from jaxcontam.scoring.api.client import ApiClient
+
     texts = {
         i: form.text for form in forms if form.kind != "line" for i in form.examples
     }
@@ -148,7 +153,7 @@ def _body(index: ApiModel, kind: str, run: str, **more: int) -> dict[str, Any]:
 
 
 def _answers(
-    client: ApiClient, bodies: Sequence[dict[str, Any]], check: Check
+    client: "ApiClient", bodies: Sequence[dict[str, Any]], check: "Check"
 ) -> list[Any]:
     """What `check` makes of each answer."""
     with progress_bar("asking the index", unit="requests/s") as progress:
