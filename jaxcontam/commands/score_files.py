@@ -110,7 +110,10 @@ def read_scores(path: Path) -> ScoreFile:
     def text() -> str:
         if suffix == ".jsonl":
             return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        buffer = io.StringIO()
+        # A million rows in parts, where `dumps` holds every number as a string.
+        json.dump(found, buffer, indent=2, ensure_ascii=False)
+        return buffer.getvalue() + "\n"
 
     return ScoreFile(kind, scores, text, suffix)
 
@@ -167,11 +170,10 @@ def _every_eval_ever(record: dict[str, Any]) -> list[ScoredBenchmark]:
         names = dict.fromkeys(
             (row["evaluation_name"], row["source_data"]["dataset_name"])
         )
-        add = row["score_details"].setdefault("details", {}).update
-
-        def put(fields: Fields, add: Callable[[Fields], None] = add) -> None:
-            add({f"{FIELD}_{name}": str(value) for name, value in fields.items()})
-
+        details = row["score_details"].setdefault("details", {})
+        if not isinstance(details, dict):
+            raise TypeError("details is no object")
+        put = functools.partial(_put, details, FIELD, form=str)
         model = str(record["model_info"]["id"])
         scores.append(ScoredBenchmark(model, tuple(names), put))
     return scores
@@ -196,14 +198,17 @@ def _table(rows: list[dict[str, Any]], path: Path) -> Iterator[ScoredBenchmark]:
         for name, prefix in places:
             if name == model or FIELD in name:
                 continue
-
-            def put(
-                fields: Fields, row: dict[str, Any] = row, prefix: str = prefix
-            ) -> None:
-                row |= {f"{prefix}_{name}": value for name, value in fields.items()}
-
-            is_sure = benchmark is not None
+            put, is_sure = functools.partial(_put, row, prefix), benchmark is not None
             yield ScoredBenchmark(str(row[model]), (name,), put, is_sure)
+
+
+def _put(
+    row: dict[str, Any],
+    prefix: str,
+    fields: Fields,
+    form: Callable[[Any], Any] = lambda value: value,
+) -> None:
+    row |= {f"{prefix}_{name}": form(value) for name, value in fields.items()}
 
 
 _KINDS: tuple[tuple[str, frozenset[str], Callable[..., Iterable[ScoredBenchmark]]], ...]
