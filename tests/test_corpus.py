@@ -254,12 +254,7 @@ def test_no_gzip_is_one_fault(tmp_path):
 
 @pytest.mark.parametrize(
     ("suffix", "n_bytes"),
-    [
-        (".jsonl", 30_000_000),
-        (".txt", 9_000_000),
-        (".json", 9_000_000),
-        (".csv", 9_000_000),
-    ],
+    [(".jsonl", 30_000_000), *((s, 9_000_000) for s in (".txt", ".json", ".csv"))],
 )
 def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
     line = "lorem ipsum dolor sit amet " * 40
@@ -284,14 +279,8 @@ def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
 
 
 def test_files_are_sorted_and_hidden_and_own_ones_are_left_out(tmp_path):
-    for name in [
-        "b.txt",
-        "a/z.jsonl.gz",
-        "a/y.CSV",
-        ".git/x.txt",
-        "c.md",
-        "out/o.json",
-    ]:
+    names = "b.txt a/z.jsonl.gz a/y.CSV .git/x.txt c.md out/o.json"
+    for name in names.split():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -378,7 +367,7 @@ def test_a_hostile_page_is_read_as_far_as_it_goes(tmp_path, kind, body, text):
     assert found.text.split() == text.split()
 
 
-@pytest.mark.parametrize("claim", [str(2**60), "9" * 5000, "-1"])
+@pytest.mark.parametrize("claim", [str(2**60), "9" * 5000])
 def test_a_record_that_claims_another_length_ends_its_file(tmp_path, claim):
     path = tmp_path / "x.wet"
     record = warc("conversion", b"text").replace(b": 4\r", f": {claim}\r".encode())
@@ -401,9 +390,11 @@ def test_a_parquet_column_that_holds_no_text_is_named(tmp_path):
     assert (good.text, bad.reason) == ("fine", "not UTF-8")
 
 
-def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MAX_RECORD", 100)
+@pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])
+def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(archives, limit, 100)
     path = tmp_path / "x.wet"
-    path.write_bytes(warc("conversion", b"x" * 101) + warc("conversion", b"after it"))
+    pages = [warc("conversion", b, "text/html") for b in (b"x" * 101, b"after it")]
+    path.write_bytes(b"".join(pages))
     fault, after = read(path)
-    assert (fault.line, after.text) == (1, "after it")
+    assert (fault.line, after.text) == (1, "after it\n")
