@@ -109,8 +109,7 @@ def parquet_rows(stored: BinaryIO, column: str, start: Place) -> Records:
             for batch in file.iter_batches(
                 max(1, most), row_groups=[group], columns=[column]
             ):
-                # By its name: asked for a column `a`, parquet gives `a.b` too.
-                for value in batch.column(column):
+                for value in batch.column(0):
                     row += 1
                     if row > start.line:
                         done = size * row // max(1, file.metadata.num_rows)
