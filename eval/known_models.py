@@ -14,7 +14,6 @@ import functools
 import itertools
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from eval.study import (
     Grid,
     Records,
     StudyFlags,
+    data_file,
     finish_study,
     grouped,
     print_grid,
@@ -41,7 +41,6 @@ from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_sp
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.stats.roc import auc_delong
 
-TABLE = Path(__file__).with_suffix(".toml")
 _FOUND = {"contaminated", "suspected", "members rank higher", "may rank higher"}
 # Passes over the texts, roughly; a reference takes as many.
 _PASSES = {"audit": 10, "membership": 2, "sharded_t": 50, "": 0}
@@ -95,10 +94,9 @@ Outcome = dict[str, Any]
 
 def read_table() -> tuple[Known, ...]:
     """Every model of each group with every set of it."""
-    groups = tomllib.loads(TABLE.read_text(encoding="utf-8"))["group"]
     return tuple(
         Known(**{**group, **model, **one})
-        for group in groups
+        for group in data_file(__file__)["group"]
         for models, sets in [(group.pop("models"), group.pop("sets"))]
         for model, one in itertools.product(models, sets)
     )

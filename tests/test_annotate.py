@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.commands import score_files
 from jaxcontam.report.report_files import write_report
 from tests.report_documents import audit_report, order_result
 
@@ -127,6 +128,28 @@ def test_log_of_inspect_gets_metadata(tmp_path, runs, is_zipped):
     assert found["results"]["total_samples"] == 100
 
 
+@pytest.mark.parametrize(
+    ("packing", "size", "flags", "message"),
+    [
+        (zipfile.ZIP_DEFLATED, score_files.MAX_RECORD, 0, "longer than 64 MiB"),
+        (zipfile.ZIP_LZMA, 9, 0, "header.json is not deflated"),
+        (zipfile.ZIP_DEFLATED, 9, 1, "encrypted"),
+    ],
+)
+def test_hostile_logs_are_one_line(
+    tmp_path, runs, capsys, packing, size, flags, message
+):
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w", packing) as file:
+        file.writestr("header.json", '{"eval": "' + "x" * size + '"}')
+    data = bytearray(path.read_bytes())
+    data[6] |= flags
+    data[data.index(b"PK\1\2") + 8] |= flags
+    path.write_bytes(data)
+    assert main(["annotate", str(path), "--audit", str(runs)]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_record_of_every_eval_ever_gets_strings_in_details(tmp_path, runs):
     rows = [every_eval_ever("boolq"), every_eval_ever("piqa")]
     record = {
@@ -161,10 +184,16 @@ def test_leaderboard_of_a_row_a_model_gets_columns_of_audited_benchmarks_alone(
     tmp_path, runs
 ):
     path = tmp_path / "board.jsonl"
-    rows = [{"model": "Pythia", "boolq": 0.6, "size": 1}, {"model": "x", "boolq": 0.5}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    note = "\u2028 ends no line, and \\ud800 is half a letter"
+    rows = [
+        {"model": "Pythia", "boolq": 0.6, "size": 1, "note": note},
+        {"model": "x", "boolq": 0.5},
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    path.write_text("".join(lines).replace("\\\\", "\\"))
     text = annotated(path, runs, "--same", f"Pythia={MODEL}")
-    first, second = map(json.loads, text.splitlines())
+    first, second = map(json.loads, text.split("\n")[:2])
+    assert "\u2028" in first["note"] and "\ud800" in first["note"]
     assert first["boolq_contamination_verdict"] == "contaminated"
     assert second["boolq_contamination_verdict"] == "not audited"
     assert not any(name.startswith("size_") for name in first)
@@ -228,7 +257,14 @@ def test_a_report_that_was_changed_is_refused(tmp_path, runs, capsys):
         ("a.json", '{"results": [], "config": 1}', "of another type"),
         ("a.json", '{"eval": {"task": "t"}, "status": "error"}', "without results"),
         ("a.csv", "model,benchmark\nm\n", "row 1 has another number of columns"),
+        ("a.csv", "model,b,b\nm,1,2\n", "two columns of one name"),
         ("a.eval", "no zip", "a.eval: not readable"),
+        (
+            "a.json",
+            '{"model_info": {"id": 1}, "evaluation_results": [{"evaluation_name": "b", '
+            '"source_data": {"dataset_name": "b"}, "score_details": {"details": 1}}]}',
+            "of another type",
+        ),
     ],
 )
 def test_bad_files_are_one_line(tmp_path, runs, capsys, name, content, message):

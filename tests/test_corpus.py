@@ -151,7 +151,7 @@ DAMAGE = {
     "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
     "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
     "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
-    "number": (b'{"text": 3}', "field 'text' is not a string (3)"),
+    "number": (b'{"text": 3}', "field 'text' is not a string (int)"),
     "list": (b"[1]", "neither an object nor a string (list)"),
 }
 
@@ -254,12 +254,7 @@ def test_no_gzip_is_one_fault(tmp_path):
 
 @pytest.mark.parametrize(
     ("suffix", "n_bytes"),
-    [
-        (".jsonl", 30_000_000),
-        (".txt", 9_000_000),
-        (".json", 9_000_000),
-        (".csv", 9_000_000),
-    ],
+    [(".jsonl", 30_000_000), *((s, 9_000_000) for s in (".txt", ".json", ".csv"))],
 )
 def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
     line = "lorem ipsum dolor sit amet " * 40
@@ -284,14 +279,8 @@ def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
 
 
 def test_files_are_sorted_and_hidden_and_own_ones_are_left_out(tmp_path):
-    for name in [
-        "b.txt",
-        "a/z.jsonl.gz",
-        "a/y.CSV",
-        ".git/x.txt",
-        "c.md",
-        "out/o.json",
-    ]:
+    names = "b.txt a/z.jsonl.gz a/y.CSV .git/x.txt c.md out/o.json"
+    for name in names.split():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -361,9 +350,51 @@ def test_parquet_without_the_field_names_those_that_it_has(tmp_path):
     assert "no field 'body' (it has: n, text)" in fault.reason
 
 
-def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MAX_RECORD", 100)
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/html; charset=undefined", "<p>caf\u00e9", "caf\u00e9"),
+        ("text/html; charset=unicode_escape", r"<p>\ud800 x", r"\ud800 x"),
+        ("text/html", "<p>a<![foo[ b ]]> c", "a c"),
+        ("text/html", "<p>cut short at AT&T", "cut short at AT&T"),
+    ],
+)
+def test_a_hostile_page_is_read_as_far_as_it_goes(tmp_path, kind, body, text):
+    page = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n{body}".encode()
+    path = tmp_path / "x.warc"
+    path.write_bytes(warc("response", page))
+    (found,) = read(path)
+    assert found.text.split() == text.split()
+
+
+@pytest.mark.parametrize("claim", [str(2**60), "9" * 5000])
+def test_a_record_that_claims_another_length_ends_its_file(tmp_path, claim):
     path = tmp_path / "x.wet"
-    path.write_bytes(warc("conversion", b"x" * 101) + warc("conversion", b"after it"))
+    record = warc("conversion", b"text").replace(b": 4\r", f": {claim}\r".encode())
+    path.write_bytes(record)
+    (fault,) = read(path)
+    assert fault.after is None
+
+
+def test_a_parquet_column_that_holds_no_text_is_named(tmp_path):
+    path = tmp_path / "x.parquet"
+    table = pyarrow.table({"text": ["y"], "bytes": [b"z"]})
+    pyarrow.parquet.write_table(table, path)
+    assert documents(read(path)) == ["y"]
+    (fault,) = read(path, field="bytes")
+    assert "field 'bytes' is not a string (binary)" in fault.reason
+    data = pyarrow.array([b"fine", b"\xff"]).buffers()
+    texts = pyarrow.Array.from_buffers(pyarrow.string(), 2, data)
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    good, bad = read(path)
+    assert (good.text, bad.reason) == ("fine", "not UTF-8")
+
+
+@pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])
+def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(archives, limit, 100)
+    path = tmp_path / "x.wet"
+    pages = [warc("conversion", b, "text/html") for b in (b"x" * 101, b"after it")]
+    path.write_bytes(b"".join(pages))
     fault, after = read(path)
-    assert (fault.line, after.text) == (1, "after it")
+    assert (fault.line, after.text) == (1, "after it\n")

@@ -90,6 +90,7 @@ def test_what_needs_more_requests_than_the_budget_sends_none(capsys):
         err = capsys.readouterr().err
         assert "v4_tiny: 8 requests, which is more than --budget 7\n" in err
         assert searched(url, "--budget", "8") == 0
+    assert "--budget" not in result()["command"], "no result depends on it"
 
 
 def test_busy_server_and_an_answer_without_a_count_are_asked_again():
@@ -98,6 +99,24 @@ def test_busy_server_and_an_answer_without_a_count_are_asked_again():
     with serving(index) as (url, _):
         assert searched(url) == 0
     assert result()["totals"]["found"] == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "document", "message"),
+    [
+        ({"cnt": 1, "segment_by_shard": [5]}, {}, "no count of 'w"),
+        ({"cnt": 1, "segment_by_shard": [[0.0, 1.0]]}, {}, "no count of 'w"),
+        ({"cnt": 1, "segment_by_shard": [[5, 0], [0, 6]]}, {}, "no count of 'w"),
+        ({"cnt": 1, "segment_by_shard": [[0, 1]]}, {"spans": [5]}, "no document with"),
+    ],
+)
+def test_hostile_answers_are_one_line(capsys, found, document, message):
+    def hostile(body, number, handler):
+        return 200, found if body["query_type"] == "find" else document
+
+    with serving(hostile) as (url, _):
+        assert searched(url) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_operators_of_the_server_are_never_sent(tmp_path):

@@ -161,7 +161,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "bench.txt").write_text("\n".join(examples) + "\n")
     docs = tmp_path / "docs"
     docs.mkdir()
-    lines = [{"text": sentence(50, 9_000)}, {"text": f"So {examples[2].upper()}."}]
+    hit = f"So {examples[2].upper()}. \ud800"
+    lines = [{"text": sentence(50, 9_000)}, {"text": hit}]
     (docs / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     (docs / "two.txt").write_text(f"title\n\n{examples[0]}\n")
     (docs / "readme.md").write_text(examples[1])
@@ -301,6 +302,8 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
         ),
         (["docs", "bench.txt", "--out", "bench.txt"], "bench.txt: cannot be made"),
         (["empty.txt", "bench.txt"], "empty.txt: no text"),
+        (["docs", "bench.txt", "--budget", "9"], "--budget goes with an index"),
+        (["infini-gram:x", "b.txt", "--text-field", "a"], "--text-field goes with"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(files, words, message, capsys):

@@ -61,7 +61,12 @@ class Annotate:
         file = read_scores(self.results)
         audits = [audited for folder in self.audit for audited in _audits_in(folder)]
         same = dict(map(_pair, self.same))
-        used: list[Audited] = []
+        by_model: dict[str, list[Audited]] = {}
+        for one in audits:
+            for name in one.names:
+                by_model.setdefault(name, []).append(one)
+        known = {one.benchmark for one in audits}
+        used: set[tuple[str, str]] = set()
         without = []
         console = Terminal()
         lines = [f"{self.results} ({file.kind}):"]
@@ -69,31 +74,31 @@ class Annotate:
             name = f"{score.model} on {score.benchmarks[0]}"
             benchmarks = {same.get(word, word) for word in score.benchmarks}
             model = same.get(score.model, score.model).removesuffix("@main")
-            own = [audited for audited in audits if model in audited.names]
+            own = by_model.get(model, [])
             _check_one(own, "model_fingerprint", score.model)
             found = [audited for audited in own if audited.benchmark in benchmarks]
             _check_one(found, "report_digest", name)
             _check_one(found, "benchmark", name)
             if found:
-                used += found
                 fields = found[0].fields
+                used.add((fields["report"], found[0].benchmark))
                 score.put(fields)
                 words = [fields["verdict"], fields["test"], fields["report"]]
                 lines.append(f"  {name}: {', '.join(words)}")
-            elif score.is_sure or any(a.benchmark in benchmarks for a in audits):
+            elif score.is_sure or known & benchmarks:
                 score.put({"verdict": NOT_AUDITED})
                 without.append(name)
         if not used:
             raise _nothing(self.results, file.scores, audits)
         out = self.out or self.results.with_suffix(f".annotated{file.suffix}")
-        write_new_files([(out, file.text().encode(), 0o666)])
+        write_new_files([(out, file.text().encode(errors="backslashreplace"), 0o666)])
         if without:
             lines.append(f"{NOT_AUDITED}, {len(without)}: {_few(without)}")
         lines += [
             f"no score for {audited.names[0]} on {audited.benchmark} "
             f"({audited.fields['report']})"
             for audited in audits
-            if audited not in used
+            if (audited.fields["report"], audited.benchmark) not in used
         ]
         console.say(*lines, f"\nannotated: {out}")
 
@@ -119,7 +124,7 @@ def _audits_of(folder: Path) -> list[Audited]:
             f"{path}: differs from its digest",
             hint="it was changed after it was written; jaxcontam verify says where",
         )
-    if report.model is None or report.command[0] != "audit":
+    if report.model is None or report.command[:1] != ("audit",):
         return []
     words = [*report.command[1:2], report.model.name]
     names = tuple(dict.fromkeys(word.removesuffix("@main") for word in words))

@@ -9,17 +9,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxcontam.data.journal import Journal
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.data.occurrences import SHARED, Form, Occurrence, in_context
 from jaxcontam.data.overlap_result import SearchedIndex
 from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.api.address import ApiModel, parse_api
-from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.request import RefusedError
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.api.client import ApiClient, Check
 
 PREFIX = "infini-gram:"
 JOURNAL_NAME = "answers.jsonl"
@@ -33,7 +34,7 @@ COMMON = 1000
 _URL = "https://api.infini-gram.io"
 _MOST_CHARACTERS = 1000
 # Tokens of a document that are shown around a hit.
-_SHOWN_TOKENS = 150
+_SHOWN = {"max_disp_len": 150}
 # The server reads them as operators between two searches.
 _OPERATORS = re.compile(r"\b(AND|OR)\b")
 
@@ -71,7 +72,7 @@ def search_index(
         index: Server and index.
         forms: Their texts.
         folder: Where answers are kept, so that none is asked for twice.
-        budget: Most requests that this run may send, tries of a request not counted.
+        budget: Most runs that this run may ask for, tries of a request not counted.
 
     Returns:
         A result an example, and what was asked.
@@ -80,6 +81,10 @@ def search_index(
         InputError: If more requests are needed, before the first is sent; or if the
             server does not answer.
     """
+    # Whoever searches files needs none of it.
+    from jaxcontam.data.journal import Journal
+    from jaxcontam.scoring.api.client import ApiClient
+
     texts = {
         i: form.text for form in forms if form.kind != "line" for i in form.examples
     }
@@ -97,22 +102,25 @@ def search_index(
                 f"{budget:,}",
                 hint="--limit N takes fewer examples",
             )
-        with progress_bar("asking the index", unit="requests/s") as progress:
-            answers = client.post_all("/", bodies, progress, check=_check)
-        for answer in answers:
-            if isinstance(answer, RefusedError):
-                raise answer
-        places = dict(zip(asked, answers, strict=True))
-        rows = []
-        for i, text in sorted(texts.items()):
-            hits = [run for run in runs[i] if run in places and places[run]["cnt"] > 0]
+        found = dict(zip(asked, _answers(client, bodies, _count), strict=True))
+        hits: dict[int, str] = {}
+        for i in texts:
             # The rarest says most; where that is everywhere, all are.
-            run = min(hits, key=lambda run: places[run]["cnt"], default=None)
-            if run is None:
-                rows.append(_row(i, text))
-                continue
-            shown = _document(client, index, run, places[run])
-            rows.append(_row(i, text, run, places[run]["cnt"], n_holding[run], shown))
+            own = [run for run in runs[i] if run in found and found[run][0] > 0]
+            if own:
+                hits[i] = min(own, key=lambda run: found[run][0])
+        bodies = [
+            _body(index, "get_doc_by_rank", run, s=shard, rank=rank, **_SHOWN)
+            for run in hits.values()
+            for _, shard, rank in [found[run]]
+        ]
+        shown = dict(zip(hits, _answers(client, bodies, _text), strict=True))
+    rows = [
+        _row(i, text, run, found[run][0], n_holding[run], shown[i])
+        if (run := hits.get(i)) is not None
+        else _row(i, text)
+        for i, text in sorted(texts.items())
+    ]
     return tuple(rows), SearchedIndex(
         index=index.name,
         url=index.url,
@@ -144,30 +152,42 @@ def _body(index: ApiModel, kind: str, run: str, **more: int) -> dict[str, Any]:
     return {"index": index.name, "query_type": kind, "query": run, **more}
 
 
-def _check(body: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Refuse what holds no count and no place; the server is asked again."""
-    count, places = answer.get("cnt"), answer.get("segment_by_shard")
-    if type(count) is int and isinstance(places, list):
-        n_ranks = sum(end - start for start, end in places)
-        if count == n_ranks >= 0:
-            return
+def _answers(
+    client: "ApiClient", bodies: Sequence[dict[str, Any]], check: "Check"
+) -> list[Any]:
+    """What `check` makes of each answer."""
+    with progress_bar("asking the index", unit="requests/s") as progress:
+        answers = client.post_all("/", bodies, progress, check=check)
+    for answer in answers:
+        if isinstance(answer, RefusedError):
+            raise answer
+    return answers
+
+
+def _count(body: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[int, int, int]:
+    """How often a run occurs, and shard and rank of the first document with it.
+
+    Raises:
+        ValueError: If the answer does not say so; the server is asked again.
+    """
+    try:
+        count, shards = answer["cnt"], answer["segment_by_shard"]
+        ranks = [range(start, end) for start, end in shards]
+        if type(count) is int and count == sum(map(len, ranks)):
+            first = (place for place in enumerate(ranks) if place[1])
+            shard, held = next(first, (0, range(1)))
+            return count, shard, held[0]
+    except (LookupError, TypeError, OverflowError):
+        pass
     raise ValueError(f"no count of {body['query'][:40]!r}")
 
 
-def _document(
-    client: ApiClient, index: ApiModel, run: str, found: Mapping[str, Any]
-) -> str:
-    """Text of the first document that holds a run, around it."""
-    shard, (rank, _) = next(
-        (shard, ends)
-        for shard, ends in enumerate(found["segment_by_shard"])
-        if ends[1] > ends[0]
-    )
-    body = _body(
-        index, "get_doc_by_rank", run, s=shard, rank=rank, max_disp_len=_SHOWN_TOKENS
-    )
-    answer = client.post("/", body)
-    return "".join(str(text) for text, *_ in answer.get("spans", []))
+def _text(body: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """Text of a document around a run; errors as of `_count`."""
+    try:
+        return "".join(str(text) for text, *_ in answer["spans"])
+    except (LookupError, TypeError, ValueError) as e:
+        raise ValueError(f"no document with {body['query'][:40]!r}") from e
 
 
 def _row(

@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Self
 
 from tyro.conf import Positional
 
-from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.flags import check_positive, flag_of, flags_of
+from jaxcontam.commands.index_search import PREFIX, parse_index, search_index
 from jaxcontam.commands.index_search import RULES as INDEX_RULES
-from jaxcontam.commands.index_search import parse_index, search_index
 from jaxcontam.commands.overlap_words import (
     FOUND_NAME,
     MEANING,
@@ -74,7 +75,7 @@ class Overlap:
     limit: int | None = None
     """Take the first N examples."""
     budget: int = 10_000
-    """Requests that an index is asked at most; kept answers take none."""
+    """Runs of words that an index is asked for at most; kept answers take none."""
     out: Path | None = None
     """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
     json: bool = False
@@ -85,6 +86,10 @@ class Overlap:
         check_positive(self, "budget")
         if self.template is not None and self.benchmark_field is not None:
             raise InputError("--template and --benchmark-field exclude each other")
+        is_index = str(self.corpus).startswith(PREFIX)
+        other, kind = ("text_field", "files") if is_index else ("budget", "an index")
+        if getattr(self, other) != getattr(Overlap, other):
+            raise InputError(f"{flag_of(other)} goes with {kind}")
 
     def run(self) -> int:
         """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
@@ -165,8 +170,13 @@ class Overlap:
         is_chosen = self.template is not None or self.benchmark_field is not None
         return forms_of(benchmark, is_chosen=is_chosen)
 
+    def _asked_for(self) -> Self:
+        """Without what no result depends on."""
+        return dataclasses.replace(self, out=None, json=False, budget=Overlap.budget)
+
     def _default_out(self, benchmark: Benchmark) -> Path:
-        asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags_of(self)]
+        flags = flags_of(self._asked_for())
+        asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags]
         return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
 
     def _key(self, benchmark: Benchmark, files: list[CorpusFile]) -> str:
@@ -177,8 +187,7 @@ class Overlap:
             (os.path.realpath(file.path), file.name, file.size, file.modified)
             for file in files
         ]
-        # What is printed and where it is written are no part of it.
-        asked = dataclasses.asdict(dataclasses.replace(self, out=None, json=False))
+        asked = dataclasses.asdict(self._asked_for())
         asked = {name: str(value) for name, value in asked.items()}
         return _digest([__version__, _SCHEMA, benchmark.fingerprint, asked, listed])
 
@@ -191,7 +200,7 @@ class Overlap:
     ) -> OverlapSearchResult:
         from jaxcontam import __version__
 
-        flags = flags_of(dataclasses.replace(self, out=None))
+        flags = flags_of(self._asked_for())
         return OverlapSearchResult(
             schema=_SCHEMA,
             jaxcontam=__version__,
@@ -311,8 +320,8 @@ def _write(result: OverlapSearchResult, out: Path) -> str:
     for row in result.examples:
         if row.n_words:
             ids[row.is_found] += f"{row.id}\n"
-    fields = dataclasses.asdict(result)
-    text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # Unpaired surrogates of a corpus are escaped.
+    text = json_text(dataclasses.asdict(result)) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
     replace_files({out / name: content.encode() for name, content in files.items()})
     return text

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.data.files import check_file
+from jaxcontam.data.records import MAX_RECORD
 from jaxcontam.errors import InputError
 from jaxcontam.report.table_csv import csv_cell
 
@@ -88,7 +89,7 @@ def read_scores(path: Path) -> ScoreFile:
         elif suffix in _DELIMITERS:
             return _delimited(path, _DELIMITERS[suffix])
         elif suffix == ".jsonl":
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
             found = [json.loads(line) for line in lines if line.strip()]
         elif suffix == ".json":
             found = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -109,7 +110,10 @@ def read_scores(path: Path) -> ScoreFile:
     def text() -> str:
         if suffix == ".jsonl":
             return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        buffer = io.StringIO()
+        # A million rows in parts, where `dumps` holds every number as a string.
+        json.dump(found, buffer, indent=2, ensure_ascii=False)
+        return buffer.getvalue() + "\n"
 
     return ScoreFile(kind, scores, text, suffix)
 
@@ -167,11 +171,11 @@ def _every_eval_ever(record: dict[str, Any]) -> list[ScoredBenchmark]:
             (row["evaluation_name"], row["source_data"]["dataset_name"])
         )
         details = row["score_details"].setdefault("details", {})
-
-        def put(fields: Fields, details: dict[str, Any] = details) -> None:
-            details |= {f"{FIELD}_{name}": str(value) for name, value in fields.items()}
-
-        scores.append(ScoredBenchmark(record["model_info"]["id"], tuple(names), put))
+        if not isinstance(details, dict):
+            raise TypeError("details is no object")
+        put = functools.partial(_put, details, FIELD, form=str)
+        model = str(record["model_info"]["id"])
+        scores.append(ScoredBenchmark(model, tuple(names), put))
     return scores
 
 
@@ -194,14 +198,17 @@ def _table(rows: list[dict[str, Any]], path: Path) -> Iterator[ScoredBenchmark]:
         for name, prefix in places:
             if name == model or FIELD in name:
                 continue
-
-            def put(
-                fields: Fields, row: dict[str, Any] = row, prefix: str = prefix
-            ) -> None:
-                row |= {f"{prefix}_{name}": value for name, value in fields.items()}
-
-            is_sure = benchmark is not None
+            put, is_sure = functools.partial(_put, row, prefix), benchmark is not None
             yield ScoredBenchmark(str(row[model]), (name,), put, is_sure)
+
+
+def _put(
+    row: dict[str, Any],
+    prefix: str,
+    fields: Fields,
+    form: Callable[[Any], Any] = lambda value: value,
+) -> None:
+    row |= {f"{prefix}_{name}": form(value) for name, value in fields.items()}
 
 
 _KINDS: tuple[tuple[str, frozenset[str], Callable[..., Iterable[ScoredBenchmark]]], ...]
@@ -222,14 +229,14 @@ def _delimited(path: Path, delimiter: str) -> ScoreFile:
         reader = csv.DictReader(file, delimiter=delimiter, strict=True)
         try:
             rows: list[dict[str, Any]] = list(reader)
+            given = list(reader.fieldnames or ())
         except csv.Error as e:
             raise InputError(f"{path}:{reader.line_num}: not a row ({e})") from e
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():
             raise InputError(f"{path}: row {number} has another number of columns")
-    if not rows:
-        raise InputError(f"{path}: no rows")
-    given = list(rows[0])
+    if not rows or len(set(given)) < len(given):
+        raise InputError(f"{path}: {'two columns of one name' if rows else 'no rows'}")
     scores = tuple(_table(rows, path))
 
     def text() -> str:
@@ -252,11 +259,25 @@ def _zipped(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as file:
             for names in _HEADERS:
                 if set(names) <= set(file.namelist()):
-                    parts = [json.loads(file.read(name)) for name in names]
+                    parts = [json.loads(_member(file, name)) for name in names]
                     return functools.reduce(operator.or_, parts)
-    except (zipfile.BadZipFile, NotImplementedError, zlib.error) as e:
+    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as e:
         raise InputError(
             f"{path}: not readable ({e})",
             hint="`inspect log convert --to json` writes a log that is",
         ) from e
     raise InputError(f"{path}: no finished log (no {_HEADERS[0][0]} in it)")
+
+
+def _member(file: zipfile.ZipFile, name: str) -> bytes:
+    # What another packing unpacks to has no bound.
+    if file.getinfo(name).compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):
+        raise zipfile.BadZipFile(f"{name} is not deflated")
+    with file.open(name) as member:
+        data = member.read(MAX_RECORD + 1)
+    if len(data) > MAX_RECORD:
+        raise zipfile.BadZipFile(f"{name} is longer than {MAX_RECORD >> 20} MiB")
+    return data

@@ -3,6 +3,7 @@
 Compressed streams (.gz, .zst), WARC and WET archives of the web, and Parquet files.
 """
 
+import codecs
 import gzip
 import html.parser
 import io
@@ -21,9 +22,16 @@ from jaxcontam.data.records import (
 PACKINGS = (".gz", ".zst")
 """Suffixes of files that are unpacked while they are read."""
 
-# Rows that are held at once: small, as one row may be a book.
+# Rows that are held at once, or fewer: one row may be a book.
 _ROWS = 256
+_STRINGS = ("string", "large_string", "string_view")
 _CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
+# Python's codecs that no page is written in; some take quadratic time.
+_NO_CHARSETS = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7")
+# Bytes of HTML, each of which may take 200 of memory; crawls cut pages at as many.
+_MAX_PAGE = 5 << 20
+# Fields of a header that are kept, as a hostile one has millions.
+_FIELDS = ("content-length", "content-type", "content-encoding", "warc-type")
 # Elements whose text nobody reads, and those that words do not run across.
 _UNSEEN = frozenset({"script", "style", "noscript", "template"})
 _INLINE = frozenset({"a", "b", "i", "em", "strong", "span", "sub", "sup", "code", "u"})
@@ -84,21 +92,37 @@ def parquet_rows(stored: BinaryIO, column: str, start: Place) -> Records:
         names = file.schema_arrow.names
         if column not in names:
             raise UnreadableError(f"no field {column!r} (it has: {', '.join(names)})")
+        if names.count(column) > 1:
+            raise UnreadableError(f"two fields {column!r}")
+        kind = file.schema_arrow.field(column).type
+        if str(getattr(kind, "value_type", kind)) not in _STRINGS:
+            raise UnreadableError(f"field {column!r} is not a string ({kind})")
         size = stored.seek(0, io.SEEK_END)
         row = 0
         for group in range(file.num_row_groups):
-            n_rows = file.metadata.row_group(group).num_rows
+            about = file.metadata.row_group(group)
+            n_rows = about.num_rows
             if row + n_rows <= start.line:
                 row += n_rows
                 continue
-            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[column]):
-                for value in batch.column(0).to_pylist():
+            most = min(_ROWS, MAX_RECORD * n_rows // max(1, about.total_byte_size))
+            for batch in file.iter_batches(
+                max(1, most), row_groups=[group], columns=[column]
+            ):
+                for value in batch.column(0):
                     row += 1
                     if row > start.line:
                         done = size * row // max(1, file.metadata.num_rows)
-                        yield row, {column: value}, Place(row, done)
+                        yield row, _parquet_value(value, column), Place(row, done)
     except (pyarrow.ArrowException, OSError) as e:
         raise UnreadableError(f"not a readable .parquet file ({e})") from e
+
+
+def _parquet_value(value: Any, column: str) -> object:
+    try:
+        return {column: value.as_py()}
+    except UnicodeDecodeError:
+        return Refusal("not UTF-8")
 
 
 def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
@@ -116,7 +140,7 @@ def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
         record += 1
         fields = _fields(stream)
         length = fields.get("content-length", "")
-        if not length.isdecimal():
+        if not (length.isdecimal() and len(length) < 20):
             raise UnreadableError(f"record {record}: no Content-Length")
         left = int(length)
         kind = fields.get("warc-type")
@@ -138,11 +162,12 @@ def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
 
 
 def _fields(stream: BinaryIO) -> dict[str, str]:
-    """Header fields up to a blank line, names in lower case."""
+    """`_FIELDS` of a header, up to a blank line."""
     fields = {}
     while (line := stream.readline(BLOCK)).strip():
         name, _, value = line.decode("utf-8", "replace").partition(":")
-        fields[name.strip().lower()] = value.strip()
+        if (name := name.strip().lower()) in _FIELDS:
+            fields[name] = value.strip()
     return fields
 
 
@@ -160,15 +185,19 @@ def _page(fields: dict[str, str], body: bytes) -> object:
     kind = fields.get("content-type", "text/plain").lower()
     if not kind.startswith(("text/", "application/xhtml")):
         return None
+    if "html" in kind and len(body) > _MAX_PAGE:
+        return Refusal(f"a page longer than {_MAX_PAGE >> 20} MiB")
     charset = _CHARSET.search(kind)
     try:
-        text = body.decode(charset[1] if charset else "utf-8", "replace")
-    except LookupError:
+        codec = codecs.lookup(charset[1] if charset else "utf-8").name
+        text = body.decode("utf-8" if codec in _NO_CHARSETS else codec, "replace")
+    except (LookupError, UnicodeError):
         text = body.decode("utf-8", "replace")
     if "html" not in kind:
         return text
     page = _Text()
-    page.feed(text)
+    # A tag at its end: a word with an ampersand would wait for what follows.
+    page.feed(f"{text}</p>")
     return "".join(page.parts)
 
 
@@ -191,6 +220,11 @@ class _Text(html.parser.HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._n_unseen:
             self.parts.append(data)
+
+    def parse_html_declaration(self, i: int) -> int:
+        """Pass over what is no comment; for some words Python's own raises."""
+        is_comment = self.rawdata.startswith("<!--", i)
+        return self.parse_comment(i) if is_comment else self.parse_bogus_comment(i)
 
     def _part(self, tag: str) -> None:
         if tag not in _INLINE:

@@ -1,7 +1,7 @@
 """What stands around a hit in the corpus, read again from the files with hits."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from jaxcontam.data.corpus import CorpusFile, Segment, read_segments
@@ -18,38 +18,37 @@ def with_contexts(
 
     A file is read up to its last hit, and a file without one not at all.
     """
-    lines: dict[str, set[int]] = {}
-    for row in rows:
+    wanted: dict[str, dict[int, list[int]]] = {}
+    for i, row in enumerate(rows):
         if row.file is not None and row.line is not None and row.rule is not None:
-            lines.setdefault(row.file, set()).add(row.line)
-    texts = {
-        (file.name, line): text
-        for file in files
-        if file.name in lines
-        for line, text in _texts_at(file.path, lines[file.name], text_field).items()
-    }
-    return tuple(
-        dataclasses.replace(
-            row,
-            corpus=in_context(texts.get((row.file or "", row.line or 0)), row.matched),
-        )
-        for row in rows
-    )
+            wanted.setdefault(row.file, {}).setdefault(row.line, []).append(i)
+    found = list(rows)
+    for file in files:
+        if (places := wanted.get(file.name)) is None:
+            continue
+        for line, text in _texts_at(file.path, places, text_field):
+            for i in places[line]:
+                corpus = in_context(text, rows[i].matched)
+                found[i] = dataclasses.replace(rows[i], corpus=corpus)
+    return tuple(found)
 
 
-def _texts_at(path: Path, lines: set[int], text_field: str) -> dict[int, str]:
+def _texts_at(
+    path: Path, lines: Collection[int], text_field: str
+) -> Iterator[tuple[int, str]]:
     """Text of a document from each line on."""
-    texts: dict[int, str] = {}
-    growing: list[int] = []
+    growing: dict[int, str] = {}
+    left = set(lines)
     for item in read_segments(path, text_field=text_field):
         if not isinstance(item, Segment):
             continue
-        growing = [line for line in growing if item.joins and len(texts[line]) < _MOST]
-        if item.line in lines and item.line not in texts:
-            texts[item.line] = ""
-            growing.append(item.line)
+        whole = [n for n in growing if not item.joins or len(growing[n]) >= _MOST]
+        yield from ((line, growing.pop(line)) for line in whole)
+        if item.line in left:
+            left.remove(item.line)
+            growing[item.line] = ""
+        if not (growing or left):
+            return
         for line in growing:
-            texts[line] += item.text
-        if not growing and item.line > max(lines):
-            break
-    return texts
+            growing[line] += item.text
+    yield from growing.items()
