@@ -40,7 +40,7 @@ from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
-from train.prepare import RunOptions, Start
+from train.prepare import RunOptions, Start, prepare
 from train.prepared import save_prepared
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
@@ -199,14 +199,19 @@ class Pretrain:
         make_folder(out)
         with alone(out, "--prepared"):
             return save_prepared(
-                corpus,
+                lambda stream_file: prepare(
+                    corpus,
+                    sets,
+                    self._preset(start, tokenizer),
+                    stream_file=stream_file,
+                    seed=self.seed,
+                    options=self._options(),
+                    start=start,
+                    tokenizer=tokenizer,
+                ),
                 sets,
-                self._preset(start, tokenizer),
                 out=out,
-                seed=self.seed,
-                options=self._options(),
-                start=start,
-                tokenizer=tokenizer,
+                place=self.prepared,
             )
 
     def _corpus(self) -> Corpus:
