@@ -16,7 +16,7 @@ import tyro
 from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.commands.flags import check_positive, check_seed, flag_of
 from jaxcontam.data.bucket import is_url
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.data.training_manifest import Manifest
@@ -172,8 +172,7 @@ class Pretrain:
         for name in ("peak_rate", "peak_tflops"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be above 0, got {value}")
+                raise InputError(f"{flag_of(name)} must be above 0, got {value}")
         if self.prepared is not None and self.out.absolute() == (
             Path(self.prepared).absolute()
         ):
