@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.cli import parse, run_command
+from jaxcontam.cli import run_module
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
@@ -59,12 +59,7 @@ def run_study(
         from jaxcontam.scoring.compilation_cache import keep_compiled
 
         keep_compiled()
-    name = f"eval.{name}"
-
-    def run() -> object:
-        return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
-
-    return run_command(run, name=name)
+    return run_module(command, f"eval.{name}", exit_code)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

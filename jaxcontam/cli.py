@@ -134,6 +134,19 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 
+def run_module(
+    command: type,
+    name: str,
+    exit_code: Callable[[Any], object] = lambda outcome: outcome,
+) -> int:
+    """Run `python -m NAME` of a dataclass whose fields are the flags."""
+
+    def run() -> object:
+        return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
+
+    return run_command(run, name=name)
+
+
 def _line(words: str) -> str:
     """One line of readable length, whatever the names and values in it hold."""
     words = visible(words.replace("\n", "\\n"))

@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 import jaxcontam
+from jaxcontam.analyses.keyed_canary import keyed_prompts
 from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.data.keyed_rows import (
@@ -245,7 +246,9 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
     [
         (["m", "--held-out", "h"], "--held-out does not go with --chat"),
         (["m", "--store", "d"], "--store does not go with --chat"),
-        (["m", "--template", "Q: {q}"], "--template needs {question} with --chat"),
+        (["m", "--template", "Q: "], "--template needs {question} and no other field"),
+        (["m", "--template", "{question} {q}"], "{question} and no other field, got"),
+        (["--make", "1"], "--make 1: too few groups for p <= 0.001, were all known"),
         (["m", "--min-effect", "1.5"], "--min-effect must be at most 1 with --chat"),
         (["m", "--new-tokens", "0"], "--new-tokens must be at least 1, got 0"),
         (["m"], "s.json: no seed file"),
@@ -281,6 +284,12 @@ def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tok
         jaxcontam.keyed_canary(model, *files, new_tokens=new_tokens)
     assert not model.completer.calls
     jaxcontam.keyed_canary(model, *files, new_tokens=63)
+
+
+def test_template_is_read_as_those_of_other_commands_are():
+    (group,) = keyed_groups(SEED, 1)
+    first, *_ = keyed_prompts([group], r"{{Q}}: {question}\nA:")
+    assert first == f"{{Q}}: {group.questions[0]}\nA:"
 
 
 def test_default_folders_differ_by_all_that_is_asked(files, tmp_path, monkeypatch):

@@ -9,13 +9,13 @@ import pytest
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from tests.copy_rows import steps_of_copy
+from train.rows import Rows
 from train.stream import (
     Canary,
     build_stream,
     rows_of_copies,
     stream_digest,
     training_order,
-    training_rows,
 )
 from train.timing import Timed, rows_of_spans
 
@@ -86,7 +86,7 @@ def test_uniform_blocks_stand_where_the_first_release_put_them():
     }
     assert stream.n_canary_ids == 128
     assert stream.timed == ()
-    _, starts = training_rows(stream.ids, CONTEXT, seed=7)
+    starts = training_order(len(stream.ids), CONTEXT, seed=7)
     # fmt: off
     assert starts.tolist() == [
         356, 36, 404, 436, 452, 4, 340, 468, 20, 324, 116, 132, 308, 212, 420, 164,
@@ -128,9 +128,10 @@ def test_a_stream_in_a_file_holds_the_ids_of_the_one_in_memory(
     )
     assert stream_digest(memory.ids) == stream_digest(on_disk.ids)
     assert [path.name for path in tmp_path.iterdir()] == ["stream.npy"]
-    rows, _ = training_rows(on_disk.ids, CONTEXT, seed=1)
+    starts = training_order(len(memory.ids), CONTEXT, seed=1)
+    rows = np.stack([*Rows(on_disk.ids, starts, CONTEXT)])
     assert rows.dtype == np.int32
-    np.testing.assert_array_equal(rows, training_rows(memory.ids, CONTEXT, seed=1)[0])
+    np.testing.assert_array_equal(rows, np.stack([*Rows(memory.ids, starts, CONTEXT)]))
 
 
 def test_every_example_of_a_spread_copy_is_a_document_of_its_own():

@@ -24,8 +24,9 @@ from train.export import export
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.pretrain import main as pretrain_main
+from train.rows import Rows
 from train.sources import read_documents
-from train.stream import Canary, build_stream, training_rows
+from train.stream import Canary, build_stream, training_order
 from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -91,7 +92,8 @@ def test_training_lowers_the_loss_from_that_of_the_uniform_distribution():
 
 def test_every_id_is_a_target_once_but_for_the_last_partial_row():
     ids = np.arange(1000, dtype=np.int32)
-    rows, starts = training_rows(ids, 64, seed=5)
+    starts = training_order(len(ids), 64, seed=5)
+    rows = np.stack([*Rows(ids, starts, 64)])
     np.testing.assert_array_equal(rows[:, 0], starts)
     targets = np.sort(rows[:, 1:].ravel())
     assert rows.shape == (15, 65)
@@ -102,7 +104,8 @@ def test_every_id_is_a_target_once_but_for_the_last_partial_row():
 @pytest.mark.parametrize(("offset", "n_ids"), [(0, 5), (130, 200), (990, 10)])
 def test_steps_of_a_copy_are_the_rows_that_hold_its_targets(offset, n_ids):
     ids = np.arange(1000, dtype=np.int32)
-    rows, starts = training_rows(ids, 64, seed=5)
+    starts = training_order(len(ids), 64, seed=5)
+    rows = np.stack([*Rows(ids, starts, 64)])
     found = steps_of_copy(offset, n_ids, starts_R=starts, context=64, n_ids_in_all=1000)
     copy = np.arange(offset, offset + n_ids)
     expected = np.flatnonzero(np.isin(rows[:, 1:], copy).any(axis=1))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from jaxcontam.data.training_manifest import read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from tests.train_corpus import write_corpus
 from train.prepare import STREAM_NAME
@@ -31,6 +32,11 @@ def test_a_prepared_run_has_the_stream_and_weights_of_one_that_reads_its_text(
     whole = dataclasses.replace(command, prepared=None, out=tmp_path / "whole")
     expected = whole.run()
     command.prepare()
+    manifest = tmp_path / "prepared" / "manifest.json"
+    prepared = read_manifest(manifest)
+    assert prepared.code == expected.code
+    # The code that trained is the run's, not the one that prepared it.
+    write_manifest(dataclasses.replace(prepared, code="earlier"), manifest)
     (tmp_path / "docs.jsonl").unlink()
     found = command.run()
     assert found.finished and found == expected
@@ -50,6 +56,7 @@ def test_a_prepared_run_has_the_stream_and_weights_of_one_that_reads_its_text(
         ({"seed": 1}, r"another run \(seed was 0, is 1\)"),
         ({"batch_rows": 2}, r"another run \(recipe.batch_rows was 4, is 2\)"),
         ({"separator": ""}, r"another run \(separator was '\\n', is ''\)"),
+        ({"allow_overlap": True}, r"another run \(allow_overlap was False, is True\)"),
         ({"canaries": ()}, r"another run \(sets differ\)"),
     ],
 )

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import grain
 import jax
@@ -17,8 +17,7 @@ from flax import nnx
 
 from jaxcontam.data.bucket import is_of_bucket
 from jaxcontam.errors import InputError, StorageError
-from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import hardware
+from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.processes import broadcast_bytes, is_first
 from train.presets import Preset, preset_from_json, preset_to_json
 
@@ -53,7 +52,7 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of one run, newest last; a context manager."""
+    """The checkpoints of one run, newest last."""
 
     def __init__(
         self,
@@ -76,12 +75,6 @@ class Checkpoints:
         self._run_dir, self._preset = run_dir, preset
         self._keep_every, self._before_save = keep_every, before_save
         self._opened: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Wait for the last write and release."""
@@ -213,8 +206,7 @@ def restore_params(
         )
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
     preset = preset_from_json(meta["preset"])
-    on = hardware()
-    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0), on=on))
+    decoder = abstract_decoder(preset.decoder)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_positive
+from jaxcontam.cli import run_module
+from jaxcontam.commands.flags import check_positive, flag_of
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
@@ -163,8 +163,7 @@ class DryRun:
         for name in ("tokens", "efficiency", "price_per_chip_hour"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be above 0, got {value}")
+                raise InputError(f"{flag_of(name)} must be above 0, got {value}")
         if self.efficiency > 1:
             raise InputError(f"--efficiency is at most 1, got {self.efficiency}")
         self._preset()
@@ -386,10 +385,7 @@ def _memory_lines(found: Estimate) -> list[str]:
 
 def main() -> int:
     """Command line of `python -m train.dry_run`."""
-    return run_command(
-        lambda: parse(DryRun, sys.argv[1:], prog="python -m train.dry_run").run(),
-        name="train.dry_run",
-    )
+    return run_module(DryRun, "train.dry_run")
 
 
 if __name__ == "__main__":

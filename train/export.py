@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxcontam.cli import parse, run_command
+from jaxcontam.cli import run_module
 from jaxcontam.data.files import writing
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
@@ -137,10 +137,7 @@ def read_run_tokenizer(run_dir: Path):
 
 def main() -> int:
     """Command line of `python -m train.export`."""
-    return run_command(
-        lambda: parse(Export, sys.argv[1:], prog="python -m train.export").run(),
-        name="train.export",
-    )
+    return run_module(Export, "train.export")
 
 
 if __name__ == "__main__":

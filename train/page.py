@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from jaxcontam.analyses.method_notes import named_rows
-from jaxcontam.cli import parse, run_command
+from jaxcontam.cli import run_module
 from jaxcontam.data.training_manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report import section
@@ -75,6 +75,10 @@ class PageCommand:
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run: what was `--out` of train.pretrain."""
+
+    def run(self) -> None:
+        """Print where the page stands."""
+        print(write_training_page(self.run_dir))
 
 
 def write_training_page(run_dir: Path) -> Path:
@@ -380,14 +384,8 @@ def _set_cells(row: PlantedSet) -> list[str]:
 
 
 def main() -> int:
-    """Command line of `python -m train.page`: print where the page stands."""
-    prog = "python -m train.page"
-    return run_command(
-        lambda: print(
-            write_training_page(parse(PageCommand, sys.argv[1:], prog=prog).run_dir)
-        ),
-        name="train.page",
-    )
+    """Command line of `python -m train.page`."""
+    return run_module(PageCommand, "train.page")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.cli import EXIT_PARTIAL, parse, run_command
+from jaxcontam.cli import EXIT_PARTIAL, run_module
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
@@ -314,12 +314,7 @@ def _on_cpu() -> Iterator[None]:
 def main() -> int:
     """Command line of `python -m train.population`."""
     keep_freed_memory()
-    return run_command(
-        lambda: parse(
-            Population, sys.argv[1:], prog="python -m train.population"
-        ).run(),
-        name="train.population",
-    )
+    return run_module(Population, "train.population")
 
 
 if __name__ == "__main__":

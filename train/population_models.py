@@ -143,16 +143,13 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     import jax
     from flax import nnx
 
-    from jaxcontam.models.decoder import Decoder
-    from jaxcontam.models.fused_attention import hardware
+    from jaxcontam.models.decoder import abstract_decoder
     from jaxcontam.scoring.compilation_cache import keep_compiled
 
     keep_freed_memory()
     keep_compiled()
     tokenizer, texts = open_texts(job)
-    config, on = job.design.preset.decoder, hardware()
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
-    graphdef, shapes = nnx.split(decoder)
+    graphdef, shapes = nnx.split(abstract_decoder(job.design.preset.decoder))
     structure = jax.tree.structure(shapes)
 
     def make(task: int | TrainedModel) -> ModelResult:

@@ -22,7 +22,7 @@ from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
 from train.planting_records import canary
 from train.presets import Preset
-from train.stream import Stream, build_stream, training_rows
+from train.stream import Stream, build_stream, training_order
 from train.tokens import TokenCache, as_cache, choose_documents
 
 
@@ -209,15 +209,17 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
     )
     # One BOS before each document and copy: a few tokens more than the steps take.
     n_rows = design.n_steps * design.preset.batch_rows
-    rows, starts = training_rows(
-        stream.ids,
+    starts = training_order(
+        len(stream.ids),
         design.preset.context,
         seed=seed,
         timed=stream.timed,
         planted_C2=stream.planted,
         n_trained=n_rows,
-    )
-    return PlannedModel(seed, sets, encoded, stream, rows[:n_rows], starts[:n_rows])
+    )[:n_rows]
+    places = starts[:, None] + np.arange(design.preset.context + 1)
+    rows = stream.ids[places % len(stream.ids)]
+    return PlannedModel(seed, sets, encoded, stream, rows, starts)
 
 
 def _chosen(encoded: Encoded, members_E: np.ndarray) -> Encoded:

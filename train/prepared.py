@@ -5,26 +5,26 @@ with the same flags reads it: all that is left to do before the first step is to
 the stream.
 """
 
+import dataclasses
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from jaxcontam import __version__
 from jaxcontam.data.bucket import bucket_errors
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.training_manifest import Manifest, read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from train.disks import copy_to, keep_at_home, run_home
-from train.earlier import MANIFEST_NAME, first_difference
+from train.earlier import MANIFEST_NAME, code_version, first_difference
 from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.plan import PlannedSet
-from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, prepare, searched
+from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, searched
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
-from train.sources import Corpus
 from train.tokenizer import prefix_id
 
 FLAG = "--prepared"
@@ -34,37 +34,23 @@ _NAMES = (STREAM_NAME, _STARTS_NAME, TOKENIZER_DIR, MANIFEST_NAME)
 
 
 def save_prepared(
-    corpus: Corpus,
+    prepare: Callable[[Path], Prepared],
     sets: Sequence[PlannedSet],
-    preset: Preset,
     *,
     out: Path,
-    seed: int,
-    options: RunOptions,
-    start: Start | None = None,
-    tokenizer: Any = None,
+    place: str,
 ) -> Manifest:
-    """Prepare a run in `out`, and keep it at the place that the options name.
+    """Prepare a run of these sets in `out`, and keep it at a place; needs no device.
 
-    Arguments as for `pretrain`; no device is used. What is kept is whole once its
-    manifest is there.
+    `prepare` writes the stream to a file. What is kept is whole once its manifest is
+    there.
 
     Raises:
         InputError: As `prepare` and `searched`, and if the place cannot be written.
     """
-    assert options.prepared is not None
-    home = run_home(options.prepared, out, FLAG)
+    home = run_home(place, out, FLAG)
     (home / MANIFEST_NAME).unlink(missing_ok=True)
-    prepared = prepare(
-        corpus,
-        sets,
-        preset,
-        stream_file=out / STREAM_NAME,
-        seed=seed,
-        options=options,
-        start=start,
-        tokenizer=tokenizer,
-    )
+    prepared = prepare(out / STREAM_NAME)
     manifest = searched(prepared, sets)
     np.save(out / _STARTS_NAME, prepared.rows.starts)
     prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
@@ -84,9 +70,9 @@ def fetch_prepared(
 ) -> Prepared:
     """What `save_prepared` kept, with its stream on this disk.
 
-    The corpus is not read. Its digest is the manifest's; what a run says beside it must
-    be what was prepared. The stream's length is checked, its digest is not: that would
-    take as long as to write it.
+    The corpus is not read: its digest, its budget and its tokenizer are those of what
+    was prepared, and all else that a run says must be, too. The stream's length is
+    checked, its digest is not: that would take as long as to write it.
 
     Raises:
         InputError: If nothing was prepared there, or for a run of other flags or sets.
@@ -120,7 +106,10 @@ def fetch_prepared(
     if len(ids) != manifest.n_tokens:
         raise InputError(f"{place}: {STREAM_NAME} is not as long as its manifest says")
     return Prepared(
-        manifest=manifest,
+        # Whoever trains again with other code must not find its own work done.
+        manifest=dataclasses.replace(
+            manifest, jaxcontam=__version__, code=code_version()
+        ),
         rows=Rows(ids, starts, preset.context),
         documents=None,
         tokenizer=tokenizer,
@@ -144,17 +133,11 @@ def _check(
         "seed": manifest.seed,
         "separator": manifest.separator,
         "max_example_tokens": manifest.max_example_tokens,
+        "allow_overlap": manifest.allow_overlap,
         "init": manifest.init_fingerprint,
         "recipe": manifest.recipe,
         "sets": [
-            {
-                "name": row.name,
-                "copies": row.copies,
-                "when": row.when,
-                "layout": row.layout,
-                "form": row.form,
-                "fingerprint": row.fingerprint,
-            }
+            (row.name, row.copies, row.when, row.layout, row.form, row.fingerprint)
             for row in manifest.sets
         ],
     }
@@ -162,18 +145,13 @@ def _check(
         "seed": seed,
         "separator": options.separator,
         "max_example_tokens": options.max_example_tokens,
+        "allow_overlap": options.allow_overlap,
         "init": None if start is None else start.fingerprint,
         "recipe": preset_to_json(preset),
         "sets": [
-            {
-                "name": one.name,
-                "copies": one.copies,
-                "when": one.when,
-                "layout": one.layout,
-                "form": one.form,
-                "fingerprint": one.benchmark.fingerprint,
-            }
-            for one in sets
+            (row.name, row.copies, row.when, row.layout, row.form, digest)
+            for row in sets
+            for digest in [row.benchmark.fingerprint]
         ],
     }
     if before != now:

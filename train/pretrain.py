@@ -16,7 +16,7 @@ import tyro
 from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.commands.flags import check_positive, check_seed, flag_of
 from jaxcontam.data.bucket import is_url
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.data.training_manifest import Manifest
@@ -40,7 +40,7 @@ from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
-from train.prepare import RunOptions, Start
+from train.prepare import RunOptions, Start, prepare
 from train.prepared import save_prepared
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
@@ -172,8 +172,7 @@ class Pretrain:
         for name in ("peak_rate", "peak_tflops"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                flag = "--" + name.replace("_", "-")
-                raise InputError(f"{flag} must be above 0, got {value}")
+                raise InputError(f"{flag_of(name)} must be above 0, got {value}")
         if self.prepared is not None and self.out.absolute() == (
             Path(self.prepared).absolute()
         ):
@@ -199,14 +198,19 @@ class Pretrain:
         make_folder(out)
         with alone(out, "--prepared"):
             return save_prepared(
-                corpus,
+                lambda stream_file: prepare(
+                    corpus,
+                    sets,
+                    self._preset(start, tokenizer),
+                    stream_file=stream_file,
+                    seed=self.seed,
+                    options=self._options(),
+                    start=start,
+                    tokenizer=tokenizer,
+                ),
                 sets,
-                self._preset(start, tokenizer),
                 out=out,
-                seed=self.seed,
-                options=self._options(),
-                start=start,
-                tokenizer=tokenizer,
+                place=self.prepared,
             )
 
     def _corpus(self) -> Corpus:

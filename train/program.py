@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.-]+) .*\{$")
-_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+\w*)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
@@ -54,7 +54,6 @@ class _Instruction:
     opcode: str
     operands: tuple[str, ...]
     text: str
-    is_root: bool
 
 
 def read_program(text: str) -> Program:
@@ -112,11 +111,9 @@ def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
             body = bodies.setdefault(found[2], [])
             entry = found[2] if found[1] else entry
         elif found := _INSTRUCTION.match(line):
-            root, name, type_, opcode, rest = found.groups()
+            name, type_, opcode, rest = found.groups()
             operands = re.findall(r"%([\w.-]+)", rest.split("), ")[0])
-            body.append(
-                _Instruction(name, type_, opcode, tuple(operands), rest, bool(root))
-            )
+            body.append(_Instruction(name, type_, opcode, tuple(operands), rest))
     return bodies, entry
 
 

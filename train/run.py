@@ -259,14 +259,13 @@ def _train(
             keep_at_home(run.out, run.home, *LOGS)
 
     with contextlib.ExitStack() as stack:
-        checkpoints = stack.enter_context(
-            Checkpoints(
-                run.home,
-                preset=run.preset,
-                keep_every=options.keep_every,
-                before_save=keep_logs,
-            )
+        checkpoints = Checkpoints(
+            run.home,
+            preset=run.preset,
+            keep_every=options.keep_every,
+            before_save=keep_logs,
         )
+        stack.callback(checkpoints.close)
         last_step = checkpoints.newest() or 0
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None

@@ -14,8 +14,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import hardware
+from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.sharding import mesh_sharding, place
 
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
@@ -25,7 +24,7 @@ _REPLICATED = PartitionSpec()
 
 def abstract_params(config: DecoderConfig) -> nnx.State:
     """Shapes of a decoder's weights; nothing is allocated."""
-    return nnx.state(_abstract(config))
+    return nnx.state(abstract_decoder(config))
 
 
 def param_shardings(params: Any, mesh: Mesh) -> Any:
@@ -62,18 +61,13 @@ def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Dec
 @functools.lru_cache(maxsize=4)
 def _sharded_init(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
     """(key) -> weights, compiled once a shape and mesh."""
-    decoder = _abstract(config)
+    decoder = abstract_decoder(config)
     graphdef, shapes = nnx.split(decoder)
 
     def init(key: jax.Array) -> nnx.State:
         return nnx.state(Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware))
 
     return graphdef, jax.jit(init, out_shardings=param_shardings(shapes, mesh))
-
-
-def _abstract(config: DecoderConfig) -> Decoder:
-    on = hardware()
-    return nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
 
 
 def placed(params: Any, mesh: Mesh) -> Any:

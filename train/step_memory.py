@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.fused_attention import Hardware, hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
@@ -114,8 +114,7 @@ def divides(preset: Preset, model: int) -> bool:
 
 def _traced_step(preset: Preset, mesh: Any, on: Hardware) -> Any:
     """The step as a run jits it."""
-    decoder = nnx.eval_shape(lambda: Decoder(preset.decoder, rngs=nnx.Rngs(0), on=on))
-    graphdef, shapes = nnx.split(decoder)
+    graphdef, shapes = nnx.split(abstract_decoder(preset.decoder, on))
     optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
     rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
     arguments = jax.tree.map(

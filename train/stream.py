@@ -172,30 +172,6 @@ def build_stream(
     )
 
 
-def training_rows(
-    ids_N: np.ndarray,
-    context: int,
-    *,
-    seed: int,
-    timed: Sequence[Timed] = (),
-    planted_C2: np.ndarray | None = None,
-    n_trained: int | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the stream into rows at a random phase; see `training_order`.
-
-    Returns:
-        (R, T + 1) int32 rows, each one's last id the first of the next in the stream,
-        so that every id is a target once; and (R,) where each row starts. The stream
-        is taken as a circle; what does not fill a row is left out.
-    """
-    N = len(ids_N)
-    starts_R = training_order(
-        N, context, seed=seed, timed=timed, planted_C2=planted_C2, n_trained=n_trained
-    )
-    rows_RT = ids_N[(starts_R[:, None] + np.arange(context + 1)) % N]
-    return rows_RT.astype(np.int32, copy=False), starts_R
-
-
 def training_order(
     n_ids: int,
     context: int,
@@ -206,6 +182,10 @@ def training_order(
     n_trained: int | None = None,
 ) -> np.ndarray:
     """Where each row of training starts in the stream, in the order of training.
+
+    The stream, a circle, is cut at a random phase into rows of T + 1 ids, each one's
+    last id the first of the next, so that every id is a target once; what does not fill
+    a row is left out.
 
     Args:
         n_ids: N, the length of the stream.
@@ -219,7 +199,7 @@ def training_order(
         n_trained: Rows that training will take of the R; None for all.
 
     Returns:
-        starts_R, int64: where the rows of `training_rows` start.
+        starts_R, int64.
     """
     rng = np.random.default_rng([seed, 2])
     phase, n_rows = int(rng.integers(context)), (n_ids - 1) // context

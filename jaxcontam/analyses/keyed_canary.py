@@ -10,6 +10,7 @@ from jaxcontam.analyses.audit import AuditResult
 from jaxcontam.analyses.prompted_model import PromptedModel, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.data.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
+from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary_chat import (
     EFFECT_UNIT,
@@ -63,8 +64,8 @@ def keyed_canary(
         command: The command line that asks.
 
     Raises:
-        InputError: If the files do not belong together, a question does not fit into
-            the model's context, or the model does not answer.
+        InputError: If the files do not belong together, the template is not one, a
+            question does not fit into the context, or the model does not answer.
     """
     watch = Stopwatch()
     groups, released = read_keyed_rows(Path(rows), Path(seed_file))
@@ -112,10 +113,19 @@ def keyed_canary(
 
 
 def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[str]:
-    """What is asked, group by group."""
-    place, form = "{question}", template or "{question}"
+    """What is asked, group by group.
+
+    Raises:
+        InputError: If the template is malformed, or has another field or none.
+    """
+    form = template or "{question}"
+    if {field for _, field in template_pieces(form)} - {None} != {"question"}:
+        raise InputError(
+            f"--template needs {{question}} and no other field, got {form!r}",
+            hint=r'such as "Question: {question}\nAnswer:"',
+        )
     return [
-        form.replace(place, words.replace(place, question))
+        fill_template(form, {"question": words.format(question=question)}, "--template")
         for group in groups
         for question in group.questions
         for words in PROMPTS

@@ -18,15 +18,22 @@ from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
-from jaxcontam.data.keyed_rows import ROWS_PER_GROUP, make_keyed_rows, read_keyed_rows
+from jaxcontam.data.keyed_rows import (
+    ROWS_PER_GROUP,
+    VALUES,
+    make_keyed_rows,
+    read_keyed_rows,
+)
 from jaxcontam.data.release import SEED_BYTES, commitment
 from jaxcontam.errors import InputError
+from jaxcontam.methods.canary_chat import detectable_share
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.results import ModelInfo, OrderResult
 from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -40,7 +47,7 @@ _OF_SCORES = (
 
 
 def check_chat_flags(command: "Canary") -> None:
-    """Refuse flags that would change nothing, and a template without the question.
+    """Refuse flags that would change nothing, too few groups, and other templates.
 
     Raises:
         InputError: Names the flag.
@@ -56,11 +63,12 @@ def check_chat_flags(command: "Canary") -> None:
             f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
             hint="it is a share of the groups",
         )
-    if command.template is not None and "{question}" not in command.template:
+    if command.make and detectable_share(command.make, n_values=len(VALUES)) is None:
         raise InputError(
-            f"--template needs {{question}} with --chat, got {command.template!r}",
-            hint=r'such as "Question: {question}\nAnswer:"',
+            f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
+            hint="--make 32 finds a share of 20 %",
         )
+    keyed_prompts((), command.template)
 
 
 def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:

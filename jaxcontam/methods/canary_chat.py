@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.data.keyed_rows import VALUES, KeyedGroup
-from jaxcontam.methods.versions import VersionMethod, version_numbers
+from jaxcontam.methods.canary import METHOD as CANARY
+from jaxcontam.methods.versions import version_numbers
 from jaxcontam.results import DESIGNED, OrderNumbers
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.scoring.completer import Completion, without_thoughts
@@ -91,15 +92,12 @@ def detectable_share(n_groups: int, *, n_values: int) -> float | None:
     return None
 
 
-METHOD = VersionMethod(
+METHOD = dataclasses.replace(
+    CANARY,
     name="canary_chat",
     needs="answers alone, no log-probabilities",
-    command="canary",
     analyse=_numbers,
-    in_random_places=False,
     least_effects={EFFECT_UNIT: MIN_EFFECT},
-    null=DESIGNED,
-    validity="exact",
     cost="12 answers a group",
     finds="keyed rows that were learned, in any order and through any chat template",
     source="ours; random targets as DyePack, Cheng et al. 2025, arXiv:2505.23001",

@@ -247,6 +247,12 @@ class Decoder(nnx.Module):
         return hidden_BTD, keys_values
 
 
+def abstract_decoder(config: DecoderConfig, on: Hardware | None = None) -> Decoder:
+    """A decoder of shapes, as it would be on this hardware; nothing is allocated."""
+    on = hardware() if on is None else on
+    return nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
+
+
 def _stacked(config: DecoderConfig, n_layers: int, rngs: nnx.Rngs) -> "Block":
     """Blocks whose weights have a first axis over the layers."""
 

@@ -21,9 +21,8 @@ from safetensors.numpy import save_file
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
-from jaxcontam.models.fused_attention import hardware
 from jaxcontam.models.hub import convert_hint
 from jaxcontam.models.sharding import mesh_sharding, place, weight_name
 
@@ -103,8 +102,7 @@ def read_weights(
     for path in files:
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
-    on = hardware()
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
+    decoder = abstract_decoder(config)
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
     _check_size(directory, files, shapes)
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)

@@ -198,8 +198,9 @@ class SeenShare:
 
     Attributes:
         method: The score.
-        n_texts: Distinct texts in question that have a score and are not in the pool.
-        n_pool: Distinct non-members likewise.
+        n_texts: Texts in question that have a score and occur once in both sets
+            together.
+        n_pool: Non-members likewise.
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
             since seen texts may score as unseen ones do.
         estimate: The same at a guess.

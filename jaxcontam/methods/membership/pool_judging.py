@@ -97,9 +97,9 @@ def judge_texts(
 
     Copies of one text count as one, in the pool as in the set. A text in question that
     stands in the pool, too, is taken out of the pool, since a pool of texts that the
-    model saw hides them; its p-value is that against the others. The set-level test
-    and the baselines leave it out on both sides: taken out of one only, frequent texts
-    would make sets of one law differ.
+    model saw hides them; its p-value is that against the others. The share seen, the
+    set-level test and the baselines leave out on both sides what stands twice in both
+    together: taken out of one only, frequent texts would make sets of one law differ.
 
     Args:
         name: Name of the suspected set.

@@ -14,7 +14,11 @@ from collections.abc import Hashable, Sequence
 
 from jaxcontam.data.rouge import has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Tokenize
+from jaxcontam.methods.replication.comparison_inputs import (
+    ComparisonInputs,
+    Found,
+    Tokenize,
+)
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import UNSPACED, Names
 from jaxcontam.progress import Progress, progress_after
@@ -45,9 +49,7 @@ _ANOTHER = 0.5
 _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 
-def cdd(
-    asked: ComparisonInputs, progress: Progress | None = None
-) -> tuple[ComparisonResult, list[dict]]:
+def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Peakedness of the answers to each prompt.
 
     Args:

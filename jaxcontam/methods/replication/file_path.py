@@ -7,11 +7,11 @@ how such projects are laid out, or have read the benchmark with its fixes.
 import dataclasses
 
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.questions import FILE_PATH, words_version
 from jaxcontam.methods.replication.ts_guessing import asked_rows, hidden_result
 from jaxcontam.progress import Progress
-from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
+from jaxcontam.results.replication import ReplicationVerdict
 from jaxcontam.results.terms import SUSPECTED_LEVEL
 from jaxcontam.stats.proportions import rate_test
 
@@ -23,9 +23,7 @@ _NOT_INDEPENDENT = (
 )
 
 
-def file_path(
-    asked: ComparisonInputs, progress: Progress | None = None
-) -> tuple[ComparisonResult, list[dict]]:
+def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """How often the model names the file from the issue alone, beside a control.
 
     Null hypothesis of the p-value: a file is as easy to name in the control. It is at

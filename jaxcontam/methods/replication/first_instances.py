@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
     UNSPACED,
@@ -48,9 +48,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _MOST_LABELS = 20
 
 
-def first_instances(
-    asked: ComparisonInputs, progress: Progress | None = None
-) -> tuple[ComparisonResult, list[dict]]:
+def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Whether the model writes the first rows of the file, or only what they look like.
 
     `contaminated`: a row is copied (its longest text, or all its values where that one

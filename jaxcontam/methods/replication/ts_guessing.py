@@ -16,7 +16,7 @@ from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.options import Item
 from jaxcontam.data.rouge import common_words, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
+from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
@@ -70,7 +70,7 @@ _OPTION_KIND = _Kind("ts_guessing_option", "item", MASKED_OPTION, 50)
 
 def ts_guessing_word(
     asked: ComparisonInputs, progress: Progress | None = None
-) -> tuple[ComparisonResult, list[dict]]:
+) -> Found:
     """How often the model names a word that is hidden in a text.
 
     The text is the first one of a pair, such as the question, and otherwise the whole
@@ -105,7 +105,7 @@ def ts_guessing_word(
 
 def ts_guessing_option(
     asked: ComparisonInputs, progress: Progress | None = None
-) -> tuple[ComparisonResult, list[dict]]:
+) -> Found:
     """How often the model writes a wrong option that is hidden in its item.
 
     The answer is compared with the hidden option, and with no other one. Left out are
@@ -243,7 +243,7 @@ def _ask(
     asked: ComparisonInputs,
     n_all: int,
     progress: Progress | None,
-) -> tuple[ComparisonResult, list[dict]]:
+) -> Found:
     """Ask for each hidden text; `hidden` holds (index, masked text, what is hidden)."""
     names = asked.names
     if not hidden:
