@@ -61,7 +61,7 @@ def searched(folder, examples, **changes):
         "progress": lambda *_: None,
         "batch_characters": 1 << 20,
     }
-    reached = search_files(search, files, **(fields | changes))
+    reached = search_files(search, None, files, **(fields | changes))
     names = [file.name for file in files]
     return occurrences(forms, search, files=names), reached, search
 
@@ -115,6 +115,7 @@ def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatc
         try:
             search_files(
                 search,
+                None,
                 files,
                 text_field="text",
                 reached=reached,
@@ -245,8 +246,8 @@ def test_interrupted_command_resumes_to_the_same_bytes(files, capsys, monkeypatc
     assert main(["overlap", "docs", "bench.txt", "--out", "whole"]) == 0
     true_save = command.save_state
 
-    def save_and_stop(out, key, reached, search):
-        true_save(out, key, reached, search)
+    def save_and_stop(*arguments):
+        true_save(*arguments)
         raise KeyboardInterrupt
 
     words = ["overlap", "docs", "bench.txt", "--out", "o"]

@@ -25,6 +25,7 @@ from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.contexts import with_contexts
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
+from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings, with_nearest
 from jaxcontam.data.ngrams import SHORT, overlap_index
 from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
@@ -74,6 +75,9 @@ class Overlap:
     """Or the one field of an example that is its text."""
     limit: int | None = None
     """Take the first N examples."""
+    embeddings: str | None = None
+    """Also name the stretch of the corpus that is nearest to each example in meaning,
+    by static embeddings: a folder, or a hub name such as minishlab/potion-base-8M."""
     budget: int = 10_000
     """Runs of words that an index is asked for at most; kept answers take none."""
     out: Path | None = None
@@ -87,9 +91,11 @@ class Overlap:
         if self.template is not None and self.benchmark_field is not None:
             raise InputError("--template and --benchmark-field exclude each other")
         is_index = str(self.corpus).startswith(PREFIX)
-        other, kind = ("text_field", "files") if is_index else ("budget", "an index")
-        if getattr(self, other) != getattr(Overlap, other):
-            raise InputError(f"{flag_of(other)} goes with {kind}")
+        others = ("text_field", "embeddings") if is_index else ("budget",)
+        for other in others:
+            if getattr(self, other) != getattr(Overlap, other):
+                kind = "files" if is_index else "an index"
+                raise InputError(f"{flag_of(other)} goes with {kind}")
 
     def run(self) -> int:
         """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
@@ -119,9 +125,12 @@ class Overlap:
         )
         make_folder(out)
         forms = self._forms(benchmark)
-        search = OverlapSearch(overlap_index([form.text for form in forms]))
-        key = self._key(benchmark, files)
-        reached = load_state(out, key, search)
+        texts = [form.text for form in forms]
+        search, nearest = OverlapSearch(overlap_index(texts)), None
+        if self.embeddings is not None:
+            nearest = NearestSearch(StaticEmbeddings.load(self.embeddings), texts)
+        key = self._key(benchmark, files, nearest)
+        reached = load_state(out, key, search, nearest)
         if (result := _finished(out, reached)) is not None:
             return result
         if reached.finished is not None:  # but its result is gone
@@ -129,16 +138,20 @@ class Overlap:
         with progress_bar("searching the corpus", unit="bytes/s") as progress:
             reached = search_files(
                 search,
+                nearest,
                 files,
                 text_field=self.text_field,
                 reached=reached,
-                save=lambda now: save_state(out, key, now, search),
+                save=lambda now: save_state(out, key, now, search, nearest),
                 progress=progress,
                 batch_characters=_BATCH_CHARACTERS,
             )
         if not search.n_documents:
             raise _without_text(str(self.corpus), reached)
-        rows = occurrences(forms, search, files=[file.name for file in files])
+        names = [file.name for file in files]
+        rows = occurrences(forms, search, files=names)
+        if nearest is not None:
+            rows = with_nearest(rows, forms, nearest, names)
         rows = with_contexts(rows, files, text_field=self.text_field)
         corpus = SearchedCorpus(
             n_files=len(files),
@@ -179,7 +192,12 @@ class Overlap:
         asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags]
         return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
 
-    def _key(self, benchmark: Benchmark, files: list[CorpusFile]) -> str:
+    def _key(
+        self,
+        benchmark: Benchmark,
+        files: list[CorpusFile],
+        nearest: NearestSearch | None,
+    ) -> str:
         """Digest of everything that the result depends on."""
         from jaxcontam import __version__
 
@@ -189,7 +207,10 @@ class Overlap:
         ]
         asked = dataclasses.asdict(self._asked_for())
         asked = {name: str(value) for name, value in asked.items()}
-        return _digest([__version__, _SCHEMA, benchmark.fingerprint, asked, listed])
+        compared = nearest and nearest.embeddings.fingerprint
+        return _digest(
+            [__version__, _SCHEMA, benchmark.fingerprint, asked, listed, compared]
+        )
 
     def _result(
         self,
@@ -221,6 +242,7 @@ class Overlap:
 
 def search_files(
     search: OverlapSearch,
+    nearest: NearestSearch | None,
     files: list[CorpusFile],
     *,
     text_field: str,
@@ -233,6 +255,7 @@ def search_files(
 
     Args:
         search: Takes the text.
+        nearest: Takes it, too.
         files: The corpus.
         text_field: Field of a record that is its text.
         reached: Where to go on.
@@ -264,7 +287,7 @@ def search_files(
                 item, Segment
             ):
                 continue
-            search.add(batch)
+            _add(batch, search, nearest)
             batch, n_characters = [], 0
             place = item.after
             if isinstance(item, Fault) and place is None:
@@ -278,9 +301,20 @@ def search_files(
                 save(reached)
                 saved = time.monotonic()
         done += file.size
-    search.add(batch)
+    _add(batch, search, nearest)
     progress(in_all, in_all)
     return dataclasses.replace(reached, file=len(files), place=None)
+
+
+def _add(
+    batch: list[tuple[int, Segment]],
+    search: OverlapSearch,
+    nearest: NearestSearch | None,
+) -> None:
+    search.add(batch)
+    if nearest is not None:
+        for file, segment in batch:
+            nearest.add(file, segment)
 
 
 def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:

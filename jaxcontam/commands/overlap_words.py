@@ -1,9 +1,10 @@
 """What `jaxcontam overlap` prints: its result in words."""
 
+import statistics
 from pathlib import Path
 
 from jaxcontam.data.ngrams import SHORT
-from jaxcontam.data.occurrences import SHARED
+from jaxcontam.data.occurrences import SHARED, in_context
 from jaxcontam.data.overlap_result import (
     OverlapSearchResult,
     SearchedCorpus,
@@ -48,6 +49,7 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
             f"    example: {row.example}",
             f"    corpus:  {row.corpus}",
         )
+    _print_nearest(result, console)
     if counts["found_below_8_words"]:
         console.say(
             f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
@@ -65,6 +67,26 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
         _print_unread(result.corpus, console)
     lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
     console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")
+
+
+def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
+    """The examples not found of which something is nearest in meaning."""
+    near = [(row.id, n) for row in result.examples if (n := row.nearest)]
+    if not near:
+        return
+    middle = statistics.median(nearest.cosine for _, nearest in near)
+    missed = {row.id for row in result.examples if not row.is_found}
+    console.say(
+        "nearest in meaning of those not found, to be read; of all examples the "
+        f"median cosine is {middle:.2f}:"
+    )
+    ranked = sorted(near, key=lambda one: -one[1].cosine)
+    for i, nearest in [one for one in ranked if one[0] in missed][:_PRINTED_FOUND]:
+        console.say(
+            f"  id {i} ({nearest.cosine:.2f}) {nearest.file}:{nearest.line}",
+            f"    example: {in_context(nearest.example, None)}",
+            f"    corpus:  {in_context(nearest.corpus, None)}",
+        )
 
 
 def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxcontam.data.nearest import NearestSearch
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_result import NamedFault
 from jaxcontam.data.records import Place
@@ -38,7 +39,11 @@ class Reached:
 
 
 def save_state(
-    out: Path, key: str, reached: Reached, search: OverlapSearch | None
+    out: Path,
+    key: str,
+    reached: Reached,
+    search: OverlapSearch | None,
+    nearest: NearestSearch | None = None,
 ) -> None:
     """Write the state, whole or not at all; no search once the result is written."""
     about = {"key": key, "reached": dataclasses.asdict(reached)}
@@ -49,7 +54,9 @@ def save_state(
             "n_words": search.n_words,
             "carried": search.carried(),
         }
-        arrays = _arrays(search)
+        if nearest is not None:
+            about["stretches"] = nearest.stretches
+        arrays = _arrays(search, nearest)
     buffer = io.BytesIO()
     # No text in another encoding: unpaired surrogate of a damaged record is escaped.
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -57,7 +64,9 @@ def save_state(
     replace_bytes(out / STATE_NAME, buffer.getvalue())
 
 
-def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
+def load_state(
+    out: Path, key: str, search: OverlapSearch, nearest: NearestSearch | None = None
+) -> Reached:
     """Take up the search of the same key in `search`; a new one starts at the top.
 
     A state that is damaged or belongs to another search counts as none.
@@ -70,22 +79,30 @@ def load_state(out: Path, key: str, search: OverlapSearch) -> Reached:
             reached = read_result(Reached, about["reached"], STATE_NAME)
             if reached.finished is not None:
                 return reached
-            arrays = {name: saved[name] for name in _arrays(search)}
+            arrays = {name: saved[name] for name in _arrays(search, nearest)}
+            stretches = about["stretches"] if nearest is not None else []
     except (OSError, KeyError, RecursionError, InputError, *DAMAGED_ARRAY):
         return Reached()
-    for name, array in _arrays(search).items():
+    for name, array in _arrays(search, nearest).items():
         array[...] = arrays[name]
+    if nearest is not None:
+        nearest.stretches[:] = stretches
     search.n_documents = about["search"]["n_documents"]
     search.n_words = about["search"]["n_words"]
     search.resume(about["search"]["carried"])
     return reached
 
 
-def _arrays(search: OverlapSearch) -> dict[str, np.ndarray]:
-    """The search's own arrays, by name."""
+def _arrays(
+    search: OverlapSearch, nearest: NearestSearch | None
+) -> dict[str, np.ndarray]:
+    """The searches' own arrays, by name."""
     marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
+    kept = marks | {"texts": search.texts}
+    if nearest is not None:
+        kept |= {"nearest": nearest.marks}
     return {
         f"{name}_{field.name}": getattr(one, field.name)
-        for name, one in {**marks, "texts": search.texts}.items()
+        for name, one in kept.items()
         for field in dataclasses.fields(one)
     }

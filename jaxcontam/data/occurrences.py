@@ -56,6 +56,25 @@ class Form:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """The stretch of a corpus that is nearest to an example in meaning.
+
+    Attributes:
+        cosine: Of their embeddings.
+        file: Where the stretch is.
+        line: Line, row or element there, from 1.
+        example: The text that was compared.
+        corpus: The stretch, to be read beside it.
+    """
+
+    cosine: float
+    file: str
+    line: int
+    example: str
+    corpus: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """Search result of one example.
 
@@ -80,6 +99,8 @@ class Occurrence:
             does not count as found.
         example: The matched words in the example.
         corpus: The matched words in the corpus, to be read beside `example`.
+        nearest: The nearest stretch in meaning, where that was asked for; by itself it
+            makes no example found.
     """
 
     id: int
@@ -97,6 +118,7 @@ class Occurrence:
     boilerplate: bool = False
     example: str | None = None
     corpus: str | None = None
+    nearest: Nearest | None = None
 
     @property
     def is_found(self) -> bool:
