@@ -2,24 +2,29 @@
 
 Questions made of Python's documentation are put into a corpus of its other documents,
 whole, reworded or not at all; all begin with one frame, which the corpus holds too, and
-some clean ones quote 20 words of it. Command: `python -m eval.overlap_precision`.
-Hardware: any, a minute. Headline: docs/how_to/corpus.md.
+some clean ones quote 20 words of it. With --embeddings sentences of it are looked for
+in other words (paraphrases.toml), half of which were put there.
+Command: `python -m eval.overlap_precision`, with `--n 200 --embeddings MODEL` for both.
+Hardware: any, a minute for each. Headline: docs/how_to/corpus.md.
 """
 
 import dataclasses
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from eval.intervals import Share, short
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, finish_study, run_study
+from eval.study import Clock, Grid, data_file, finish_study, run_study
 from jaxcontam.commands.flags import flags_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
+from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.data.ngrams import overlap_index
 from jaxcontam.data.occurrences import RULES, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.stats.roc import auc_delong
 
 FRAME = (
     "Which function or class of the standard library of Python does the following "
@@ -37,6 +42,8 @@ class OverlapPrecision:
     """Questions of each of six kinds."""
     seed: int = 0
     """Draws questions, places and changed words."""
+    embeddings: str | None = None
+    """Folder or hub name of static embeddings."""
     out: Path = Path("runs/overlap_precision")
     """Folder for the tables."""
 
@@ -60,8 +67,71 @@ class OverlapPrecision:
                 words[name, kind] = str(sum(own))
         grid = Grid.crossed(f"Hits among {self.n} of each kind", "found by", words)
         cells = {f"{name}, {column}": word for (name, column), word in words.items()}
-        files = {"clock": clock, "out": self.out, "numbers": cells, "grids": [grid]}
+        grids = [grid]
+        if self.embeddings is not None:
+            embeddings = StaticEmbeddings.load(self.embeddings)
+            rows = reworded(embeddings, self.n, self.seed)
+            near = {(kind, k): v for kind, row in rows.items() for k, v in row.items()}
+            grids.append(Grid.crossed("Nearest in meaning", "planted as", near))
+            cells |= {
+                f"{kind}, {column}": word for (kind, column), word in near.items()
+            }
+        files = {"clock": clock, "out": self.out, "numbers": cells, "grids": grids}
         return finish_study("overlap_precision", flags_of(self), **files)
+
+
+def reworded(
+    embeddings: StaticEmbeddings, n: int, seed: int
+) -> dict[str, dict[str, str]]:
+    """What the nearest stretches say of n sentences, half of them planted, by kind."""
+    docs, rng = read_python_docs(), random.Random(seed)
+    other = data_file(__file__, "paraphrases")
+    known = {q.answer: q.sentence for q in docs.questions}
+    pairs = {
+        "other words": [(known[name], other[name]) for name in other if name in known]
+    }
+    rng.shuffle(pairs["other words"])
+    long = [q.sentence for q in docs.questions if 9 <= len(q.sentence.split()) <= 30]
+    vocabulary = " ".join(docs.documents).split()
+    for step in (9, 4, 3, 2):
+        kind = pairs[f"one word in {step} new"] = []
+        for sentence in rng.sample(long, n):
+            words = sentence.split()
+            for place in range(step // 2, len(words), step):
+                words[place] = rng.choice(vocabulary)
+            kind.append((sentence, " ".join(words)))
+    return {
+        kind: _nearest_cells(embeddings, found, docs.documents, rng)
+        for kind, found in pairs.items()
+    }
+
+
+def _nearest_cells(
+    embeddings: StaticEmbeddings,
+    pairs: list[tuple[str, str]],
+    documents: Sequence[str],
+    rng: random.Random,
+) -> dict[str, str]:
+    """One row: the first half of the texts is in the corpus, in its new words."""
+    n, corpus = len(pairs) // 2, list(documents)
+    for _, text in pairs[:n]:
+        at = rng.randrange(len(corpus))
+        corpus[at] = f"{corpus[at]}\n{text}\n"
+    search = NearestSearch(embeddings, [sentence for sentence, _ in pairs])
+    for i, document in enumerate(corpus, 1):
+        search.add(0, Segment(document, i, False, None))
+    cosines = search.marks.cosine
+    right = 0
+    for (_, text), stretch in zip(pairs[:n], search.stretches, strict=False):
+        words = set(text.split())
+        right += 2 * len(words & set(stretch.split())) > len(words)
+    return {
+        "planted": str(n),
+        "is the nearest": str(right),
+        "planted at .75": str((cosines[:n] >= 0.75).sum()),
+        "others at .75": f"{(cosines[n:] >= 0.75).sum()} of {len(pairs) - n}",
+        "AUC of the cosine": short(auc_delong(cosines[:n], cosines[n:])[0]),
+    }
 
 
 def searched(n: int, seed: int) -> tuple[Occurrence, ...]:
