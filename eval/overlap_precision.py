@@ -24,6 +24,7 @@ from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.data.ngrams import overlap_index
 from jaxcontam.data.occurrences import RULES, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.models.hub import model_directory
 from jaxcontam.stats.roc import auc_delong
 
 FRAME = (
@@ -69,7 +70,7 @@ class OverlapPrecision:
         cells = {f"{name}, {column}": word for (name, column), word in words.items()}
         grids = [grid]
         if self.embeddings is not None:
-            embeddings = StaticEmbeddings.load(self.embeddings)
+            embeddings = StaticEmbeddings.load(model_directory(self.embeddings))
             rows = reworded(embeddings, self.n, self.seed)
             near = {(kind, k): v for kind, row in rows.items() for k, v in row.items()}
             grids.append(Grid.crossed("Nearest in meaning", "planted as", near))

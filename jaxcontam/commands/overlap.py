@@ -37,6 +37,7 @@ from jaxcontam.data.overlap_result import (
     SearchedIndex,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.models.hub import model_directory
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_files
 from jaxcontam.results.read import read_result
@@ -128,7 +129,9 @@ class Overlap:
         texts = [form.text for form in forms]
         search, nearest = OverlapSearch(overlap_index(texts)), None
         if self.embeddings is not None:
-            nearest = NearestSearch(StaticEmbeddings.load(self.embeddings), texts)
+            nearest = NearestSearch(
+                StaticEmbeddings.load(model_directory(self.embeddings)), texts
+            )
         key = self._key(benchmark, files, nearest)
         reached = load_state(out, key, search, nearest)
         if (result := _finished(out, reached)) is not None:

@@ -15,6 +15,7 @@ Dimension key
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
@@ -45,15 +46,12 @@ class StaticEmbeddings:
     fingerprint: str
 
     @classmethod
-    def load(cls, model: str) -> "StaticEmbeddings":
-        """Read a folder, or a name on the hub, with a tokenizer and one table.
+    def load(cls, folder: Path) -> "StaticEmbeddings":
+        """Read a tokenizer and the one table beside it.
 
         Raises:
-            InputError: If there is no such model, or it is not of that kind.
+            InputError: If the folder does not hold such a model.
         """
-        from jaxcontam.models.hub import model_directory
-
-        folder = model_directory(model)
         path = folder / "tokenizer.json"
         try:
             tokenizer = Tokenizer.from_file(str(path))
