@@ -73,7 +73,7 @@ _REFERENCE = "reference"
 # Flags by what they change: the model and its sets, or how it is tested.
 _TRAINING = (
     *("corpus", "canaries", "dup_counts", "limit"),
-    *("preset", "max_example_tokens", "background_tokens"),
+    *("preset", "batch_rows", "max_example_tokens", "background_tokens"),
 )
 _TESTING = ("n_permutations", "seed", "tiny")
 
@@ -108,6 +108,8 @@ class Canaries(StudyFlags):
     test out, which is two thirds of the work."""
     preset: str = "5m"
     """Shape of the model."""
+    batch_rows: int | None = None
+    """Rows a step (default: the preset's)."""
     out: Path | None = None
     """Folder for the model, the sets, the report and the tables; finished work is
     reused (default: runs/canaries, runs/canaries-tiny, runs/canaries-trained/NAME of
@@ -116,6 +118,7 @@ class Canaries(StudyFlags):
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
         check_positive(self, "limit", "max_example_tokens", "background_tokens")
+        check_positive(self, "batch_rows")
         if self.n_permutations < 0:
             raise InputError(
                 f"--n-permutations must be at least 0, got {self.n_permutations}"
@@ -182,10 +185,11 @@ class Canaries(StudyFlags):
         return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
 
     def _train(self, sets: Sequence[PlannedSet], folder: Path) -> Manifest:
+        preset = PRESETS["pulse" if self.tiny else self.preset]
         return trained(
             read_documents(self.corpus),
             sets,
-            PRESETS["pulse" if self.tiny else self.preset],
+            preset.changed(batch_rows=self.batch_rows),
             out=folder,
             seed=self.seed,
             options=RunOptions(
