@@ -321,7 +321,8 @@ class Inflation(StudyFlags):
             for task in tasks
         }
         missing = [task for task in tasks if found[task] is None]
-        made = over_processes(open_maker, job, missing, n_processes=n_cores())
+        n_processes = min(n_cores(), len(missing))
+        made = over_processes(open_maker, job, missing, n_processes=n_processes)
         with progress_bar("models", unit="models/s") as progress:
             for number, (task, outcome) in enumerate(made, 1):
                 if isinstance(outcome, Failure):

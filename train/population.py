@@ -289,7 +289,7 @@ class Population:
             size = self.together
             chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
             tasks = trained_together(job, chunks)
-        n_processes = self.processes or n_cores()
+        n_processes = min(self.processes or n_cores(), len(seeds))
         with _on_cpu():
             made = over_processes(open_maker, job, tasks, n_processes=n_processes)
             for task, outcome in made:

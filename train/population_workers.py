@@ -88,7 +88,7 @@ def over_processes(
             A function of a module, as is everything that is sent.
         job: Sent to each process.
         tasks: Tasks, pulled when a process is free.
-        n_processes: At most; no more than tasks are started.
+        n_processes: No more than there are tasks.
 
     Yields:
         A task and its result, or a `Failure`. If none of the first tasks succeeds,
@@ -98,15 +98,20 @@ def over_processes(
     workers: list[_Worker] = []
     n_done = n_failed = 0
 
-    def start(core: int | None) -> None:
-        # The task first: where none is left, no process is started.
+    def assign(worker: _Worker) -> None:
         for task in itertools.islice(waiting, 1):
-            workers.append(_Worker(opener, job, core))
-            workers[-1].send(task)
+            worker.send(task)
+            return
+        workers.remove(worker)
+        worker.stop()
 
     try:
+        # All of them first: they get ready while the first task is made, and a large
+        # one is not sent before its process reads.
         for i in range(n_processes):
-            start(cores[i % len(cores)])
+            workers.append(_Worker(opener, job, cores[i % len(cores)]))
+        for worker in tuple(workers):
+            assign(worker)
         while workers:
             pipes = [worker.pipe for worker in workers]
             for pipe in multiprocessing.connection.wait(pipes):
@@ -120,14 +125,9 @@ def over_processes(
                     return
                 if worker.is_dead:
                     workers.remove(worker)
-                    start(worker.core)
-                    continue
-                for task in itertools.islice(waiting, 1):
-                    worker.send(task)
-                    break
-                else:
-                    workers.remove(worker)
-                    worker.stop()
+                    worker = _Worker(opener, job, worker.core)
+                    workers.append(worker)
+                assign(worker)
     finally:
         for worker in workers:
             worker.stop()
@@ -156,16 +156,15 @@ def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
     """Run tasks until the pipe closes."""
     # Ctrl-C reaches all processes of a terminal; the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    run = None
+    run = fault = None
+    try:
+        run = opener(job)
+    except Exception as e:
+        fault = _failure(e)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             task = pipe.recv()
-            try:
-                run = opener(job) if run is None else run
-            except Exception as e:
-                pipe.send(_failure(e))
-                continue
-            pipe.send(_outcome(run, task))
+            pipe.send(fault if run is None else _outcome(run, task))
 
 
 def _outcome(run: Callable[[Any], Any], task: Any) -> Any:

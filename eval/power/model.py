@@ -348,6 +348,7 @@ def made(
     if n_processes == 1:
         yield from in_this_process(open_maker, job, tasks)
         return
+    n_processes = min(n_processes, len(tasks))
     yield from over_processes(open_maker, job, tasks, n_processes=n_processes)
 
 

@@ -100,6 +100,7 @@ class Decoder(nnx.Module):
         cache: KVCache | None = None,
         *,
         remat: bool = False,
+        unroll: bool = False,
         sharding: WeightSharding | None = None,
     ) -> jax.Array:
         """Hidden state after each token.
@@ -110,6 +111,8 @@ class Decoder(nnx.Module):
             cache: Keys and values of a prefix before every row; see `prefill`.
             remat: Recompute each block in the backward pass instead of saving its
                 activations.
+            unroll: Compile each layer by itself: what a layer saves for its gradient
+                is not copied to and from a stack of all layers.
             sharding: How the layers' weights are divided, within `shard_map`; the
                 weights outside of the layers are whole.
 
@@ -117,7 +120,10 @@ class Decoder(nnx.Module):
             `hidden_BTD` float32, after the final norm; with a trailing 1 where the head
             has a bias.
         """
-        return self._run(tokens_BT, cache, remat=remat, sharding=sharding)[0]
+        found = self._run(
+            tokens_BT, cache, remat=remat, unroll=unroll, sharding=sharding
+        )
+        return found[0]
 
     def prefill(
         self,
@@ -169,6 +175,7 @@ class Decoder(nnx.Module):
         *,
         keep: bool = False,
         remat: bool = False,
+        unroll: bool = False,
         sharding: WeightSharding | None = None,
     ) -> tuple[jax.Array, Any]:
         """Hidden states and, if asked, the keys and values of every layer."""
@@ -223,7 +230,8 @@ class Decoder(nnx.Module):
                 one_layer = jax.checkpoint(
                     one_layer, prevent_cse=False, policy=saves_no_gathered
                 )
-            return jax.lax.scan(one_layer, hidden_BTD, (stacked, *inputs))
+            layers = (stacked, *inputs)
+            return jax.lax.scan(one_layer, hidden_BTD, layers, unroll=unroll)
 
         inputs = (windows_L, is_local_L, cache)
         first_kept = None
@@ -320,7 +328,7 @@ class Attention(nnx.Module):
         self.config = config
         D, E = config.d_model, config.head_dim
         n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
-        self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs)
+        self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs, rounds=True)
         self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
         if config.attention_sinks:
             self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))

@@ -17,6 +17,7 @@ Dimension key
     O  its outputs
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -53,7 +54,7 @@ class Mlp(nnx.Module):
         self.config = config
         D, F = config.d_model, d_ff or config.d_ff
         width = 2 * F if config.gated else F
-        self.up = Linear(D, width, bias=config.mlp_bias, rngs=rngs)
+        self.up = Linear(D, width, bias=config.mlp_bias, rngs=rngs, rounds=True)
         self.down = Linear(F, D, bias=config.mlp_bias, rngs=rngs)
 
     def __call__(self, hidden_BTD: jax.Array) -> jax.Array:
@@ -259,16 +260,25 @@ class Kernels(nnx.Module):
 class Linear(nnx.Module):
     """Affine map; `kernel` is `[I, O]`."""
 
-    def __init__(self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs):
+    def __init__(
+        self, n_in: int, n_out: int, *, bias: bool, rngs: nnx.Rngs, rounds: bool = False
+    ):
         self.kernel = init_weight(rngs, (n_in, n_out))
         if bias:
             self.bias = nnx.Param(jnp.zeros((n_out,)))
-        self.has_bias = bias
+        self.has_bias, self.rounds = bias, rounds
 
     def __call__(self, x_BTI: jax.Array) -> jax.Array:
-        """`x @ kernel + bias`, `[B, T, O]` float32."""
-        y_BTO = _product(x_BTI, self.kernel[...])
-        return y_BTO + self.bias[...][None, None] if self.has_bias else y_BTO
+        """`x @ kernel + bias`, `[B, T, O]`.
+
+        float32, or of the kernel's dtype where it `rounds`: half the bytes of a wide
+        array that the next product would round anyway.
+        """
+        kernel_IO = self.kernel[...]
+        y_BTO = _product(x_BTI, kernel_IO, rounds=self.rounds)
+        if self.has_bias:
+            y_BTO = (y_BTO + self.bias[...][None, None]).astype(y_BTO.dtype)
+        return y_BTO
 
 
 class Norm(nnx.Module):
@@ -285,7 +295,7 @@ class Norm(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Normalised `x`, of its shape, float32."""
-        outer = tuple(range(x.ndim - 1))
+        outer, x = tuple(range(x.ndim - 1)), x.astype(jnp.float32)
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
@@ -305,8 +315,12 @@ def init_weight(rngs: nnx.Rngs, shape: tuple[int, ...]) -> nnx.Param:
 
 def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     """Activation of a feed-forward layer's first product, gated or not, `[B, T, F]`."""
+
+    def activate(x: jax.Array) -> jax.Array:
+        return _ACTIVATIONS[config.activation](x.astype(jnp.float32)).astype(x.dtype)
+
     # Recomputed in the backward pass: that costs less than to save its steps.
-    activate = jax.checkpoint(_ACTIVATIONS[config.activation])
+    activate = jax.checkpoint(activate)
     if config.gated:
         gate_BTF, up_BTF = jnp.split(up_BTW, 2, axis=-1)
         if config.gate_clip is not None:
@@ -315,31 +329,44 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     return activate(up_BTW)
 
 
-def _product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
-    """`x @ kernel` in the kernel's dtype, added up in float32."""
+def _product(
+    x_BTI: jax.Array, kernel_IO: jax.Array, *, rounds: bool = False
+) -> jax.Array:
+    """`x @ kernel` of operands in the kernel's dtype, added up in float32."""
     x_BTI = x_BTI.astype(kernel_IO.dtype)
     if kernel_IO.dtype == jnp.float32:
         return _summed(x_BTI, kernel_IO)
-    return _rounded_product(x_BTI, kernel_IO)
+    return _rounded_product(x_BTI, kernel_IO, rounds)
 
 
-def _summed(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
-    return jnp.matmul(x_BTI, kernel_IO, preferred_element_type=jnp.float32)
+def _summed(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool = False) -> jax.Array:
+    def product(x: jax.Array, kernel: jax.Array, of_sum: jnp.dtype) -> jax.Array:
+        y = jnp.matmul(x, kernel, preferred_element_type=of_sum)
+        return y.astype(kernel.dtype) if rounds else y
+
+    wide = functools.partial(product, of_sum=jnp.dtype(jnp.float32))
+    if not rounds:
+        return wide(x_BTI, kernel_IO)
+    # Its sum is float32 in any case, but a CPU's library is slower if asked to round.
+    narrow = functools.partial(product, of_sum=kernel_IO.dtype)
+    return jax.lax.platform_dependent(x_BTI, kernel_IO, cpu=wide, default=narrow)
 
 
 # Without it the float32 cotangent would widen the other operand of both products of
 # the gradient, which a GPU then computes in TF32, at half the speed of bfloat16.
-@jax.custom_vjp
-def _rounded_product(x_BTI: jax.Array, kernel_IO: jax.Array) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _rounded_product(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool) -> jax.Array:
     """`_summed`, whose gradient takes the cotangent in the kernel's dtype."""
-    return _summed(x_BTI, kernel_IO)
+    return _summed(x_BTI, kernel_IO, rounds)
 
 
-def _rounded_forward(x_BTI: jax.Array, kernel_IO: jax.Array):
-    return _summed(x_BTI, kernel_IO), (x_BTI, kernel_IO)
+def _rounded_forward(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool):
+    return _summed(x_BTI, kernel_IO, rounds), (x_BTI, kernel_IO)
 
 
-def _rounded_backward(kept: tuple[jax.Array, jax.Array], cotangent_BTO: jax.Array):
+def _rounded_backward(
+    rounds: bool, kept: tuple[jax.Array, jax.Array], cotangent_BTO: jax.Array
+):
     _, transposed = jax.vjp(jnp.matmul, *kept)
     return transposed(cotangent_BTO.astype(kept[1].dtype))
 
