@@ -277,7 +277,8 @@ class Linear(nnx.Module):
         kernel_IO = self.kernel[...]
         y_BTO = _product(x_BTI, kernel_IO, rounds=self.rounds)
         if self.has_bias:
-            y_BTO = (y_BTO + self.bias[...][None, None]).astype(y_BTO.dtype)
+            sum_BTO = y_BTO.astype(jnp.float32) + self.bias[...][None, None]
+            y_BTO = sum_BTO.astype(y_BTO.dtype)
         return y_BTO
 
 

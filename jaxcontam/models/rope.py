@@ -48,6 +48,7 @@ def unrotated(rotary: CosSin) -> CosSin:
 def rotate(x_BTHE: jax.Array, rotary: CosSin, config: DecoderConfig) -> jax.Array:
     """Rotate the first R dimensions of each head by the position's angle."""
     cos_1T1F, sin_1T1F = (part[None, :, None, :] for part in rotary)
+    x_BTHE = x_BTHE.astype(jnp.float32)
     R = 2 * cos_1T1F.shape[-1]
     rotated_BTHR, rest = x_BTHE[..., :R], x_BTHE[..., R:]
     if config.rotary_pairs == "neighbours":
