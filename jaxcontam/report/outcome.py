@@ -22,7 +22,6 @@ from jaxcontam.report.order_words import (
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
@@ -76,9 +75,6 @@ def print_outcome(
         console.print(f"{told(names)}: {note}")
     for found, names in ways.items():
         _print_ways(found, console, names if len(files) > 1 else ())
-    silent = [row for row in results if row.primary and row.verdict == "no evidence"]
-    if (scale := scale_sentence(silent, words)) is not None:
-        console.print(scale)
 
 
 def print_unscored(
