@@ -23,9 +23,9 @@ from jaxcontam.report.order_words import (
     where_sentence,
 )
 from jaxcontam.report.page import render
-from jaxcontam.report.plots import NullPicture, null_plot
+from jaxcontam.report.plots import null_plot
 from jaxcontam.report.report_files import read_report
-from jaxcontam.results import Local, Pretest, Screening
+from jaxcontam.results import Local, NullPicture, Pretest, Screening
 from tests.page_laws import check_page, contrast, text_contrasts
 from tests.report_documents import audit_report, changed, order_result
 

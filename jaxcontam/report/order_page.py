@@ -25,7 +25,6 @@ from jaxcontam.report.order_words import (
 from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.plots import (
-    NullPicture,
     copies_plot,
     evidence_plot,
     null_plot,
@@ -49,6 +48,7 @@ from jaxcontam.report.section import (
 )
 from jaxcontam.results import (
     MembershipResult,
+    NullPicture,
     OrderResult,
     Pretest,
     Report,

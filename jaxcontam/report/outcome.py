@@ -179,30 +179,19 @@ def print_table(
 def print_results(
     results: Sequence[OrderResult | MembershipResult],
     console: Console,
-    *,
-    quoted: tuple[str, Mapping[str, str]] | None = None,
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
     Where not the same test decides everywhere, each that does has a column, and a star
     stands before the p-value that decides. Where the terminal is narrow, standard
     errors are left out, then the effect.
-
-    Args:
-        results: Of one run.
-        console: Where to print.
-        quoted: A last column of figures from elsewhere: its header, and the text of
-            each benchmark that has one.
     """
     longest = max(
         len("benchmark"), *(len(visible(result.benchmark)) for result in results)
     )
     name_width = min(longest, _NAME_WIDTH)
     kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
-    tables = [
-        _table(results, quoted, effect=effect, errors=errors)
-        for effect, errors in kinds
-    ]
+    tables = [_table(results, effect=effect, errors=errors) for effect, errors in kinds]
     for table in tables:
         table.columns[0].width = name_width
     table, needed = first_that_fits(tables, console)
@@ -213,7 +202,6 @@ def print_results(
 
 def _table(
     results: Sequence[OrderResult | MembershipResult],
-    quoted: tuple[str, Mapping[str, str]] | None,
     *,
     effect: bool,
     errors: bool,
@@ -236,7 +224,6 @@ def _table(
     if effect:
         columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
     columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
-    columns += [] if quoted is None else [quoted[0]]
     table = bare_table(columns, words=(0, columns.index("verdict")))
     for primary in primaries:
         name, verdict = primary.benchmark, primary.verdict or ""
@@ -250,7 +237,6 @@ def _table(
             se = primary.numbers.effect_se if errors else None
             cells.append(effect_words(primary.numbers.effect, se))
         cells += [_cell(by_place.get((name, m)), errors=errors) for m in beside]
-        cells += [] if quoted is None else [quoted[1].get(name, "")]
         table.add_row(*cells)
     return table
 
