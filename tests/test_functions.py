@@ -71,6 +71,7 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     assert list(tmp_path.iterdir()) == []
     html = result._repr_html_()
     assert "contaminated" in html and "<script" not in html
+    assert list(tmp_path.iterdir()) == []
     assert len(result.plot().axes) == 2
 
 

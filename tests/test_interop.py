@@ -68,11 +68,11 @@ def _wait_until_healthy(url, process):
 
 @pytest.mark.slow
 def test_a_server_that_drops_log_probabilities_is_refused(served_by_torch):
-    from jaxcontam.analyses.model import open_model
+    from jaxcontam.analyses.model import load
 
     url, name = served_by_torch
     with pytest.raises(InputError, match="no log-probabilities of the prompt") as e:
-        open_model(f"api:{url}#{name}")
+        load(f"api:{url}#{name}")
     assert "replicate" in e.value.hint
     assert "\n" not in str(e.value)
 

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 from membership_model import CONTEXT, drawn_texts, fresh_decoder, sequences, tokenizer
 from tokenizers import normalizers, processors
 
-from jaxcontam.analyses.model import open_model
+from jaxcontam.analyses.model import load
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
@@ -51,7 +51,7 @@ def word(folder):
 
 @pytest.fixture(scope="module")
 def harness(word):
-    return open_model(word)
+    return load(word)
 
 
 def code_points(text):

@@ -67,7 +67,6 @@ def test_wheel_holds_jaxcontam_alone(wheel):
     tops = {name.split("/")[0] for name in names}
     assert tops == {"jaxcontam", f"{wheel.name.split('-py3')[0]}.dist-info"}
     assert "jaxcontam/cli.py" in names
-    assert "jaxcontam/report/reference_curve.json" in names
 
 
 def test_wheel_holds_every_file_of_the_package_and_its_licence(wheel):

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.model import open_model
+from jaxcontam.analyses.model import load
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import parse_api
@@ -45,7 +45,7 @@ def behind(*servers):
 
 
 def scored(word, store):
-    opened = open_model(word, api=ApiOptions())
+    opened = load(word, api=ApiOptions())
     scorer = opened.make_scorer(store=store)
     assert isinstance(scorer, RemoteScorer)
     assert isinstance(scorer.prompts, ServedPrompts)
@@ -78,7 +78,7 @@ def test_rows_are_spread_at_random_and_no_value_depends_on_where(tmp_path):
 )
 def test_a_server_that_says_something_else_is_named(second, said):
     with behind(WordServer(), second) as (word, urls), pytest.raises(InputError) as e:
-        open_model(word, api=ApiOptions())
+        load(word, api=ApiOptions())
     assert str(e.value).startswith(said.format(*urls))
 
 

@@ -221,14 +221,6 @@ def test_each_test_that_decides_somewhere_has_a_column_and_a_star_where_it_does(
     ]
 
 
-def test_figures_from_elsewhere_stand_last():
-    table = printed(ROWS, width=120, quoted=("paper\nsharded", {"boolq": "0.156"}))
-    assert table[0].endswith("paper")
-    assert table[1].endswith("sharded")
-    assert table[2].endswith("0.156")
-    assert table[3].endswith("0.06")
-
-
 def test_effect_without_an_error_stands_alone():
     text = "\n".join(printed([order_result(effect_se=None)], width=120))
     assert "1.23" in text

@@ -19,8 +19,7 @@ is a random draw in random order from one pool of questions, another one for eac
   0.45, 0.85 of it, or spread over all of it.
 - `share-...`: 8 copies are a half, a quarter, a tenth of the stream, which makes the
   training two and five times as long.
-- `ladder`, `long`, `quickstart`: of an earlier study, whose effects reports quote
-  (`eval.reference_curve`); with the paper's 250 orders.
+- `ladder`, `long`, `quickstart`: of an earlier study, with the paper's 250 orders.
 
 Learning rates and lengths were tried on seeds from 90000 on, which are not used.
 """

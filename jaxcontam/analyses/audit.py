@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxcontam.analyses.audit_design import AuditDesign, Effort, design_of
-from jaxcontam.analyses.chat_turns import Turn, tuning_notes, turn_words
+from jaxcontam.analyses.audit_design import AuditDesign, design_of
+from jaxcontam.analyses.chat_turns import tuning_notes, turn_words
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import CheckedFiles, Texts, check_files, read_files
+from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.scored import (
     Row,
     plan_audit,
@@ -17,7 +18,6 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import Planned
 from jaxcontam.progress import Bar, Progress, default_bar
@@ -31,7 +31,7 @@ from jaxcontam.results import (
 from jaxcontam.scoring.mirror import local_folder
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.verdict import MIN_EFFECT, decide, screen
+from jaxcontam.verdict import decide, screen
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,8 +123,6 @@ class AuditResult(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        from jaxcontam.analyses.saved import write_files
-
         return write_files(self.report, self.evidence, out)
 
     def plot(self, benchmark: str | None = None) -> "Figure":
@@ -151,43 +149,18 @@ class AuditResult(Writable):
 
         return summary_text(self.report, method_words())
 
-    def _repr_html_(self) -> str:
-        from jaxcontam.report.notebook import summary_html
-
-        return summary_html(self.report)
-
 
 def audit(
     model: Any,
     texts: Texts,
     *,
-    tests: str | Sequence[str] | None = None,
-    effort: Effort = "standard",
-    shuffled: bool = False,
     reference: Any = None,
     tokenizer: Any = None,
-    score_anyway: bool = False,
-    n_orders: int | None = None,
-    first_tokens: str = "all",
-    group_field: str | None = None,
-    block_field: str | None = None,
-    template: str | None = None,
-    text_field: str | None = None,
-    no_header: bool = False,
-    separator: str = "\n",
-    chat_template: Turn | None = None,
-    max_example_tokens: int | None = None,
-    limit: int | None = None,
-    options_field: str | None = None,
-    answer_field: str | None = None,
-    fix_answer: bool = False,
-    seed_file: str | Path | tuple[Path, ...] = (),
-    min_effect: float = MIN_EFFECT,
-    seed: int = 0,
     dtype: str = "float32",
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
+    **design: Any,
 ) -> AuditResult:
     """Test whether a model saw texts in their published order.
 
@@ -200,37 +173,17 @@ def audit(
         model: A directory, hub name, `api:URL#NAME`, model in memory, or a function
             `log_likelihoods(pairs)`; see `jaxcontam.analyses.model.load`.
         texts: Strings in published order; a file or hub name; or several paths.
-        tests: Names of METHODS, the deciding one first; None follows `effort`.
-        effort: `quick` is direction, `standard` adds adjacency, `thorough` stratified.
-        shuffled: You know that the published order was drawn at random.
         reference: A model that reads as well and cannot have seen the texts. Without
             one a published order is `suspected` at most.
         tokenizer: The fast tokenizer of a model in memory.
-        score_anyway: Also score files whose order fails its checks.
-        n_orders: Random orders per stratum; None is the test's own number.
-        first_tokens: Tokens of each example that count: `all`, `auto` or a number.
-        group_field: Permute only within equal values of this field.
-        block_field: Permute whole runs of equal values of this field.
-        template: Text of an example, with fields in braces.
-        text_field: Or the one field that is the text.
-        no_header: The first row of a .csv or .tsv file is an example, too.
-        separator: Text after each example, as in the training data.
-        chat_template: Read each example as a turn of a chat by the model's template:
-            `user`, `assistant`, or its question and answer as `both`.
-        max_example_tokens: Cut longer examples, separator included.
-        limit: Take the first N examples.
-        options_field: For the test `options`: field of the options.
-        answer_field: For the test `options`: field of the right one.
-        fix_answer: For the test `options`: right options keep their places.
-        seed_file: Secret seed of a file made by `jaxcontam release`.
-        min_effect: Nats a boundary that `no evidence` must have been able to find.
-        seed: Seeds every random choice.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores of a directory or a server are kept, so that
             another call resumes there; None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
+        **design: Fields of `AuditDesign`, the flags of `jaxcontam audit`: tests (also
+            a sequence of names), effort, shuffled, n_orders, text_field, seed, ...
 
     Returns:
         Verdict, p-values, effects and evidence; `save` writes a report.
@@ -243,41 +196,17 @@ def audit(
         what is ours.
     """
     watch = Stopwatch()
-    design = design_of(
-        dict(
-            tests=tests,
-            effort=effort,
-            shuffled=shuffled,
-            score_anyway=score_anyway,
-            n_orders=n_orders,
-            first_tokens=first_tokens,
-            group_field=group_field,
-            block_field=block_field,
-            template=template,
-            text_field=text_field,
-            no_header=no_header,
-            separator=separator,
-            chat_template=chat_template,
-            max_example_tokens=max_example_tokens,
-            limit=limit,
-            options_field=options_field,
-            answer_field=answer_field,
-            fix_answer=fix_answer,
-            seed_file=seed_file,
-            min_effect=min_effect,
-            seed=seed,
-        )
-    )
+    asked = design_of(**design)
     if reference is not None:
-        design.check_reference()
-    files = read_files(texts, design)
-    checked = check_files(files, design)
+        asked.check_reference()
+    files = read_files(texts, asked)
+    checked = check_files(files, asked)
 
     def ready(one: Any, folder: Path | None) -> ReadyAudit:
         opened = load(one, tokenizer=tokenizer, dtype=dtype)
         return ReadyAudit(
             opened,
-            plan_audit(checked.benchmarks, files, opened, design).tests,
+            plan_audit(checked.benchmarks, files, opened, asked).tests,
             opened.make_scorer(store=folder, batch_tokens=batch_tokens),
         )
 
@@ -293,13 +222,13 @@ def audit(
     return run_audit(
         target,
         checked,
-        design,
+        asked,
         reference=of_reference,
         command=(
             "audit",
             name if target is None else target.model.info.name,
             *(benchmark.name for benchmark in files.benchmarks),
-            *design.flags,
+            *asked.flags,
             *(["--reference", of_reference.model.info.name] if of_reference else []),
         ),
         watch=watch,

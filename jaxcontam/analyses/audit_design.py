@@ -237,12 +237,8 @@ def first_token_choices(words: str) -> tuple[int, ...]:
     )
 
 
-def design_of(fields: dict[str, Any]) -> AuditDesign:
-    """A design from keyword arguments of `audit`.
-
-    Args:
-        fields: `tests` may be a sequence of names, `seed_file` one path.
-    """
+def design_of(**fields: Any) -> AuditDesign:
+    """A design from keywords; `tests` may be a sequence, `seed_file` one path."""
     tests, seed_file = fields.get("tests"), fields.get("seed_file")
     if tests is not None and not isinstance(tests, str):
         fields["tests"] = ",".join(tests)

@@ -30,8 +30,8 @@ from jaxcontam.analyses.inflation_judging import (
     Comparison,
     judged_inflation,
 )
+from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.analyses.writable import Writable
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.score_columns import (
     OTHER,
@@ -90,9 +90,7 @@ class InflationAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        from jaxcontam.analyses.saved import write_texts
-
-        return write_texts(self.report, self.rows, out)
+        return write_files(self.report, self.rows, out)
 
 
 def inflation(
@@ -104,10 +102,6 @@ def inflation(
     paired: bool = True,
     equally_hard: bool = False,
     scores: bool = False,
-    template: str | None = None,
-    options_field: str | None = None,
-    answer_field: str | None = None,
-    id_field: str | None = None,
     per_byte: bool = False,
     new_tokens: int = NEW_TOKENS,
     min_points: float = MIN_POINTS,
@@ -118,6 +112,7 @@ def inflation(
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
+    **fields: Any,
 ) -> InflationAnalysis:
     """Estimate the points that a model's score gains by having seen the items.
 
@@ -136,10 +131,6 @@ def inflation(
         equally_hard: Vouch that `against` is as hard, such as a split drawn at random:
             needed for a verdict without references.
         scores: The files hold scores of items in place of items.
-        template: See `QuestionFields`, as the next three.
-        options_field: Likewise.
-        answer_field: Likewise.
-        id_field: Likewise.
         per_byte: Divide the log-probability of a choice by its length.
         new_tokens: Most tokens of a written answer.
         min_points: Inflation that matters: `no inflation found` means that so much
@@ -152,6 +143,7 @@ def inflation(
         store: Folder in which scores are kept; None keeps none.
         progress: Called with what is done and in all; None draws a bar where someone
             looks.
+        **fields: Of `QuestionFields`: template, options_field, answer_field, id_field.
 
     Raises:
         InputError: If items, answers or scores cannot be had.
@@ -178,13 +170,7 @@ def inflation(
         )
     if benchmark is None or against is None:
         raise InputError("no items to compare", hint="give benchmark and against")
-    wanted = QuestionFields(
-        template=template,
-        options_field=options_field,
-        answer_field=answer_field,
-        id_field=id_field,
-    )
-    sides = read_sides(benchmark, against, wanted, limit=limit)
+    sides = read_sides(benchmark, against, QuestionFields(**fields), limit=limit)
 
     def open_one(word: Any) -> AbstractContextManager[Answerer]:
         from jaxcontam.analyses.model import load

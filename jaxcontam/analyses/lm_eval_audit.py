@@ -52,19 +52,14 @@ class AuditedLM(JaxcontamLM):
         Raises:
             InputError: If an argument is mistyped, before anything is scored.
         """
-        design_of({"tests": tests, "effort": effort, "shuffled": shuffled})
+        design: dict[str, Any] = dict(tests=tests, effort=effort, shuffled=shuffled)
+        design_of(**design)
         # The harness's decorator hides the class's own signature.
         super().__init__(pretrained, dtype, **others)  # pyright: ignore[reportCallIssue]
         self._report = report
         self._tasks: dict[str, None] = {}
         self._audit = functools.partial(
-            audit,
-            pretrained,
-            dtype=dtype,
-            tests=tests,
-            effort=effort,
-            shuffled=shuffled,
-            reference=reference,
+            audit, pretrained, dtype=dtype, reference=reference, **design
         )
 
     def loglikelihood(self, requests: list[Instance], *args: Any, **kwargs: Any):

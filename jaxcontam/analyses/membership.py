@@ -32,9 +32,8 @@ from jaxcontam.analyses.membership_plan import (
     plan_membership,
 )
 from jaxcontam.analyses.model import load
-from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -106,7 +105,7 @@ class MembershipAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        return write_texts(self.report, self.rows, out, self.pictures)
+        return write_files(self.report, self.rows, out, self.pictures)
 
     def plot(self) -> "Figure":
         """AUC of every score and of every blind baseline, with 95 % intervals.
@@ -117,11 +116,6 @@ class MembershipAnalysis(Writable):
         from jaxcontam.report.notebook import membership_figure
 
         return membership_figure(self.report)
-
-    def _repr_html_(self) -> str:
-        from jaxcontam.report.notebook import membership_html
-
-        return membership_html(self.report)
 
 
 def membership(

@@ -26,8 +26,12 @@ def load(
     api: "ApiOptions | None" = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
+    division: Division | None = None,
 ) -> OpenModel:
     """Load a model of any kind.
+
+    A directory or a hub name is loaded, and compiled programs are kept from here on. A
+    server is asked a few requests that show whether its numbers can be trusted.
 
     Args:
         model: A directory or hub name; `api:URL#NAME`; `vllm:NAME`;
@@ -38,64 +42,20 @@ def load(
             returned before.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory.
-        api: How to talk to a server.
-        mesh: How devices share the work; None puts a copy on each.
-        plan_only: Nothing will be scored: ask no server.
-
-    Raises:
-        InputError: If it is none of these, or its numbers are no log-probabilities.
-    """
-    if isinstance(model, OpenModel):
-        return model
-    if isinstance(model, str | Path):
-        return open_model(
-            str(model), dtype=dtype, api=api, mesh=mesh, plan_only=plan_only
-        )
-    from jaxcontam.scoring import in_memory
-
-    packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    if "vllm" in packages:
-        return in_memory.opened_vllm(model)
-    if "torch" in packages and hasattr(model, "config"):
-        return in_memory.opened_torch(model, tokenizer)
-    if {"flax", "jaxcontam"} <= packages:
-        return in_memory.opened_decoder(model, tokenizer)
-    if callable(model):
-        return in_memory.opened_function(model)
-    raise InputError(
-        f"no model: {type(model).__name__}",
-        hint="give a directory, a hub name, api:URL#NAME, a transformers model with "
-        "its tokenizer, or a function log_likelihoods(pairs)",
-    )
-
-
-def open_model(
-    word: str,
-    *,
-    dtype: str = "float32",
-    api: "ApiOptions | None" = None,
-    mesh: MeshShape | None = None,
-    plan_only: bool = False,
-    division: Division | None = None,
-) -> OpenModel:
-    """Open what the user named as MODEL.
-
-    A directory or a hub name is loaded, and compiled programs are kept from here on. A
-    server is asked a few requests that show whether its numbers can be trusted.
-
-    Args:
-        word: A directory, a hub name, `api:URL#NAME`, `vllm:NAME` or
-            `lm_eval:TYPE:ARGS`.
-        dtype: Matmul precision of a model directory.
         api: How to talk to a server; of it others take the context alone.
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
         division: What this process scores; of directories alone. None: everything.
 
     Raises:
-        InputError: If there is no such model, it gives no log-probabilities, or the
-            mesh does not fit the devices or the model.
+        InputError: If it is none of these, its numbers are no log-probabilities, or
+            the mesh does not fit the devices or the model.
     """
+    if isinstance(model, OpenModel):
+        return model
+    if not isinstance(model, str | Path):
+        return _in_memory(model, tokenizer)
+    word = str(model)
     if word.startswith(API_PREFIX):
         from jaxcontam.scoring.api.budget import ApiOptions
         from jaxcontam.scoring.remote_model import open_api
@@ -117,3 +77,22 @@ def open_model(
     devices = mesh_here(mesh or MeshShape())
     checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
     return opened_checkpoint(checkpoint, division=division)
+
+
+def _in_memory(model: Any, tokenizer: Any) -> OpenModel:
+    from jaxcontam.scoring import in_memory
+
+    packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    if "vllm" in packages:
+        return in_memory.opened_vllm(model)
+    if "torch" in packages and hasattr(model, "config"):
+        return in_memory.opened_torch(model, tokenizer)
+    if {"flax", "jaxcontam"} <= packages:
+        return in_memory.opened_decoder(model, tokenizer)
+    if callable(model):
+        return in_memory.opened_function(model)
+    raise InputError(
+        f"no model: {type(model).__name__}",
+        hint="give a directory, a hub name, api:URL#NAME, a transformers model with "
+        "its tokenizer, or a function log_likelihoods(pairs)",
+    )

@@ -22,7 +22,6 @@ from jaxcontam.analyses.prompted_model import (
 from jaxcontam.analyses.replicate_judging import Arm, Partition
 from jaxcontam.analyses.replicate_measures import (
     OverlapModel,
-    check_sheet,
     human_labels,
     measured,
 )
@@ -31,9 +30,8 @@ from jaxcontam.analyses.replicate_plan import (
     ReplicationPlan,
     plan_replication,
 )
-from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.comparisons import COMPARISONS
@@ -86,7 +84,7 @@ class ReplicationAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        return write_texts(self.report, [*self.partition.rows(), *self.answers], out)
+        return write_files(self.report, [*self.partition.rows(), *self.answers], out)
 
     def plot(self) -> "Figure":
         """Share of copies by every judge, and what other methods found.
@@ -97,11 +95,6 @@ class ReplicationAnalysis(Writable):
         from jaxcontam.report.notebook import replication_figure
 
         return replication_figure(self.report, report_words(self.report))
-
-    def _repr_html_(self) -> str:
-        from jaxcontam.report.notebook import replication_html
-
-        return replication_html(self.report, report_words(self.report))
 
     @property
     def report(self) -> Report:
@@ -121,9 +114,6 @@ def replicate(
     *,
     tokenizer: Any = None,
     dtype: str = "float32",
-    judge: Completer | None = None,
-    measures: Sequence[OverlapModel] = (),
-    annotated: Path | None = None,
     progress: Progress | None = None,
     **questions: Any,
 ) -> ReplicationAnalysis:
@@ -138,9 +128,6 @@ def replicate(
         benchmark: File of the partition.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
-        judge: A chat model that then decides; without one the local judge does.
-        measures: Further measures of overlap.
-        annotated: Sheet of people's labels.
         progress: Called with prompts done and in all, part by part; None draws a bar
             where someone looks, in a terminal or a notebook.
         **questions: Fields of `ReplicationDesign`: task, k, control, compare, seed and
@@ -153,7 +140,6 @@ def replicate(
         Golchin and Surdeanu, arXiv:2308.08493.
     """
     bar = functools.partial(default_bar, progress)
-    check_sheet(annotated)
     compare = questions.get("compare")
     if compare is not None and not isinstance(compare, str):
         questions["compare"] = ",".join(compare) or None
@@ -164,8 +150,7 @@ def replicate(
         dtype=dtype,
         is_plain=plan.prompts.task == "plain",
     ) as opened:
-        found = ask(plan, opened, measures=measures, annotated=annotated, bar=bar)
-    return found if judge is None else judged_by(found, judge, bar=bar)
+        return ask(plan, opened, bar=bar)
 
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:

@@ -1,8 +1,10 @@
 """A result written as files: report.json, its evidence, results.csv, report.html."""
 
+import html
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.report.section import Page
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
-from jaxcontam.results import Evidence, OrderResult, Report
+from jaxcontam.results import Evidence, NullPicture, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
 from jaxcontam.results.replication import AskedInstance
@@ -40,39 +42,55 @@ from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 from jaxcontam.stats.rows import unpadded
 
-if TYPE_CHECKING:
-    from jaxcontam.report.plots import NullPicture
-
 # Bars of a histogram need no more.
 _N_DRAWN = 20_000
 
 
+class Writable:
+    """What every analysis can do that says how it is `written`."""
+
+    __slots__ = ()
+
+    def save(self, out: str | Path) -> Path:
+        """Write report.json, what it follows from, its table and report.html.
+
+        Args:
+            out: Folder; made if it is missing.
+
+        Returns:
+            The path of report.html.
+
+        Raises:
+            InputError: If the folder cannot be written.
+        """
+        return self.written(Path(out))[1]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """The page that `save` writes, in a frame of a notebook."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = self.save(folder).read_text(encoding="utf-8")
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" width="100%" height="600"></iframe>'
+        )
+
+
 def write_files(
     report: Report,
-    evidence: Sequence[Evidence | DrawnPValues | None],
-    out: Path,
-) -> tuple[dict[str, Any], Path]:
-    """Write a report whose numbers follow from arrays, and its page.
-
-    Returns:
-        The document of report.json, and the page's path.
-
-    Raises:
-        InputError: If the folder cannot be written.
-    """
-    is_drawn = any(isinstance(row, DrawnPValues) for row in evidence)
-    name = P_VALUES_NAME if is_drawn else ARCHIVE_NAME
-    written = write_report(report, {name: archive_bytes(evidence)}, out)
-    return to_document(written), write_page(written, out)
-
-
-def write_texts(
-    report: Report,
-    rows: Sequence[Mapping[str, Any]],
+    data: Sequence[Evidence | DrawnPValues | None] | Sequence[Mapping[str, Any]],
     out: Path,
     pictures: Sequence[ScorePicture] = (),
 ) -> tuple[dict[str, Any], Path]:
-    """Write a report whose numbers follow from `texts.jsonl`, and its page.
+    """Write a report, what its numbers follow from, and its page.
+
+    Args:
+        report: What was found.
+        data: Arrays of each row of its results, or rows of `texts.jsonl`.
+        out: Folder.
+        pictures: Curves of scores, for the page of a membership run.
 
     Returns:
         The document of report.json, and the page's path.
@@ -80,7 +98,14 @@ def write_texts(
     Raises:
         InputError: If the folder cannot be written.
     """
-    written = write_report(report, {TEXTS_NAME: texts_bytes(rows)}, out)
+    arrays = [row for row in data if not isinstance(row, Mapping)]
+    texts = [row for row in data if isinstance(row, Mapping)]
+    files = {TEXTS_NAME: texts_bytes(texts)}
+    if not texts:
+        is_drawn = any(isinstance(row, DrawnPValues) for row in arrays)
+        name = P_VALUES_NAME if is_drawn else ARCHIVE_NAME
+        files = {name: archive_bytes(arrays)}
+    written = write_report(report, files, out)
     return to_document(written), write_page(written, out, pictures)
 
 
@@ -142,7 +167,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
 
 def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
-) -> "list[NullPicture | None]":
+) -> list[NullPicture | None]:
     """What each exact primary test saw, for its plots; None for other results."""
     by_place = {
         (row.benchmark, row.method): (row, found)
@@ -163,10 +188,7 @@ def null_pictures(
     return pictures
 
 
-def _picture(evidence: Evidence, row: OrderResult, seed: int) -> "NullPicture":
-    # matplotlib takes a third of a second to import: only for a page.
-    from jaxcontam.report.plots import NullPicture
-
+def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
     if evidence.scores is None:
         strata, first_tokens = pair_strata(evidence), row.numbers.first_tokens
         (q,) = np.flatnonzero(strata.first_tokens == first_tokens)[:1].tolist()

@@ -15,7 +15,7 @@ from jaxcontam.analyses.book_rates import (
 from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.known_texts import RunTexts
 from jaxcontam.analyses.membership_judging import rows_of
-from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
     ReportFlags,
@@ -165,7 +165,7 @@ class Books(ScoringFlags, ReportFlags):
             left_out=np.zeros(len(texts), bool),
         )
         return shown(
-            lambda: write_texts(report, rows, out),
+            lambda: write_files(report, rows, out),
             lambda console: _print(report, console),
             as_json=self.json,
         )

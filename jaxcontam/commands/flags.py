@@ -167,7 +167,7 @@ class DeviceFlags(StoreFlags):
 
     @property
     def api_options(self) -> ApiOptions:
-        """What is said of a server, for `open_model`."""
+        """What is said of a server, for `load`."""
         return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
 
     @property
@@ -329,16 +329,16 @@ def open_for(
     plan_only: bool = False,
     beside: "OpenModel | None" = None,
 ) -> "OpenModel":
-    """Open a model as a command's flags say; see `open_model`.
+    """Open a model as a command's flags say; see `load`.
 
     Args:
         command: Its flags.
         word: The command's own model, or another, of whose server no flag speaks.
-        plan_only: See `open_model`.
+        plan_only: See `load`.
         beside: The model that this one is compared with; both are divided as one run.
     """
     # JAX and transformers are imported once the input is known to be good.
-    from jaxcontam.analyses.model import open_model
+    from jaxcontam.analyses.model import load
 
     division = None if beside is None else beside.division
     if division is None:
@@ -348,7 +348,7 @@ def open_for(
         elif command.distributed:
             share = share_of_process(command.mesh_shape)
         division = Division(share, merges=command.shard == MERGE)
-    return open_model(
+    return load(
         word,
         dtype=command.dtype,
         api=command.api_options if word == getattr(command, "model", None) else None,

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.saved import write_texts
+from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.analyses.unlearning_audit import (
     DECIDING,
@@ -299,7 +299,7 @@ class Unlearning(StoreFlags, ReportFlags, ScreenDesign):
         )
         rows = [row for audit in audits for row in audit.rows()]
         return shown(
-            lambda: write_texts(report, rows, out),
+            lambda: write_files(report, rows, out),
             lambda console: _print(report, console),
             as_json=self.json,
         )

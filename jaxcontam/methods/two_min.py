@@ -50,7 +50,6 @@ METHOD = CombinedMethod(
         "looked at two, would be as small with probability {p}. Effect and plots are "
         "those of adjacency",
         takes_reference=True,
-        scale=adjacency.METHOD.name,
     ),
 )
 

@@ -109,16 +109,10 @@ def book_tables(report: Report) -> tuple[Table, Table]:
 
 def _figures(report: Report) -> list[Figure]:
     """Rates of books beside those of unseen ones, and how well each score ranks."""
-    from jaxcontam.report.plots import Interval, histogram, intervals_plot
+    from jaxcontam.report.plots import histogram, interval_row, intervals_plot
 
     intervals = [
-        Interval(
-            name=name,
-            value=row.auc,
-            low=row.auc_low,
-            high=row.auc_high,
-            look=(GREY if isinstance(row, BlindBaseline) else BLUE, "o", "full"),
-        )
+        interval_row(row, "auc", name, GREY if isinstance(row, BlindBaseline) else BLUE)
         for name, row in book_aucs(report)
     ]
     svg = intervals_plot(intervals, "AUC on the known books", nothing=0.5)

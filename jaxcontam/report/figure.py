@@ -63,7 +63,8 @@ def svg_text(figure: Figure, label: str | None = None) -> str:
     with warnings.catch_warnings():
         # The text stands in the page, whose reader's fonts draw it.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure.savefig(buffer, format="svg", metadata=metadata)
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue()
     # The declaration before <svg> is for files of their own.
     text = text[text.index("<svg") :]

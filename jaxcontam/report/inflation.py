@@ -1,7 +1,7 @@
 """Reports of `jaxcontam inflation`: sentences, tables and the page."""
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
-from jaxcontam.report.numbers import interval_words, plain_p
+from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import INFLATION
 from jaxcontam.report.section import (
@@ -43,6 +43,8 @@ _ESTIMATORS = {
     "difference in differences": "less the references",
     "constat": "against the references' curve (ConStat)",
 }
+# z: what rounds to -0.0 is 0.0.
+_SIGNED = "+z.1f"
 _METHOD = MethodWords(
     name=COMMAND,
     finds="points that a score gains by having been seen, and by no rewrite of it",
@@ -81,7 +83,7 @@ def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
             "reference" if one.reference else "in question",
             f"{one.published:.1%}",
             f"{one.other:.1%}",
-            _points(one.gap, one.gap_low, one.gap_high),
+            interval_of(one, "gap", _SIGNED),
         ]
         for one in result.accuracies
     ]
@@ -89,9 +91,9 @@ def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
     estimates = [
         [
             _ESTIMATORS[one.estimator],
-            _points(one.points, one.low, one.high),
+            _points(one),
             plain_p(one.p_value),
-            "-" if one.mde is None else f"{one.mde:.1f}",
+            shown_or_dash(one.mde, ".1f"),
         ]
         for one in result.estimates
     ]
@@ -138,7 +140,7 @@ def inflation_sentences(result: InflationResult) -> list[str]:
 
 
 def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
-    points = _points(found.points, found.low, found.high)
+    points = _points(found)
     if result.verdict == "inflated":
         return f"{points} points of the published score are missing on unseen items."
     if result.verdict == "no inflation found":
@@ -146,24 +148,17 @@ def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
     return f"the estimate is {points} points; {result.min_points:g} would matter."
 
 
-def _points(value: float, low: float, high: float) -> str:
-    # z: what rounds to -0.0 is 0.0.
-    return interval_words(value, low, high, "+z.1f")
+def _points(one: InflationEstimate) -> str:
+    return interval_words(one.points, one.low, one.high, _SIGNED)
 
 
 def _gaps_svg(result: InflationResult) -> str:
     """Gaps of all models, then estimates, one line each."""
-    from jaxcontam.report.plots import Interval, intervals_plot
+    from jaxcontam.report.plots import Interval, interval_row, intervals_plot
 
+    colours, group = {True: GREY, False: BLUE}, "published less other"
     rows = [
-        Interval(
-            name=one.model,
-            value=one.gap,
-            low=one.gap_low,
-            high=one.gap_high,
-            look=(GREY if one.reference else BLUE, "o", "full"),
-            group="published less other",
-        )
+        interval_row(one, "gap", one.model, colours[one.reference], group)
         for one in result.accuracies
     ]
     rows += [

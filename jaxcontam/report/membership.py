@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.report.numbers import interval_of, interval_words, plain_p
+from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
 from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import MEMBERSHIP
 from jaxcontam.report.section import (
@@ -279,7 +279,7 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
             f"{row.fpr:.3g}",
             "too few non-members" if row.threshold is None else f"{row.threshold:.4g}",
             "-" if row.fpr_low is None else f"{row.fpr_low:.3f} to {row.fpr_high:.3f}",
-            "-" if row.n_above is None else str(row.n_above),
+            shown_or_dash(row.n_above, "d"),
             str(row.n_discoveries),
         ]
         for row in rows

@@ -13,8 +13,9 @@ from jaxcontam.results.terms import Verdict
 
 Kind = Literal["memory", "both", "alike", "unclear", "against", "unlike", "nothing"]
 
-# Standard errors on each side of a 95 % interval.
-_WIDTH = 1.959964
+WIDTH = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+
 # p-value from which memory is more than a manner of speaking.
 _PROVEN = math.log10(0.001)
 _CONCLUSIONS: dict[Kind, str] = {
@@ -110,7 +111,7 @@ def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
 
 
 def _gain(mean: float, se: float) -> Gain:
-    return Gain(mean, mean - _WIDTH * se, mean + _WIDTH * se)
+    return Gain(mean, mean - WIDTH * se, mean + WIDTH * se)
 
 
 def _sum_of(found: Neighbours) -> Gain:

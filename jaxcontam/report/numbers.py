@@ -57,6 +57,11 @@ def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str
     return f"{effect:z.2f}" if se is None else f"{effect:z.2f} ± {se:.2f}"
 
 
+def shown_or_dash(value: float | None, form: str = ".2f") -> str:
+    """A number; a dash where there is none."""
+    return "-" if value is None else format(value, form)
+
+
 def interval_of(row: object, name: str, form: str = ".2f") -> str:
     """A field of a result with its 95 % interval, which NAME_low and NAME_high hold."""
     low, high = (getattr(row, f"{name}_{end}") for end in ("low", "high"))
@@ -67,8 +72,6 @@ def interval_words(
     value: float | None, low: float | None, high: float | None, form: str = ".2f"
 ) -> str:
     """A number with its 95 % interval, as far as there are any."""
-    if value is None:
-        return "-"
-    if low is None or high is None:
-        return format(value, form)
+    if value is None or low is None or high is None:
+        return shown_or_dash(value, form)
     return f"{value:{form}} ({low:{form}} to {high:{form}})"

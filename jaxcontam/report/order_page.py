@@ -25,13 +25,11 @@ from jaxcontam.report.order_words import (
 from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.plots import (
-    NullPicture,
     copies_plot,
     evidence_plot,
     null_plot,
     split_plot,
 )
-from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.report.section import (
     Badge,
@@ -50,6 +48,7 @@ from jaxcontam.report.section import (
 )
 from jaxcontam.results import (
     MembershipResult,
+    NullPicture,
     OrderResult,
     Pretest,
     Report,
@@ -229,7 +228,7 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
     if len(meanings) > 1:
         said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
     said.append(_TERMS.format(effect=effect))
-    said += [screening_sentence(report), scale_sentence(tests, words)]
+    said.append(screening_sentence(report) or "")
     if report.earlier:
         said.append(looks_sentence(report.earlier))
     return [

@@ -22,7 +22,6 @@ from jaxcontam.report.order_words import (
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.report.reference import scale_sentence
 from jaxcontam.report.remedies import Advice, WayOut
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
@@ -76,9 +75,6 @@ def print_outcome(
         console.print(f"{told(names)}: {note}")
     for found, names in ways.items():
         _print_ways(found, console, names if len(files) > 1 else ())
-    silent = [row for row in results if row.primary and row.verdict == "no evidence"]
-    if (scale := scale_sentence(silent, words)) is not None:
-        console.print(scale)
 
 
 def print_unscored(
@@ -183,30 +179,19 @@ def print_table(
 def print_results(
     results: Sequence[OrderResult | MembershipResult],
     console: Console,
-    *,
-    quoted: tuple[str, Mapping[str, str]] | None = None,
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
     Where not the same test decides everywhere, each that does has a column, and a star
     stands before the p-value that decides. Where the terminal is narrow, standard
     errors are left out, then the effect.
-
-    Args:
-        results: Of one run.
-        console: Where to print.
-        quoted: A last column of figures from elsewhere: its header, and the text of
-            each benchmark that has one.
     """
     longest = max(
         len("benchmark"), *(len(visible(result.benchmark)) for result in results)
     )
     name_width = min(longest, _NAME_WIDTH)
     kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
-    tables = [
-        _table(results, quoted, effect=effect, errors=errors)
-        for effect, errors in kinds
-    ]
+    tables = [_table(results, effect=effect, errors=errors) for effect, errors in kinds]
     for table in tables:
         table.columns[0].width = name_width
     table, needed = first_that_fits(tables, console)
@@ -217,7 +202,6 @@ def print_results(
 
 def _table(
     results: Sequence[OrderResult | MembershipResult],
-    quoted: tuple[str, Mapping[str, str]] | None,
     *,
     effect: bool,
     errors: bool,
@@ -240,7 +224,6 @@ def _table(
     if effect:
         columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
     columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
-    columns += [] if quoted is None else [quoted[0]]
     table = bare_table(columns, words=(0, columns.index("verdict")))
     for primary in primaries:
         name, verdict = primary.benchmark, primary.verdict or ""
@@ -254,7 +237,6 @@ def _table(
             se = primary.numbers.effect_se if errors else None
             cells.append(effect_words(primary.numbers.effect, se))
         cells += [_cell(by_place.get((name, m)), errors=errors) for m in beside]
-        cells += [] if quoted is None else [quoted[1].get(name, "")]
         table.add_row(*cells)
     return table
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, shortened, svg_text
-from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.report.neighbours import WIDTH
+from jaxcontam.results import NullPicture, OrderNumbers, OrderResult
 from jaxcontam.results.membership import ScorePicture
 
 _TALL, _SMALL, _SQUARE = (4.0, 4.2), (4.0, 2.6), (3.6, 3.4)
@@ -25,23 +27,6 @@ _DASHES = ("-", "--", ":", "-.")
 _MOST_POINTS, _MOST_P_VALUES = 200, 300
 _BINS = 40
 _LEVEL = 0.001
-# Standard errors on each side of a 95 % interval.
-_WIDTH = 1.959964
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class NullPicture:
-    """What one test saw, for its plots.
-
-    Attributes:
-        null_sums: (n,) float64; the statistic with columns drawn at random.
-        observed: The statistic of the published order.
-        contributions: (K,) float64; the published score of each stratum, in file order.
-    """
-
-    null_sums: np.ndarray
-    observed: float
-    contributions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +145,29 @@ def histogram(
         return svg_text(figure, f"Histograms of {xlabel}; medians: {medians}{at}")
 
 
+def interval_row(
+    row: object, field: str, name: str, colour: str = GREY, group: str = ""
+) -> Interval:
+    """A field of a result with its interval, which FIELD_low and FIELD_high hold."""
+    low, high = (getattr(row, f"{field}_{end}", None) for end in ("low", "high"))
+    look = (colour, "o", "full")
+    value = getattr(row, field)
+    return Interval(name=name, group=group, value=value, low=low, high=high, look=look)
+
+
 def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> str:
+    """`intervals_figure` as SVG text."""
+    values = "; ".join(
+        f"{row.group + ', ' if row.group else ''}{row.name}: {row.value:.2f}"
+        for row in rows
+    )
+    figure = intervals_figure(rows, xlabel, nothing=nothing)
+    return svg_text(figure, f"{xlabel} with 95 % intervals: {values}")
+
+
+def intervals_figure(
+    rows: Sequence[Interval], xlabel: str, *, nothing: float
+) -> Figure:
     """Numbers with their 95 % intervals, one line each; groups stand together.
 
     `nothing` is the value where there is no effect, drawn as a line.
@@ -209,11 +216,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
         axes.set_xlabel(xlabel)
         if labelled != {""}:
             figure.legend(loc="outside lower center", ncols=2, frameon=False)
-        values = "; ".join(
-            f"{row.group + ', ' if row.group else ''}{row.name}: {row.value:.2f}"
-            for row in rows
-        )
-        return svg_text(figure, f"{xlabel} with 95 % intervals: {values}")
+    return figure
 
 
 def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
@@ -309,7 +312,7 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
         if found is None:
             return None
         forward, backward = [found.forward], [found.backward]
-        errors = [_WIDTH * found.forward_se], [_WIDTH * found.backward_se]
+        errors = [WIDTH * found.forward_se], [WIDTH * found.backward_se]
         unit = "nats gained"
     lags = np.arange(1, len(forward) + 1)
     sides = (

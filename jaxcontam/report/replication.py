@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.numbers import interval_of, interval_words
+from jaxcontam.report.numbers import interval_of, shown_or_dash
 from jaxcontam.report.page import report_page
 from jaxcontam.report.page_words import REPLICATION
 from jaxcontam.report.section import (
@@ -138,8 +138,8 @@ def replication_tables(
             _MEASURES.get(measure, measure),
             _TESTS[test],
             str(row.n_instances),
-            interval_words(row.guided, None, None),
-            interval_words(row.general, None, None),
+            shown_or_dash(row.guided),
+            shown_or_dash(row.general),
             _p_text(row.p_value),
             _BELOW.get(row.verdict or "", "-"),
         ]
@@ -152,7 +152,7 @@ def replication_tables(
             str(row.n_instances),
             str(row.n_found),
             interval_of(row, "rate", ".0%"),
-            "-" if row.chance is None else f"{row.chance:.1%}",
+            shown_or_dash(row.chance, ".1%"),
             row.finding,
         ]
         for row in comparisons

@@ -145,8 +145,6 @@ class ProofWords:
         evidence_caption: Says what the plot of strata shows.
         limits: `order` or `versions`: what a page of such tests leaves open.
         takes_reference: A reference model can be compared by its pairs.
-        scale: Test on whose curve of planted models a detectable effect is read off;
-            empty: its own.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
         otherwise: What to do about any other failed pre-test of versions.
         flags: Flags that no other test takes, and whether a value follows.
@@ -188,7 +186,6 @@ class ProofWords:
     )
     limits: Literal["order", "versions"] = "order"
     takes_reference: bool = False
-    scale: str = ""
     cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     otherwise: str = ""
     flags: Mapping[str, bool] = dataclasses.field(default_factory=dict)

@@ -68,7 +68,7 @@ class LocalTokenizer:
 
 
 def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
-    """Open the model of a server, for `open_model`.
+    """Open the model of a server, for `load`.
 
     Raises:
         InputError: If the word or an option is not usable, or the server gives no
