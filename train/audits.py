@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
-from jaxcontam.data.training_manifest import Manifest, PlantedSet
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
@@ -30,6 +29,7 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
+from train.manifest import Manifest, PlantedSet
 from train.step_log import AuditRow
 
 MEMBERSHIP = "min_k"

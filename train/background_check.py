@@ -27,8 +27,8 @@ from jaxcontam.data.occurrences import (
     occurrences,
 )
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.training_manifest import SetOverlap
 from jaxcontam.errors import InputError
+from train.manifest import SetOverlap
 from train.plan import PlannedSet
 
 # Characters that are searched together.

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from jaxcontam import __version__
-from jaxcontam.data.training_manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
@@ -31,6 +30,7 @@ from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
 from jaxcontam.report.report_files import replace_folder
 from jaxcontam.stats.pair_test import adjacency_test
 from train.allocator import keep_freed_memory
+from train.manifest import Manifest, write_manifest
 from train.planting_records import planted_sets, write_set
 from train.population_job import (
     TESTS_NAME,

@@ -16,13 +16,6 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxcontam.data.training_manifest import (
-    Manifest,
-    manifest_from_json,
-    manifest_json,
-    read_manifest,
-    write_manifest,
-)
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
@@ -51,6 +44,13 @@ from train.loop import (
     stop_request,
     train,
     training_mesh,
+)
+from train.manifest import (
+    Manifest,
+    manifest_from_json,
+    manifest_json,
+    read_manifest,
+    write_manifest,
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
