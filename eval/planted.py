@@ -11,7 +11,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.progress import Progress
@@ -214,20 +214,19 @@ def order_tests(
         row = truth[test.benchmark.name]
         reused = _REUSED.get(test.method.name)
         for method in (None,) if reused is None else (None, order_method(reused)):
-            result = order_result(
-                test,
+            result = test.result(
                 scored,
                 primary=False,
                 pretests=pretests[row.name],
                 method=method,
-                copies=row.copies,
-                copies_shuffled=row.shuffled,
             )
             decides = "adjacency" if result.null == DESIGNED else "direction"
             results.append(
                 dataclasses.replace(
                     result,
                     primary=result.method == decides,
+                    copies=row.copies,
+                    copies_shuffled=row.shuffled,
                     n_repeats=row.n_examples - result.n_examples,
                 )
             )

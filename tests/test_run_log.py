@@ -14,12 +14,7 @@ from train.loop import train
 from train.manifest import Manifest, PlantedSet, write_manifest
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import (
-    RunLog,
-    TrainingProgress,
-    shared_watch,
-    step_rates,
-)
+from train.run_log import RunLog, TrainingProgress, shared_watch, step_rates
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 

@@ -17,12 +17,7 @@ from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
-from jaxcontam.methods.order_test import (
-    PlannedTest,
-    order_result,
-    plan_test,
-    score_test,
-)
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
@@ -130,7 +125,7 @@ def audit_model(
             scored = score_test(test, scorer)
         except InputError as e:
             raise InputError(f"audit at step {step}: {e}", hint=_DIVERGED) from e
-        result = order_result(test, scored, primary=False, pretests=())
+        result = test.result(scored, primary=False, pretests=())
         row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
         numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
         rows.append(dataclasses.replace(row, validity=result.validity, **numbers))

@@ -19,13 +19,7 @@ from jaxcontam.data.ngrams import (
     overlap_index,
     words_of,
 )
-from jaxcontam.data.occurrences import (
-    RULES,
-    Form,
-    Occurrence,
-    forms_of,
-    occurrences,
-)
+from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.errors import InputError
 from train.manifest import SetOverlap

@@ -21,12 +21,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.report.report_files import make_folder
 from train.audits import AuditPlan, plan_audit
-from train.checkpoints import (
-    CHECKPOINTS_DIR,
-    Checkpoints,
-    kept_every,
-    saved_steps,
-)
+from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.disks import (
     alone,
     check_home,

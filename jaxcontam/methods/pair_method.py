@@ -19,11 +19,10 @@ from jaxcontam.scoring.pair_plan import plan_pairs
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.local import local_evidence
-from jaxcontam.stats.orders import published_orders
+from jaxcontam.stats.orders import published_orders, split_strata
 from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
 from jaxcontam.stats.pair_test import sampled_columns
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
-from jaxcontam.stats.strata import split_strata
 
 # Orders of a stratum besides the published one. A stratum of eight has 40,320, and
 # those of a large file do not fit in memory together.

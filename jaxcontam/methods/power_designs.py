@@ -17,8 +17,9 @@ from jaxcontam.methods.reversal import METHOD as REVERSAL
 from jaxcontam.methods.sharded_t import METHOD as SHARDED_T
 from jaxcontam.methods.sharded_t import N_SHARDS
 from jaxcontam.methods.stratified import METHOD as STRATIFIED
-from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
+from jaxcontam.stats.orders import stratum_size
+from jaxcontam.stats.pair_statistic import n_stratum_orders
 from jaxcontam.stats.power_design import (
     PowerDesign,
     direction_design,
@@ -27,7 +28,6 @@ from jaxcontam.stats.power_design import (
     reversal_design,
     stratum_sizes,
 )
-from jaxcontam.stats.strata import stratum_size
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

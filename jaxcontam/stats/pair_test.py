@@ -19,13 +19,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.adjacency import (
-    lag_profile,
-    symmetry,
-)
+from jaxcontam.stats.adjacency import lag_profile, symmetry
 from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.effect import mde_of
-from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.max_t import max_t
 from jaxcontam.stats.orders import row_generator
@@ -37,6 +33,7 @@ from jaxcontam.stats.pair_statistic import (
     PairStrata,
 )
 from jaxcontam.stats.randomisation import (
+    LAMBDAS,
     LOG10_E_MAX,
     MODEL_TOLERANCE,
     N_MONTE_CARLO,

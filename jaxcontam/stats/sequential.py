@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.stats.evalue import log_wealth
 from jaxcontam.stats.orders import OrderDesign, draw_orders, row_generator
-from jaxcontam.stats.randomisation import MODEL_TOLERANCE
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, log_wealth
+from jaxcontam.stats.rows import flat_rows
 
 # The bet's mixture spans success probabilities up to this share of the level: then
 # wealth 1 / level is reached by a finite number of draws without a loss.
@@ -101,7 +101,7 @@ def e_process(loglik_KM: np.ndarray, *, level: float) -> EProcess:
     pooled_K = np.sqrt(np.cumsum(centred_KM.var(axis=1, ddof=1)) / n_so_far_K)
     # Rows before the first that varies are all zeros, whatever divides them.
     scale_K = np.where(pooled_K > 0, pooled_K, 1.0)
-    wealth_K = log_wealth(centred_KM / scale_K[:, None])
+    wealth_K = log_wealth(flat_rows(centred_KM / scale_K[:, None]))
     highest_K = np.maximum(np.maximum.accumulate(wealth_K), 0.0)
     # Rounding may put a wealth of exactly 1 / level a hair below it.
     reached = np.flatnonzero(wealth_K >= -math.log(level) - 1e-12)

@@ -37,12 +37,7 @@ from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.faults.folders import allowed, contents
 from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
 from tests.faults.mutations import as_json, changed, damaged, damaged_json
-from train.manifest import (
-    Manifest,
-    PlantedSet,
-    manifest_json,
-    read_manifest,
-)
+from train.manifest import Manifest, PlantedSet, manifest_json, read_manifest
 from train.plan import read_plan
 
 RECORDS = [
