@@ -218,7 +218,7 @@ def _drawn(
 
 
 def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
-    """The best run and the best stratum in one p-value."""
+    """The best run of strata."""
     sizes_K = np.array(sizes)
 
     def p_value(rng: np.random.Generator, kind: Kind) -> float:

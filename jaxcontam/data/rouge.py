@@ -64,3 +64,13 @@ def common_words(a: Sequence[str], b: Sequence[str]) -> int:
     from rapidfuzz.distance import LCSseq
 
     return LCSseq.similarity(a, b)
+
+
+def words_f1(a: Sequence[str], b: Sequence[str]) -> float:
+    """Harmonic mean of the shares of words that are common; 0 where one has none."""
+    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
+
+
+def stands_within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether words, which hold no space, stand in others one after the other."""
+    return f" {' '.join(wanted)} " in f" {' '.join(words)} "

@@ -358,7 +358,7 @@ def where_in_orders(
     """The best run of strata, which stand in file order, by scores of whole orders."""
     ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
     found = local_evidence(loglik_KM, ties_K, seed=seed)
-    return in_examples(found.scan, orders_KMS[:, 0])
+    return in_examples(found, orders_KMS[:, 0])
 
 
 def in_examples(run: Run, published_KS: np.ndarray) -> Local:

@@ -187,4 +187,4 @@ def where_in_pairs(
     )
     largest_KS = np.nan_to_num(np.abs(strata.pairs[0])).max(axis=2)
     ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)
-    return in_examples(local_evidence(rows, ties_K, seed=seed).scan, orders_KMS[:, 0])
+    return in_examples(local_evidence(rows, ties_K, seed=seed), orders_KMS[:, 0])

@@ -137,9 +137,9 @@ def analyse(
     p_floor = power_of_ten(-n_strata * math.log10(M))
     tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max(axis=1).sum())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=tolerance)
-    mde = None
     if effect.mde is not None and effect.effect_se is not None:
         mde = max(effect.mde, _MDE_ERRORS * effect.effect_se)
+        effect = effect._replace(mde=mde)
     centred_K = loglik_KM[:, 0] - loglik_KM.mean(axis=1)
     log10_p = float(run.log10_p[-1])
     log10_e = min(float(run.log_wealth[-1]) / math.log(10), LOG10_E_MAX)
@@ -149,9 +149,7 @@ def analyse(
         log10_p=log10_p,
         p_floor=p_floor,
         e_value=10.0**log10_e,
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=mde,
+        **effect._asdict(),
         scores="centred",
         n_used=K,
         stop=stop,

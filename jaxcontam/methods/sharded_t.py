@@ -66,9 +66,7 @@ def analyse(
         statistic=statistic,
         p_value=max(math.exp(log_p), SMALLEST_P),
         log10_p=log_p / math.log(10),
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=effect.mde,
+        **effect._asdict(),
         scores="centred",
     )
 

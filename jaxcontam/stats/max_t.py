@@ -24,14 +24,12 @@ class MaxTResult:
         winner: Index of that statistic.
         p_value: One-sided, in [1 / (B + 1), 1]: that the highest would be so high.
         p_adjusted: (Q,) that the highest would be as high as each one is.
-        standardised: (Q,) each statistic in standard deviations of its own draws.
     """
 
     statistic: float
     winner: int
     p_value: float
     p_adjusted: np.ndarray
-    standardised: np.ndarray
 
 
 def max_t(
@@ -81,7 +79,6 @@ def max_t(
         winner=winner,
         p_value=float(p_adjusted_Q[winner]),
         p_adjusted=p_adjusted_Q,
-        standardised=published_Q,
     )
 
 

@@ -32,6 +32,7 @@ from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pretests.battery import LEVEL, N_PERMUTATIONS
+from jaxcontam.stats.pretests.checks import sorted_ranks
 
 # Why items are left out, in words that follow their number.
 REPEATED, PLACED, NUMERIC = "repeat an option", "refer to places", "are numbers"
@@ -253,7 +254,7 @@ def _is_numeric(options: Sequence[str]) -> bool:
     )
 
 
-PLACE_KEYS: Mapping[str, Callable[[str], object]] = {
+PLACE_KEYS: Mapping[str, Callable[[str], Any]] = {
     "option_length": len,
     "option_alphabet": str.casefold,
 }
@@ -297,15 +298,13 @@ def option_pretests(
 def _trend(
     options: Sequence[Sequence[str]],
     fixed: Sequence[int | None] | None,
-    key: Callable[[str], object],
+    key: Callable[[str], Any],
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Mean correlation of place and rank, and its p by orders that may stand."""
     totals_R, observed, scale = np.zeros(N_PERMUTATIONS), 0.0, 0.0
     for k, texts in enumerate(options):
-        values = [key(text) for text in texts]
-        ranks = np.array([_mid_rank(value, values) for value in values])
-        ranks -= ranks.mean()
+        ranks = sorted_ranks([key(text) for text in texts])
         places = np.arange(len(texts)) - (len(texts) - 1) / 2
         place = None if fixed is None else fixed[k]
         orders = _all_or_some(texts, place, rng)
@@ -324,13 +323,6 @@ def _all_or_some(
 ) -> np.ndarray:
     n_orders = MOST if len(texts) > LISTED else math.factorial(LISTED)
     return orders_of(texts, n_orders, rng, fixed)
-
-
-def _mid_rank(value: Any, values: Sequence[Any]) -> float:
-    return (
-        sum(other < value for other in values)
-        + sum(other == value for other in values) / 2
-    )
 
 
 def _uniformity(

@@ -135,9 +135,7 @@ def randomisation_test(
         p_monte_carlo=monte_carlo,
         p_floor=p_floor,
         e_value=10.0 ** min(log10_e, LOG10_E_MAX),
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=effect.mde,
+        **effect._asdict(),
         scores=scored.kind,
     )
 

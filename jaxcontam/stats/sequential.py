@@ -55,14 +55,12 @@ class DrawnTest:
     Attributes:
         p_value: See the function that made it.
         n_draws: Draws that it used.
-        n_losses: Used draws that were at least as high as the published number.
         stop: Why it needs no more draws; None while it does.
         log_e: Natural log of the wealth at the stop; None where nothing is bet.
     """
 
     p_value: float
     n_draws: int
-    n_losses: int
     stop: Stop | None
     log_e: float | None
 
@@ -157,11 +155,11 @@ def besag_clifford(losses_T: np.ndarray, *, h: int, n_most: int) -> DrawnTest:
     lost = np.flatnonzero(used_T)
     if len(lost) >= h:
         t = int(lost[h - 1]) + 1
-        return DrawnTest(h / t, t, h, "enough", None)
+        return DrawnTest(h / t, t, "enough", None)
     t, n_lost = len(used_T), len(lost)
     if t < n_most:
-        return DrawnTest(1.0, t, n_lost, None, None)
-    return DrawnTest((n_lost + 1) / (n_most + 1), t, n_lost, "exhausted", None)
+        return DrawnTest(1.0, t, None, None)
+    return DrawnTest((n_lost + 1) / (n_most + 1), t, "exhausted", None)
 
 
 def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> DrawnTest:
@@ -206,7 +204,6 @@ def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> Draw
     return DrawnTest(
         p_value=min(1.0, 1 / highest),
         n_draws=t,
-        n_losses=int(n_lost_T[t - 1]) if t else 0,
         stop=stop,
         log_e=math.log(last) if last > 0 else -math.inf,
     )

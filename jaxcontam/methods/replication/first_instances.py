@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.rouge import common_words
+from jaxcontam.data.rouge import stands_within, words_f1
 from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
@@ -15,7 +15,7 @@ from jaxcontam.methods.replication.questions import (
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.stats.proportions import wilson_interval
+from jaxcontam.stats.proportions import rate_interval
 
 FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
 """Version of the question's wording."""
@@ -103,8 +103,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
     if signs and finding != "refused":
         warnings.append(f"The answer has of this file: {', '.join(signs)}.")
     n_found = n_exact + n_near
-    is_judged = bool(answer) and bool(long_enough)
-    low, high = wilson_interval(n_found, len(long_enough)) if is_judged else (None,) * 2
+    rate, low, high = rate_interval(n_found, len(long_enough) if answer else 0)
     result = ComparisonResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -112,7 +111,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         n_instances=n,
         n_found=n_found,
         n_refused=int(bool(completion.refused)),
-        rate=n_found / len(long_enough) if is_judged else None,
+        rate=rate,
         rate_low=low,
         rate_high=high,
         finding=finding,
@@ -130,10 +129,12 @@ def match_of(texts: Sequence[str], answer: str) -> str | None:
     needle = longest if len(longest) >= FEWEST_WORDS else whole
     if len(needle) < FEWEST_WORDS:
         return None
-    if _is_inside(needle, _words(answer)):
+    if stands_within(needle, _words(answer)):
         return "exact"
     lines = [_words(line) for line in answer.splitlines()]
-    close = any(_f1(row, line) >= NEAR for line in lines for row in (needle, whole))
+    close = any(
+        words_f1(row, line) >= NEAR for line in lines for row in (needle, whole)
+    )
     return "near" if close else "no"
 
 
@@ -201,16 +202,6 @@ def _words(text: str) -> list[str]:
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     text = _ESCAPED_END.sub(" ", text)
     return _WORD.findall(text.casefold())
-
-
-def _is_inside(needle: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether words stand in others one after the other."""
-    spaced = f" {' '.join(words)} "
-    return f" {' '.join(needle)} " in spaced
-
-
-def _f1(a: Sequence[str], b: Sequence[str]) -> float:
-    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
 
 
 def _all_said(names: Sequence[str], said: set[str]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.data.rouge import common_words
+from jaxcontam.data.rouge import common_words, stands_within
 from jaxcontam.methods.replication.instance import (
     Completion,
     Instance,
@@ -109,7 +109,7 @@ def judge_pair(
         return "no"
     if found == wanted:
         return "exact"
-    if len(wanted) >= _FEWEST_WITHIN and _stands_within(wanted, found):
+    if len(wanted) >= _FEWEST_WITHIN and stands_within(wanted, found):
         return "exact"
     if min(len(wanted), len(found)) < _FEWEST_NEAR:
         return "no"
@@ -150,12 +150,6 @@ def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
             "words, so a model that knows the answer meets them without a copy"
         )
     return tuple(warnings)
-
-
-def _stands_within(wanted: Sequence[str], found: Sequence[str]) -> bool:
-    """Whether the words stand in others one after the other."""
-    # No word has a space in it.
-    return f" {' '.join(wanted)} " in f" {' '.join(found)} "
 
 
 def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
