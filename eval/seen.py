@@ -30,9 +30,13 @@ from jaxcontam.data.issues import Issue
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.file_path import file_path
-from jaxcontam.methods.replication.questions import FILE_PATH, Names, filled
+from jaxcontam.methods.replication.questions import (
+    FILE_PATH,
+    ComparisonInputs,
+    Names,
+    filled,
+)
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values

@@ -34,7 +34,7 @@ from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer

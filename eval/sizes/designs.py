@@ -16,8 +16,7 @@ from jaxcontam.stats.direction import (
 )
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
-from jaxcontam.stats.max_t import max_t, shared_sums
-from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.multiple import max_t, shared_sums, two_min
 from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores

@@ -32,10 +32,9 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.analyses.writable import Writable
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
-from jaxcontam.methods.replication.questions import Names
+from jaxcontam.methods.replication.questions import ComparisonInputs, Names
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report

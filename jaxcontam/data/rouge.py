@@ -1,8 +1,14 @@
-"""ROUGE-L: the longest common subsequence of words of two texts."""
+"""Words that two texts share: ROUGE-L, by their longest common subsequence."""
 
 import dataclasses
 import re
 from collections.abc import Sequence
+
+UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+"""Characters of scripts without spaces between words, for a class of a pattern: Thai,
+Lao, Japanese and Chinese. Each counts as a word."""
+ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+"""A word of any script."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 

@@ -177,8 +177,6 @@ def _drawn_numbers(
     log10_floor: float,
 ) -> OrderNumbers:
     """Numbers of a test that used the first of some draws; effects use them all."""
-    if not np.isfinite(loglik_KM).all():
-        raise ValueError("log-likelihoods must be finite")
     p_floor = power_of_ten(log10_floor)
     tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=tolerance)

@@ -84,9 +84,7 @@ def row_generator(seed: int, content_digest: str, *row: int) -> np.random.Genera
             the generator of the whole file.
     """
     entropy = int(content_digest.removeprefix("sha256:"), 16)
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence([seed, entropy, *row]))
-    )
+    return np.random.default_rng([seed, entropy, *row])
 
 
 def draw_places(sizes: Sequence[int], *, seed: int, content_digest: str) -> np.ndarray:

@@ -21,7 +21,6 @@ from jaxcontam.stats.direction import (
     antisymmetric,
     directed_sums,
     flipped_orders,
-    n_flipped_orders,
     residuals,
 )
 
@@ -159,7 +158,7 @@ DIRECTION = PairStatistic(
     matrix=antisymmetric,
     sums=directed_sums,
     orders=lambda codes_S, runs_S, rng: flipped_orders(codes_S, runs_S),
-    n_orders=n_flipped_orders,
+    n_orders=lambda codes_S, runs_S: len(flipped_orders(codes_S, runs_S)),
     variance=lambda matrix, codes_S, runs_S: float(
         directed_sums(matrix, flipped_orders(codes_S, runs_S)).var()
     ),

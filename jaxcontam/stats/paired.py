@@ -26,13 +26,11 @@ class SignFlipResult:
         p_value: One-sided; large differences in favour of the first make it small.
         p_floor: Smallest p-value with these differences, one half to the power of the
             number of pairs that differ.
-        n_pairs: Pairs, with those that do not differ.
     """
 
     statistic: float
     p_value: float
     p_floor: float
-    n_pairs: int
 
 
 def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
@@ -67,7 +65,6 @@ def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
         # The way back from the logarithm rounds.
         p_value=max(power_of_ten(tail.log10_upper), p_floor),
         p_floor=p_floor,
-        n_pairs=len(difference_N),
     )
 
 

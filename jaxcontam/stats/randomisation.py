@@ -65,11 +65,6 @@ class RowScores:
     kind: str
 
     @property
-    def values(self) -> np.ndarray:
-        """(K, M) float64; ValueError where rows have different lengths."""
-        return np.stack(self.rows)
-
-    @property
     def published(self) -> np.ndarray:
         """(K,) scores of the published version."""
         return np.array([row[0] for row in self.rows])

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from jaxcontam.methods.replication.cdd import cdd
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.first_instances import first_instances
+from jaxcontam.methods.replication.questions import ComparisonInputs, Found
 from jaxcontam.methods.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,

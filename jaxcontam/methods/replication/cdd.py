@@ -12,15 +12,15 @@ import re
 import statistics
 from collections.abc import Hashable, Sequence
 
-from jaxcontam.data.rouge import has_rouge_words, rouge_l
+from jaxcontam.data.rouge import UNSPACED, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import (
+from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.questions import (
     ComparisonInputs,
     Found,
+    Names,
     Tokenize,
 )
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.questions import UNSPACED, Names
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.rouge import stands_within, words_f1
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
+from jaxcontam.data.rouge import ANY_WORD, stands_within, words_f1
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
-    UNSPACED,
+    ComparisonInputs,
+    Found,
     filled,
     words_version,
 )
@@ -29,7 +29,6 @@ FEWEST_WORDS = 8
 NEAR = 0.75
 """F1 of the common words of a row and a line of the answer, at least."""
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Line ends and characters as JSON writes them inside a text.
 _ESCAPED_END = re.compile(r"\\[nrt]")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -201,7 +200,7 @@ def _words(text: str) -> list[str]:
     """Words in lower case, the same ones whether the text is escaped or not."""
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     text = _ESCAPED_END.sub(" ", text)
-    return _WORD.findall(text.casefold())
+    return ANY_WORD.findall(text.casefold())
 
 
 def _all_said(names: Sequence[str], said: set[str]) -> bool:

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.options import Item
-from jaxcontam.data.rouge import has_rouge_words, rouge_l, words_f1
+from jaxcontam.data.rouge import ANY_WORD, has_rouge_words, rouge_l, words_f1
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_OPTION,
     MASKED_WORD,
-    UNSPACED,
+    ComparisonInputs,
+    Found,
     Names,
     answer_forms,
     filled,
@@ -45,7 +45,6 @@ MOST_ALIKE = 0.65
 """ROUGE-L of the hidden option with one that stays to be read, at most."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-_ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Options that anybody would guess.
 _OBVIOUS_WORDS = """
 yes no true false maybe none all both neither unknown unclear
@@ -212,7 +211,7 @@ def _overlap(option: str, other: str) -> float:
     """ROUGE-L, or the same share of words of an alphabet that ROUGE does not know."""
     if has_rouge_words(option):
         return rouge_l(option, other).f1
-    a, b = (_ANY_WORD.findall(text.casefold()) for text in (option, other))
+    a, b = (ANY_WORD.findall(text.casefold()) for text in (option, other))
     return words_f1(a, b)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxcontam.results import Pretest
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, double_centred
-from jaxcontam.stats.max_t import shared_sums
+from jaxcontam.stats.multiple import shared_sums
 from jaxcontam.stats.pretests.attraction import (
     OPEN,
     Attraction,
@@ -139,14 +139,7 @@ def _of_kind(
         "direction": direction_of(matrices, codes, seed=seed),
     }
     return [
-        Pretest(
-            name=f"blind_{what}:{kind}",
-            statistic=one.statistic,
-            p_value=one.p_value,
-            passed=True,
-            directional=what == "direction",
-            applicable=one.applicable,
-        )
+        one.row(f"blind_{what}:{kind}", directional=what == "direction")
         for what, one in found.items()
     ]
 

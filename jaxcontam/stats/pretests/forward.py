@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pretests.attraction import (
     OPEN,
     Attraction,
@@ -126,16 +126,7 @@ def forward_pretests(
     for name in ("numbers", "dates", "names", "references", "turns", "translations"):
         values_QP = found.get(name, np.zeros((1, 0)))
         one = _best_of_signs(values_QP, stratum_P, seed)
-        tests.append(
-            Pretest(
-                name=f"forward_{name}",
-                statistic=one.statistic,
-                p_value=one.p_value,
-                passed=True,
-                directional=True,
-                applicable=one.applicable,
-            )
-        )
+        tests.append(one.row(f"forward_{name}", directional=True))
     return gate(tests)
 
 

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.max_t import max_t
-from jaxcontam.stats.pretests.attraction import OPEN
+from jaxcontam.stats.multiple import max_t
+from jaxcontam.stats.pretests.attraction import OPEN, Attraction
 from jaxcontam.stats.pretests.null import ends_of, moved_rows, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import ReadWords, cosines, read_words, tfidf
 
@@ -111,14 +111,8 @@ def learned_direction(
         statistic, p_value = best.statistic, best.p_value
         if p_value > OPEN:
             break
-    return Pretest(
-        name="learned_direction",
-        statistic=statistic,
-        p_value=p_value,
-        passed=True,
-        directional=True,
-        applicable=bool(agreements),
-    )
+    found = Attraction(statistic, p_value, applicable=bool(agreements))
+    return found.row("learned_direction", directional=True)
 
 
 def _vectors(rows: Sequence[str], read: ReadWords) -> Iterator["csr_array"]:
