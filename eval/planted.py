@@ -10,9 +10,8 @@ from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.repeats import without_repeats
-from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.progress import Progress
@@ -21,6 +20,7 @@ from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
 from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset, preset_to_json
@@ -214,20 +214,19 @@ def order_tests(
         row = truth[test.benchmark.name]
         reused = _REUSED.get(test.method.name)
         for method in (None,) if reused is None else (None, order_method(reused)):
-            result = order_result(
-                test,
+            result = test.result(
                 scored,
                 primary=False,
                 pretests=pretests[row.name],
                 method=method,
-                copies=row.copies,
-                copies_shuffled=row.shuffled,
             )
             decides = "adjacency" if result.null == DESIGNED else "direction"
             results.append(
                 dataclasses.replace(
                     result,
                     primary=result.method == decides,
+                    copies=row.copies,
+                    copies_shuffled=row.shuffled,
                     n_repeats=row.n_examples - result.n_examples,
                 )
             )

@@ -27,7 +27,6 @@ from eval.study import StudyFlags, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
@@ -40,6 +39,7 @@ from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.audits import MEMBERSHIP, encode_planted, references_of
 from train.earlier import MODEL_DIR
+from train.manifest import Manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions
 from train.presets import PRESETS

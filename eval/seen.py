@@ -30,12 +30,16 @@ from jaxcontam.data.issues import Issue
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
 from jaxcontam.methods.replication.file_path import file_path
-from jaxcontam.methods.replication.questions import FILE_PATH, Names, filled
+from jaxcontam.methods.replication.questions import (
+    FILE_PATH,
+    ComparisonInputs,
+    Names,
+    filled,
+)
+from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
-from jaxcontam.stats.share import share_seen
 from train.earlier import MODEL_DIR
 
 _SHARES = (0.0, 0.1, 0.25, 0.5)
@@ -129,8 +133,7 @@ def _bounded(
     for share in _SHARES:
         rng = np.random.default_rng([zlib.crc32(kind.encode()), round(100 * share)])
         sources = itertools.islice(itertools.cycle(draws), n_files)
-        found = [share_seen(*draw(rng, share)) for draw in sources]
-        numbers = [(one.low, one.estimate) for one in found]
+        numbers = [share_seen(*draw(rng, share)) for draw in sources]
         yield Cell(kind=kind, seen=share, numbers=numbers)
 
 

@@ -15,13 +15,15 @@ from jaxcontam.stats.adjacency import (
     path_sums,
     symmetry,
 )
-from jaxcontam.stats.all_orders import N_DRAWN, n_stratum_orders, stratum_orders
 from jaxcontam.stats.pair_normal import adjacency_normal_test
-from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
-from jaxcontam.stats.pair_test import (
-    adjacency_test,
-    drawn_sums,
+from jaxcontam.stats.pair_statistic import (
+    ADJACENCY,
+    N_DRAWN,
+    PairStrata,
+    n_stratum_orders,
+    stratum_orders,
 )
+from jaxcontam.stats.pair_test import adjacency_test, drawn_sums
 
 DIGEST = "sha256:" + 64 * "3"
 SIZES = range(4, 8)

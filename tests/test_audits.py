@@ -9,7 +9,6 @@ import pytest
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.training_manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
@@ -22,6 +21,7 @@ from train.audits import (
     plan_audit,
     references_of,
 )
+from train.manifest import Manifest, PlantedSet, read_manifest
 from train.step_log import (
     AuditLog,
     AuditRow,

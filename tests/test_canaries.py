@@ -12,8 +12,8 @@ from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
 from eval.study import run_study
 from jaxcontam.commands.verify_orders import verify_report
-from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
+from train.manifest import read_manifest
 
 pytestmark = pytest.mark.unoptimised
 

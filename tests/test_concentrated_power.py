@@ -77,7 +77,7 @@ def test_all_orders_of_pairs():
             null_B += sums_M[rng.integers(len(sums_M), size=n_draws)]
         p = (1 + np.count_nonzero(null_B >= published - 1e-9)) / (n_draws + 1)
         rejected += p <= level
-    design = pair_design(s * K, K, log10_orders=lambda s: math.log10(math.factorial(s)))
+    design = pair_design(s * K, K)
     expected = power(design, effect, 1.0, share=SHARE, level=level)
     assert agrees(rejected / n, expected, n)
     assert refutes(rejected / n, power(design, effect, 1.0, level=level), n)

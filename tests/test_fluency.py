@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.fluency import (
+from jaxcontam.methods.membership.blind_classifiers import (
     fluency_of,
     held_out_logprobs,
     ngram_fluency,

@@ -24,7 +24,7 @@ from jaxcontam.methods import METHODS, OWN, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.pair_method import PairMethod
-from jaxcontam.methods.sequential_method import SequentialMethod
+from jaxcontam.methods.sequential import SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
 
 pytestmark = pytest.mark.unoptimised

@@ -16,7 +16,7 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring.pair_plan import PairGroup
 
@@ -97,7 +97,7 @@ def test_order_tests_take_it_and_refuse_first_tokens(harness, tmp_path, name):
 
     test = planned()
     scored = score_test(test, harness.make_scorer(store=None))
-    row = order_result(test, scored, primary=True, pretests=())
+    row = test.result(scored, primary=True, pretests=())
     assert 0 < row.numbers.p_value <= 1
     if name == "adjacency":
         with pytest.raises(InputError, match="--first-tokens: this model gives one"):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.multiple import max_t, shared_sums
 
 
 def test_one_statistic_gives_its_permutation_pvalue():

@@ -12,7 +12,6 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES, score_method
-from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoredText
 from jaxcontam.methods.membership.text_model import text_model
@@ -26,6 +25,7 @@ from jaxcontam.methods.membership.token_scores import (
     min_k_pp_at,
     n_lowest,
     surp,
+    token_frequencies,
 )
 from jaxcontam.scoring.kernel import target_scores
 from tests.membership_model import (

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.stats.max_t import shared_sums
 from jaxcontam.stats.multiple import (
     benjamini_hochberg,
     benjamini_yekutieli,
     calibrated_e,
     e_bh,
     mean_e,
+    shared_sums,
     two_min,
 )
 

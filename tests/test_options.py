@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.stats.option_orders import (
-    draw_option_orders,
-    is_sorted,
-)
-from jaxcontam.stats.option_pretests import option_pretests
+from jaxcontam.stats.option_orders import draw_option_orders, is_sorted, option_pretests
 from jaxcontam.stats.randomisation import randomisation_test
 from tests.random_items import HOUSE, random_items
 

@@ -13,7 +13,7 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 
@@ -84,7 +84,7 @@ def run(path, tokenizer, scorer, name="stratified", seed=0, **kwargs):
         **kwargs,
     )
     scored = score_test(planned, scorer)
-    result = order_result(planned, scored, primary=True, pretests=())
+    result = planned.result(scored, primary=True, pretests=())
     return result, scored.evidence, planned
 
 
@@ -124,7 +124,7 @@ def test_model_that_memorised_the_order_is_found_by_every_test(
         seed=0,
     )
     scored = score_test(planned, scorer)
-    numbers = order_result(planned, scored, primary=True, pretests=()).numbers
+    numbers = planned.result(scored, primary=True, pretests=()).numbers
     floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
     assert numbers.p_value <= max(1.01 * floor, 1e-3)
     assert numbers.effect > 0

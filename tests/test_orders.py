@@ -9,16 +9,14 @@ from jaxcontam.data.benchmark import content_digest
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.orders import (
     boundaries_gained,
+    cut_to_budget,
     draw_orders,
+    fewest_strata,
     from_scoring_columns,
     reversed_orders,
-    to_scoring_columns,
-)
-from jaxcontam.stats.strata import (
-    cut_to_budget,
-    fewest_strata,
     split_strata,
     stratum_size,
+    to_scoring_columns,
 )
 
 DIGEST = "sha256:" + "5e" * 32

@@ -19,7 +19,7 @@ from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
-from jaxcontam.stats.strata import split_strata
+from jaxcontam.stats.orders import split_strata
 
 CONTEXT = 64
 LETTERS = list("abcdefghij")

@@ -9,14 +9,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.training_manifest import (
-    Manifest,
-    SetOverlap,
-    read_manifest,
-    write_manifest,
-)
 from jaxcontam.errors import InputError
 from tests.copy_rows import steps_of_copy
+from train.manifest import Manifest, SetOverlap, read_manifest, write_manifest
 from train.plan import PlannedSet
 from train.planting_records import canary, planted_sets, set_file, write_set
 from train.presets import PRESETS

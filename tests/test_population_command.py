@@ -11,12 +11,12 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.scoring.local import checkpoint_scorer
+from train.manifest import read_manifest
 from train.population import Population, main
 from train.population_workers import over_processes
 
@@ -154,7 +154,7 @@ def test_pvalues_are_those_of_an_audit_of_the_saved_model(finished):
             seed=manifest.seed,
         )
         scored = score_test(planned, checkpoint_scorer(checkpoint, store=None))
-        numbers = order_result(planned, scored, primary=True, pretests=()).numbers
+        numbers = planned.result(scored, primary=True, pretests=()).numbers
         assert expected["name"] == benchmark.name
         # Another process, with more threads: sums in another order move log p by some
         # hundredths.

@@ -108,7 +108,6 @@ def test_power_of_pairs_is_that_of_random_paths(symmetry):
         s * n_strata,
         n_strata,
         symmetry=symmetry,
-        log10_orders=lambda s: math.log10(math.factorial(s)),
     )
     orders_MS = np.array(list(itertools.permutations(range(s))))
     rng = np.random.default_rng(3)

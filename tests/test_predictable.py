@@ -8,8 +8,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import judge_result
-from jaxcontam.methods.replication.local_judge import judge_local
-from jaxcontam.methods.replication.predictable import follows_from_first
+from jaxcontam.methods.replication.local_judge import follows_from_first, judge_local
 from jaxcontam.methods.replication.split import draw_instances
 from jaxcontam.report.replication import replication_sentences
 from jaxcontam.results.replication import JudgeResult

@@ -8,13 +8,13 @@ import pytest
 import scipy.stats
 
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.evalue import soft_rank_log_e
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.randomisation import (
     monte_carlo_p,
     randomisation_test,
     redrawn_sums,
     row_scores,
+    soft_rank_log_e,
 )
 
 

@@ -15,7 +15,7 @@ from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
-from jaxcontam.methods.reference_model import loglik_gap, reference_result
+from jaxcontam.methods.pair_method import loglik_gap, reference_result
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,

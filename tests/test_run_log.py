@@ -6,20 +6,15 @@ import pytest
 from flax import nnx
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.training_manifest import Manifest, PlantedSet, write_manifest
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit
 from train.checkpoints import Checkpoints, saved_steps
 from train.loop import train
+from train.manifest import Manifest, PlantedSet, write_manifest
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import (
-    RunLog,
-    TrainingProgress,
-    shared_watch,
-    step_rates,
-)
+from train.run_log import RunLog, TrainingProgress, shared_watch, step_rates
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.stats.evalue import soft_rank_log_e
+from jaxcontam.stats.randomisation import soft_rank_log_e
 from jaxcontam.stats.sequential import (
     besag_clifford,
     binomial_mixture,

@@ -11,7 +11,7 @@ import pytest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.methods import order_method, sequential
-from jaxcontam.methods.order_test import order_result, plan_test, score_test
+from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.sequential import (
     fewest_draws,
@@ -44,7 +44,7 @@ def run(path, tokenizer, scorer, name, seed=0, separator="\n", **kwargs):
         **kwargs,
     )
     scored = score_test(planned, scorer)
-    result = order_result(planned, scored, primary=True, pretests=())
+    result = planned.result(scored, primary=True, pretests=())
     return result, scored.evidence, planned
 
 

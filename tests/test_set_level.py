@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxcontam.stats.relabelling import auc_p_values, relabellings
-from jaxcontam.stats.set_level import set_level_test
+from jaxcontam.stats.relabelling import auc_p_values, relabellings, set_level_test
 
 
 def long_tails(rng, n, n_features=26):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.stats.threshold import best_threshold
+from jaxcontam.stats.roc import best_threshold
 
 
 def accuracy_at(cut, members, nonmembers):

@@ -10,7 +10,6 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
@@ -21,6 +20,7 @@ from tests.copy_rows import steps_of_copy
 from tests.stepwise import train_decoder
 from tests.train_corpus import write_corpus
 from train.export import export
+from train.manifest import read_manifest
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.pretrain import main as pretrain_main

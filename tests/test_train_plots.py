@@ -8,14 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from jaxcontam.data.training_manifest import (
-    Manifest,
-    PlantedSet,
-    SetOverlap,
-    write_manifest,
-)
 from jaxcontam.errors import InputError
 from tests.page_laws import check_page
+from train.manifest import Manifest, PlantedSet, SetOverlap, write_manifest
 from train.page import _local_means, main, write_training_page
 from train.step_log import AuditLog, AuditRow, MetricsLog
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.data.training_manifest import read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from tests.train_corpus import write_corpus
+from train.manifest import read_manifest, write_manifest
 from train.prepare import STREAM_NAME
 from train.pretrain import Pretrain
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli import parse
-from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.models.checkpoint import load_checkpoint
 from tests.faults.test_train_kills import steps_done, write_texts
 from tests.pretrain_processes import finish_all, start_all
 from train.checkpoints import saved_steps
 from train.export import export
+from train.manifest import read_manifest
 from train.pretrain import Pretrain
 
 pytestmark = pytest.mark.unoptimised

@@ -14,22 +14,17 @@ from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
-from jaxcontam.data.training_manifest import Manifest, PlantedSet
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
 from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
-from jaxcontam.methods.order_test import (
-    PlannedTest,
-    order_result,
-    plan_test,
-    score_test,
-)
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
+from train.manifest import Manifest, PlantedSet
 from train.step_log import AuditRow
 
 MEMBERSHIP = "min_k"
@@ -130,7 +125,7 @@ def audit_model(
             scored = score_test(test, scorer)
         except InputError as e:
             raise InputError(f"audit at step {step}: {e}", hint=_DIVERGED) from e
-        result = order_result(test, scored, primary=False, pretests=())
+        result = test.result(scored, primary=False, pretests=())
         row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
         numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
         rows.append(dataclasses.replace(row, validity=result.validity, **numbers))

@@ -19,16 +19,10 @@ from jaxcontam.data.ngrams import (
     overlap_index,
     words_of,
 )
-from jaxcontam.data.occurrences import (
-    RULES,
-    Form,
-    Occurrence,
-    forms_of,
-    occurrences,
-)
+from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from jaxcontam.data.overlap import OverlapSearch
-from jaxcontam.data.training_manifest import SetOverlap
 from jaxcontam.errors import InputError
+from train.manifest import SetOverlap
 from train.plan import PlannedSet
 
 # Characters that are searched together.

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from train.checkpoints import CHECKPOINTS_DIR, saved_steps
+from train.manifest import Manifest, read_manifest
 
 MODEL_DIR = "model"
 MANIFEST_NAME = "manifest.json"

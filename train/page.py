@@ -25,7 +25,6 @@ from matplotlib.ticker import EngFormatter
 
 from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.cli import run_module
-from jaxcontam.data.training_manifest import Manifest, PlantedSet, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report import section
 from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
@@ -34,6 +33,7 @@ from jaxcontam.report.page import render
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
 from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.manifest import Manifest, PlantedSet, read_manifest
 from train.step_log import AUDITS_NAME, METRICS_NAME, Row, read_rows, smoothed
 
 PAGE_NAME = "training.html"

@@ -8,8 +8,8 @@ import numpy as np
 
 from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.training_manifest import PlantedSet
 from jaxcontam.errors import InputError
+from train.manifest import PlantedSet
 from train.plan import PlannedSet
 from train.presets import Preset
 from train.stream import Canary, Stream, rows_of_copies

@@ -21,24 +21,18 @@ from typing import Any
 import numpy as np
 
 from jaxcontam import __version__
-from jaxcontam.data.training_manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.method import TestMethod
-from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from jaxcontam.methods.order_test import PlannedTest, plan_test
 from jaxcontam.report.report_files import replace_folder
 from jaxcontam.stats.pair_test import adjacency_test
 from train.allocator import keep_freed_memory
+from train.manifest import Manifest, write_manifest
 from train.planting_records import planted_sets, write_set
-from train.population_job import (
-    TESTS_NAME,
-    Job,
-    ModelResult,
-    SetResult,
-    open_texts,
-)
+from train.population_job import TESTS_NAME, Job, ModelResult, SetResult, open_texts
 from train.population_plan import PlannedModel, Texts, plan_model
 from train.presets import preset_to_json
 from train.stream import stream_digest
@@ -203,8 +197,8 @@ def set_results(
     """Results of scored tests; needs no device."""
     rows = []
     for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
-        result = order_result(
-            test, one, primary=False, pretests=(), method=_brief(test.method)
+        result = test.result(
+            one, primary=False, pretests=(), method=_brief(test.method)
         )
         numbers = result.numbers
         rows.append(

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from jaxcontam import __version__
 from jaxcontam.cli import parse, run_command
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
-from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import progress_bar
@@ -24,6 +23,7 @@ from jaxcontam.scoring.mesh_shape import MeshShape
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
+from train.manifest import Manifest
 from train.plan import PlannedSet
 from train.planting_records import canary, planted_sets
 from train.presets import Preset, preset_to_json

@@ -16,11 +16,11 @@ import numpy as np
 from jaxcontam import __version__
 from jaxcontam.data.bucket import bucket_errors
 from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.training_manifest import Manifest, read_manifest, write_manifest
 from jaxcontam.errors import InputError
 from train.disks import copy_to, keep_at_home, run_home
 from train.earlier import MANIFEST_NAME, code_version, first_difference
 from train.export import TOKENIZER_DIR, read_run_tokenizer
+from train.manifest import Manifest, read_manifest, write_manifest
 from train.plan import PlannedSet
 from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, searched
 from train.presets import Preset, preset_to_json

@@ -19,7 +19,6 @@ from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flag_of
 from jaxcontam.data.bucket import is_url
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
@@ -38,6 +37,7 @@ from train.audits import DEFAULT_TESTS
 from train.disks import alone
 from train.earlier import MODEL_DIR
 from train.loop import training_mesh
+from train.manifest import Manifest
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
 from train.prepare import RunOptions, Start, prepare

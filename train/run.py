@@ -16,24 +16,12 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxcontam.data.training_manifest import (
-    Manifest,
-    manifest_from_json,
-    manifest_json,
-    read_manifest,
-    write_manifest,
-)
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.report.report_files import make_folder
 from train.audits import AuditPlan, plan_audit
-from train.checkpoints import (
-    CHECKPOINTS_DIR,
-    Checkpoints,
-    kept_every,
-    saved_steps,
-)
+from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.disks import (
     alone,
     check_home,
@@ -51,6 +39,13 @@ from train.loop import (
     stop_request,
     train,
     training_mesh,
+)
+from train.manifest import (
+    Manifest,
+    manifest_from_json,
+    manifest_json,
+    read_manifest,
+    write_manifest,
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.data.training_manifest import read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.disks import disk_leader
 from train.earlier import MANIFEST_NAME, run_inputs
+from train.manifest import read_manifest
 from train.prepare import STREAM_NAME, Prepared
 from train.rows import Rows
 

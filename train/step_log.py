@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from jaxcontam.data.claims import claimed
+from jaxcontam.data.journal import claimed
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL

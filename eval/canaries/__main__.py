@@ -53,7 +53,6 @@ from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import with_reference
 from jaxcontam.analyses.stopwatch import library_versions
 from jaxcontam.commands.flags import STORE_DIR, check_positive, flags_of
-from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
@@ -62,6 +61,7 @@ from jaxcontam.results import Evidence, MembershipResult, ModelInfo, OrderResult
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions
 from train.presets import PRESETS

@@ -15,7 +15,6 @@ import numpy as np
 from eval.canaries.runs import control_of
 from eval.planted import scored_texts
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.training_manifest import Manifest
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import Progress
@@ -24,6 +23,7 @@ from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong, auc_interval
 from train.audits import MEMBERSHIP, encode_planted
 from train.background_check import found_in
+from train.manifest import Manifest
 from train.plan import PlannedSet
 
 # Texts on each side without which there is no standard error.

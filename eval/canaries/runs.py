@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.training_manifest import Manifest, read_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME, is_report_of, read_document
 from train.earlier import MANIFEST_NAME, MODEL_DIR
+from train.manifest import Manifest, read_manifest
 from train.plan import HELD_OUT, PlannedSet
 
 Plan = Literal["published", "lower"]

@@ -26,8 +26,8 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
 from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.stats.relabelling import set_level_test
 from jaxcontam.stats.roc import auc_delong
-from jaxcontam.stats.set_level import set_level_test
 
 # Scores in turns, so that its price is that of the same orders scored at once.
 _PRICED_AS = {"sequential": "stratified"}

@@ -20,12 +20,7 @@ from jaxcontam.methods.layouts import PairLayout, SequenceLayout
 from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.method import OrderMethod, TestMethod
-from jaxcontam.methods.order_test import (
-    PlannedTest,
-    order_result,
-    plan_test,
-    score_test,
-)
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import OrderNumbers
 from jaxcontam.scoring.plan import ScoringPlan
@@ -74,9 +69,7 @@ def order_numbers(
     """
     planned = _planned(subject, method, n_orders)
     scored = score_test(planned, subject.scorer)
-    return order_result(
-        planned, scored, primary=True, pretests=(), method=read_by
-    ).numbers
+    return planned.result(scored, primary=True, pretests=(), method=read_by).numbers
 
 
 def affordable_strata(

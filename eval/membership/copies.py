@@ -12,10 +12,10 @@ from eval.membership.texts import Pool, drawn
 from eval.planted import Model, planted, resized, trained_model
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.frequencies import token_frequencies
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
+from jaxcontam.methods.membership.token_scores import token_frequencies
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
 

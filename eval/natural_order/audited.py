@@ -33,13 +33,8 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.methods import adjacency, direction
-from jaxcontam.methods.order_test import (
-    PlannedTest,
-    order_result,
-    plan_test,
-    score_test,
-)
-from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer
@@ -152,8 +147,7 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
     known = [gain for gain in gains if isinstance(gain, Knowledge)]
     scored = score_test(planned, own.scorer(gains))
     attraction, forward = (
-        order_result(
-            planned,
+        planned.result(
             scored,
             primary=method is _DIRECTION,
             pretests=pretests,

@@ -21,7 +21,6 @@ from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.orders import OrderDesign, draw_orders
 from train.allocator import keep_freed_memory
 from train.plan import PlannedSet
 from train.population_forms import train_scanned
@@ -225,17 +224,11 @@ def method_of(variant: Variant) -> TestMethod:
     if variant.n_shards is not None and isinstance(method, OrderMethod):
         n_shards = variant.n_shards
 
-        def design(file: OrderFile, n_orders: int) -> OrderDesign:
-            return draw_orders(
-                np.array_split(np.arange(file.n_examples), n_shards),
-                n_orders,
-                seed=file.seed,
-                content_digest=file.content_digest,
-                groups=file.groups,
-            )
+        def strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
+            return np.array_split(np.arange(file.n_examples), n_shards)
 
         # Few shards are longer than the context.
-        return dataclasses.replace(method, design=design, windowed=True)
+        return dataclasses.replace(method, strata=strata, windowed=True)
     return method
 
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxcontam.methods import sharded_t
 from jaxcontam.stats.adjacency import double_centred, path_sums
-from jaxcontam.stats.all_orders import stratum_orders
 from jaxcontam.stats.direction import (
     antisymmetric,
     directed_sums,
@@ -17,10 +16,9 @@ from jaxcontam.stats.direction import (
 )
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
-from jaxcontam.stats.max_t import max_t, shared_sums
-from jaxcontam.stats.multiple import two_min
+from jaxcontam.stats.multiple import max_t, shared_sums, two_min
 from jaxcontam.stats.pair_normal import adjacency_normal_test
-from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
 from jaxcontam.stats.sequential import (
@@ -219,7 +217,7 @@ def _drawn(
 
 
 def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
-    """The best run and the best stratum in one p-value."""
+    """The best run of strata."""
     sizes_K = np.array(sizes)
 
     def p_value(rng: np.random.Generator, kind: Kind) -> float:

@@ -49,12 +49,11 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
     import jax
 
     from jaxcontam.methods import SCORES
-    from jaxcontam.methods.membership.frequencies import corpus_logprobs
     from jaxcontam.methods.membership.plan import Inputs, score_texts
     from jaxcontam.methods.membership.score import ScoredText
     from jaxcontam.methods.membership.sweep import sweep_methods
     from jaxcontam.methods.membership.text_model import text_model
-    from jaxcontam.methods.membership.token_scores import MIN_K
+    from jaxcontam.methods.membership.token_scores import MIN_K, corpus_logprobs
 
     checkpoint = _checkpoint(tiny=tiny)
     model = text_model(checkpoint, store=None)

@@ -22,7 +22,7 @@ from jaxcontam.methods.membership.score import Scores
 from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 from jaxcontam.stats.proportions import wilson_interval
-from jaxcontam.stats.threshold import best_threshold
+from jaxcontam.stats.roc import best_threshold
 
 # Snippets and books of a side below which a threshold is not worth its name.
 _FEWEST, _FEWEST_BOOKS = 10, 2

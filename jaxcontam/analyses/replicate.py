@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.prompted_model import (
-    PromptedModel,
-    judge_notes,
-    open_prompted,
-)
+from jaxcontam.analyses.prompted_model import PromptedModel, judge_notes, open_prompted
 from jaxcontam.analyses.replicate_judging import Arm, Partition
 from jaxcontam.analyses.replicate_measures import (
     OverlapModel,
@@ -33,11 +29,10 @@ from jaxcontam.analyses.replicate_plan import (
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs
-from jaxcontam.methods.replication.comparisons import COMPARISONS
+from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.instance import Completer, Completion
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
-from jaxcontam.methods.replication.questions import Names
+from jaxcontam.methods.replication.questions import ComparisonInputs, Names
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report

@@ -9,6 +9,7 @@ import numpy as np
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import Judged, Judgement, People, judge_result
 from jaxcontam.methods.replication.local_judge import (
+    follows_from_first,
     instance_warnings,
     is_short,
     judge_local,
@@ -19,7 +20,6 @@ from jaxcontam.methods.replication.overlap import (
     overlap_results,
     overlap_scores,
 )
-from jaxcontam.methods.replication.predictable import follows_from_first
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.report.replication import measure_and_test
 from jaxcontam.results.replication import JudgeResult, OverlapResult

@@ -14,7 +14,7 @@ from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods.replication.comparisons import COMPARISONS
+from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
 from jaxcontam.methods.replication.split import Drawn, draw_instances

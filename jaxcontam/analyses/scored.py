@@ -15,12 +15,8 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import TESTS, direction, methods_to_score, two_min
 from jaxcontam.methods.method import Planned, SingleTest, TestMethod
 from jaxcontam.methods.options import plan_options
-from jaxcontam.methods.order_test import (
-    NothingToPermuteError,
-    plan_test,
-    score_test,
-)
-from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.methods.order_test import NothingToPermuteError, plan_test, score_test
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence, ModelInfo, OrderResult

@@ -221,7 +221,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
 def counted_tokens(corpus: Sequence[Path], model: "OpenModel", out: Path) -> np.ndarray:
     """(V,) token counts of text files; those of the same files are kept in `out`."""
-    from jaxcontam.methods.membership.frequencies import token_frequencies
+    from jaxcontam.methods.membership.token_scores import token_frequencies
 
     if model.vocab_size is None:
         raise InputError(

@@ -23,11 +23,17 @@ from jaxcontam.commands.overlap_words import (
 )
 from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.contexts import with_contexts
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
 from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings, with_nearest
 from jaxcontam.data.ngrams import SHORT, overlap_index
-from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
+from jaxcontam.data.occurrences import (
+    RULES,
+    Form,
+    Occurrence,
+    forms_of,
+    occurrences,
+    with_contexts,
+)
 from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.data.overlap_result import (
     NamedFault,

@@ -14,19 +14,11 @@ import numpy as np
 
 from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
-from jaxcontam.analyses.membership_judging import (
-    judged_again,
-    rows_of,
-    table_from_rows,
-)
-from jaxcontam.analyses.replicate_judging import (
-    CONTROL,
-    PARTITION,
-    partition_from_rows,
-)
+from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
+from jaxcontam.analyses.replicate_judging import CONTROL, PARTITION, partition_from_rows
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparisons import COMPARISONS
+from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.report import books, inflation, membership, replication, unlearning
 from jaxcontam.report.archive import (
     ASKED,

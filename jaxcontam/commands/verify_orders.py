@@ -15,15 +15,10 @@ from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.errors import InputError
-from jaxcontam.methods import (
-    METHODS,
-    canary,
-    reported_method,
-    two_min,
-)
+from jaxcontam.methods import METHODS, canary, reported_method, two_min
 from jaxcontam.methods.method import SingleTest, TestRow
 from jaxcontam.methods.order_test import EFFECT_UNIT
-from jaxcontam.methods.reference_model import reference_result
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.report import calibration
 from jaxcontam.report.archive import read_archive

@@ -167,41 +167,33 @@ def _file_records(
 ) -> tuple[list["Record"], tuple[str, ...]]:
     """Examples of a file, and what of it is none."""
     with bounded_memory(path):
-        return _bounded_records(
-            path, limit, lines_in_json=lines_in_json, no_header=no_header
-        )
-
-
-def _bounded_records(
-    path: Path, limit: int | None, *, lines_in_json: bool, no_header: bool
-) -> tuple[list["Record"], tuple[str, ...]]:
-    if is_table(path):
-        found: list[Record] = [
-            (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
-            for number, row in enumerate(read_table(path, limit=limit), 1)
-        ]
-        return found, ()
-    if path.is_file():
-        _check_lengths(path)
-    text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
-    suffix = _suffix(path)
-    if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
-        suffix = ".jsonl"
-    left_out: tuple[str, ...] = ()
-    if suffix in _DELIMITERS:
-        table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
-        records = list(itertools.islice(table.rows(), limit))
-        blank = table.n_blank
-        if no_header:
-            left_out = (f"columns are named by position, {table.span}",)
-    else:
-        records = parse_records(path, text, suffix=suffix, limit=limit)
-        # What ends the file is no line that somebody misses.
-        lines = _lines(text.rstrip()) if suffix in (".jsonl", ".txt") else []
-        blank = sum(not line.strip() for line in lines)
-    if blank:
-        left_out += (f"{blank} blank line{'s' * (blank > 1)} left out",)
-    return records, left_out
+        if is_table(path):
+            found: list[Record] = [
+                (f"{path}: row {number}", json.dumps(row, ensure_ascii=False), row)
+                for number, row in enumerate(read_table(path, limit=limit), 1)
+            ]
+            return found, ()
+        if path.is_file():
+            _check_lengths(path)
+        text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
+        suffix = _suffix(path)
+        if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
+            suffix = ".jsonl"
+        left_out: tuple[str, ...] = ()
+        if suffix in _DELIMITERS:
+            table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
+            records = list(itertools.islice(table.rows(), limit))
+            blank = table.n_blank
+            if no_header:
+                left_out = (f"columns are named by position, {table.span}",)
+        else:
+            records = parse_records(path, text, suffix=suffix, limit=limit)
+            # What ends the file is no line that somebody misses.
+            lines = _lines(text.rstrip()) if suffix in (".jsonl", ".txt") else []
+            blank = sum(not line.strip() for line in lines)
+        if blank:
+            left_out += (f"{blank} blank line{'s' * (blank > 1)} left out",)
+        return records, left_out
 
 
 def _check_lengths(path: Path) -> None:

@@ -100,7 +100,6 @@ class NgramTable:
         slots: bool, True at the top bits of every hash.
         shift: Bits to drop from a hash to get its slot.
         n_same: Most n-grams that share one hash.
-        dropped_bits: Bits that hashes lose; for tests of collisions.
     """
 
     n: int
@@ -112,7 +111,6 @@ class NgramTable:
     slots: np.ndarray = dataclasses.field(repr=False)
     shift: int
     n_same: int
-    dropped_bits: int
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -128,8 +126,6 @@ class NgramTable:
             (places, ngrams): index in the text, ascending, and number in the table.
             Hash collisions are excluded.
         """
-        if self.dropped_bits:
-            hashes = hashes >> np.uint64(self.dropped_bits)
         places = np.flatnonzero(self.slots[hashes >> np.uint64(self.shift)])
         wanted = hashes[places]
         ngrams = np.searchsorted(self.hashes, wanted)
@@ -165,8 +161,6 @@ def ngram_table(
     starts: np.ndarray,
     n: int,
     keys: np.ndarray,
-    *,
-    hash_bits: int = 64,
 ) -> NgramTable:
     """Table of the n-grams that start at given indices.
 
@@ -175,10 +169,8 @@ def ngram_table(
         starts: Indices in `ids`, each at most P - n, at least one.
         n: Words of an n-gram.
         keys: From `word_keys`.
-        hash_bits: Bits of a hash to keep.
     """
-    dropped = 64 - hash_bits
-    all_hashes = ngram_hashes(keys[ids], [n])[n][starts] >> np.uint64(dropped)
+    all_hashes = ngram_hashes(keys[ids], [n])[n][starts]
     order = np.argsort(all_hashes, kind="stable")
     is_first, has_collision = _first_of_each(all_hashes[order], ids, starts[order], n)
     if has_collision:
@@ -192,9 +184,8 @@ def ngram_table(
     slot_bits = min(
         max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()),
         _MAX_SLOT_BITS,
-        hash_bits,
     )
-    shift = hash_bits - slot_bits
+    shift = 64 - slot_bits
     slots = np.zeros(1 << slot_bits, bool)
     slots[hashes >> np.uint64(shift)] = True
     return NgramTable(
@@ -207,7 +198,6 @@ def ngram_table(
         slots=slots,
         shift=shift,
         n_same=int(np.unique(hashes, return_counts=True)[1].max()),
-        dropped_bits=dropped,
     )
 
 
@@ -275,13 +265,8 @@ class OverlapIndex:
         return self.ids[self.first[text] : self.first[text] + self.n_words[text]]
 
 
-def overlap_index(texts: Sequence[str], *, hash_bits: int = 64) -> OverlapIndex:
-    """Index texts; one with fewer than `LONG` words is searched for as a whole.
-
-    Args:
-        texts: Texts to search for.
-        hash_bits: Bits of a hash; few make hashes collide, for tests.
-    """
+def overlap_index(texts: Sequence[str]) -> OverlapIndex:
+    """Index texts; one with fewer than `LONG` words is searched for as a whole."""
     vocabulary: dict[str, int] = {}
     parts: list[np.ndarray] = []
     for text in texts:
@@ -304,7 +289,7 @@ def overlap_index(texts: Sequence[str], *, hash_bits: int = 64) -> OverlapIndex:
         if n in (LONG, SHORT):
             wanted |= left >= n
         if (starts := np.flatnonzero(wanted)).size:
-            tables[n] = ngram_table(ids, starts, n, keys, hash_bits=hash_bits)
+            tables[n] = ngram_table(ids, starts, n, keys)
     plain = tuple(map(collapsed, texts))
     return OverlapIndex(plain, vocabulary, keys, ids, owner, first, n_words, tables)
 

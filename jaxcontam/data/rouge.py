@@ -1,8 +1,14 @@
-"""ROUGE-L: the longest common subsequence of words of two texts."""
+"""Words that two texts share: ROUGE-L, by their longest common subsequence."""
 
 import dataclasses
 import re
 from collections.abc import Sequence
+
+UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+"""Characters of scripts without spaces between words, for a class of a pattern: Thai,
+Lao, Japanese and Chinese. Each counts as a word."""
+ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+"""A word of any script."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -64,3 +70,13 @@ def common_words(a: Sequence[str], b: Sequence[str]) -> int:
     from rapidfuzz.distance import LCSseq
 
     return LCSseq.similarity(a, b)
+
+
+def words_f1(a: Sequence[str], b: Sequence[str]) -> float:
+    """Harmonic mean of the shares of words that are common; 0 where one has none."""
+    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
+
+
+def stands_within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether words, which hold no space, stand in others one after the other."""
+    return f" {' '.join(wanted)} " in f" {' '.join(words)} "

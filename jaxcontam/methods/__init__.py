@@ -1,6 +1,11 @@
-"""Detection methods, one row each in `METHODS`."""
+"""Detection methods, one row each in `METHODS`.
 
-from collections.abc import Mapping, Sequence
+Rows of other packages join behind those that are here: a package names them as entry
+points of the group `jaxcontam.methods`.
+"""
+
+import importlib.metadata
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import (
@@ -20,7 +25,6 @@ from jaxcontam.methods import (
 from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import SingleTest, TestMethod, TestRow
-from jaxcontam.methods.plugins import own_methods
 
 _HERE: Mapping[str, TestRow | ScoreMethod] = {
     method.name: method
@@ -59,7 +63,31 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
     )
 }
 
-OWN: Mapping[str, TestMethod | ScoreMethod] = own_methods(_HERE)
+
+def _own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
+    """Rows by name, in the order of the names of their entry points.
+
+    Raises:
+        ValueError: If an entry point is no test and no score, or has a name that is
+            taken; names the package.
+    """
+    rows: dict[str, TestMethod | ScoreMethod] = {}
+    points = importlib.metadata.entry_points(group=__name__)
+    for point in sorted(points, key=lambda one: one.name):
+        row = point.load()
+        package = point.dist.name if point.dist else point.value
+        if not isinstance(row, TestMethod | ScoreMethod):
+            raise ValueError(
+                f"{package}: {__name__}: {point.value} must be a test or a score, "
+                f"got {row!r}"
+            )
+        if row.name in taken or row.name in rows:
+            raise ValueError(f"{package}: {__name__}: the name {row.name!r} is taken")
+        rows[row.name] = row
+    return rows
+
+
+OWN: Mapping[str, TestMethod | ScoreMethod] = _own_methods(_HERE)
 """Those of other packages."""
 
 METHODS: Mapping[str, TestRow | ScoreMethod] = {

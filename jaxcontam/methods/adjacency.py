@@ -1,15 +1,12 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
+import dataclasses
+
 from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY
 from jaxcontam.stats.pair_test import adjacency_test
-
-_SOURCE = (
-    "exchangeability as in Oren et al. 2023, arXiv:2310.17623; path statistic of a "
-    "double-centred pair matrix"
-)
 
 METHOD = PairMethod(
     name="adjacency",
@@ -22,7 +19,8 @@ METHOD = PairMethod(
     validity="exact",
     cost="8 passes, prefixes shared",
     finds="the published order of neighbours, at few copies; not shuffled copies",
-    source=_SOURCE,
+    source="exchangeability as in Oren et al. 2023, arXiv:2310.17623; path statistic "
+    "of a double-centred pair matrix",
     words=ProofWords(
         chance="in each of {n_strata} strata the published order would be as likely as "
         "any other of {orders} to put expected examples after each other; {counted} "
@@ -33,17 +31,14 @@ METHOD = PairMethod(
     ),
 )
 
-NORMAL = PairMethod(
+NORMAL = dataclasses.replace(
+    METHOD,
     name="adjacency_normal",
-    size=METHOD.size,
-    statistic=ADJACENCY,
     analyse=adjacency_normal_test,
     grouped=False,
-    null="exchangeability",
+    locates=False,
     validity="asymptotic",
-    cost=METHOD.cost,
     finds="as adjacency, by closed-form moments; approximate, not below 1e-15",
-    source=_SOURCE,
     words=ProofWords(
         approximation="; and that the sum over strata is normal",
         chance="the summed score of neighbours would reach the observed one with "

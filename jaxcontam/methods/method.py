@@ -268,20 +268,30 @@ class OrderMethod(TestMethod):
     """An order test that scores whole orders.
 
     Attributes:
-        design: (file, m) -> orders to score.
+        strata: (file, m) -> contiguous runs of examples, sizes differing by at most 1.
         analyse: (loglik_KM, boundaries_K, seed) -> numbers.
-        redraw: (strata, m, seed=, content_digest=) -> the orders of `design` without
-            groups, from what a report holds: `verify` compares with them.
+        draw: (strata, m, seed=, content_digest=, groups=) -> orders to score; `verify`
+            draws them again from what a report holds.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
     """
 
-    design: Callable[[OrderFile, int], OrderDesign]
+    strata: Callable[[OrderFile, int], list[np.ndarray]]
     analyse: Callable[[np.ndarray, np.ndarray, int], OrderNumbers]
     default_orders: int  # pyright: ignore[reportGeneralTypeIssues]
-    redraw: Callable[..., OrderDesign] = draw_orders
+    draw: Callable[..., OrderDesign] = draw_orders
     windowed: bool = False
     counted_boundaries: bool = False
+
+    def design(self, file: OrderFile, n_orders: int) -> OrderDesign:
+        """Orders of the file's strata, before any model is asked."""
+        return self.draw(
+            self.strata(file, n_orders),
+            n_orders,
+            seed=file.seed,
+            content_digest=file.content_digest,
+            groups=file.groups,
+        )
 
     def lay_out(self, file: OrderFile, encoded: Encoded) -> SequenceLayout:
         """Orders of the file as sequences."""
@@ -325,7 +335,7 @@ class OrderMethod(TestMethod):
             raise ValueError("no orders")
         if result.group_field is not None:
             return Evidence()
-        design = self.redraw(
+        design = self.draw(
             strata_of(result),
             result.n_orders,
             seed=seed,
@@ -348,7 +358,7 @@ def where_in_orders(
     """The best run of strata, which stand in file order, by scores of whole orders."""
     ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
     found = local_evidence(loglik_KM, ties_K, seed=seed)
-    return in_examples(found.scan, orders_KMS[:, 0])
+    return in_examples(found, orders_KMS[:, 0])
 
 
 def in_examples(run: Run, published_KS: np.ndarray) -> Local:

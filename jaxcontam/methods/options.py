@@ -27,14 +27,15 @@ from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
+    PLACE_KEYS,
     PLACED,
     REPEATED,
     SHARED,
     SORTED,
     OptionDesign,
     draw_option_orders,
+    option_pretests,
 )
-from jaxcontam.stats.option_pretests import PLACE_KEYS, option_pretests
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.rows import padded
 
@@ -122,8 +123,48 @@ class PlannedOptions(Planned):
         pretests: tuple[Pretest, ...],
         method: TestMethod | None = None,
     ) -> OrderResult:
-        """Analyse by `options_result`, which makes pre-tests of its own."""
-        return options_result(self, scored, primary=primary)
+        """The row, with pre-tests of its own.
+
+        Null hypothesis: within each item that takes part, the published order of the
+        options was as likely as any other order that may stand (none sorted; with
+        `fixed`, none that moves the right option), independently over items: so of
+        items with the same set of options one takes part. The test sees each item
+        alone, so it needs nothing of the order of the file.
+        """
+        layout, digest = self.layout, self.content_digest
+        used = [self.items[i] for i in layout.drawn.items.tolist()]
+        numbers = METHOD.numbers(
+            scored.evidence, grouped=False, seed=self.seed, content_digest=digest
+        )
+        return OrderResult(
+            benchmark=self.benchmark.name,
+            fingerprint=fingerprint(
+                [item.text(range(len(item.options))) for item in self.items]
+            ),
+            content_digest=digest,
+            order_provenance="published",
+            n_examples=len(self.benchmark),
+            n_cut=0,
+            method=METHOD.name,
+            primary=primary,
+            null=_null(fixed=self.fixed),
+            validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
+            n_strata=layout.n_strata,
+            n_dropped=layout.n_dropped,
+            n_orders=layout.n_orders,
+            group_field=None,
+            tokens_scored=layout.n_targets - scored.n_cached,
+            cached_tokens=scored.n_cached,
+            numbers=numbers,
+            effect_unit=EFFECT_UNIT,
+            pretests=option_pretests(
+                [item.options for item in used],
+                [item.answer for item in used],
+                seed=self.seed,
+                fixed=self.fixed,
+            ),
+            warnings=_warnings(self),
+        )
 
 
 def plan_options(
@@ -194,53 +235,6 @@ def plan_options(
         ),
         fixed=fixed,
         seed=seed,
-    )
-
-
-def options_result(
-    planned: PlannedOptions, scored: ScoredTest, *, primary: bool
-) -> OrderResult:
-    """The row of a scored test, before verdicts are given.
-
-    Null hypothesis: within each item that takes part, the published order of the
-    options was as likely as any other order that may stand (none sorted; with
-    `fixed`, none that moves the right option), independently over items: so of items
-    with the same set of options one takes part. The test sees each item alone, so it
-    needs nothing of the order of the file.
-    """
-    layout, digest = planned.layout, planned.content_digest
-    used = [planned.items[i] for i in layout.drawn.items.tolist()]
-    numbers = METHOD.numbers(
-        scored.evidence, grouped=False, seed=planned.seed, content_digest=digest
-    )
-    return OrderResult(
-        benchmark=planned.benchmark.name,
-        fingerprint=fingerprint(
-            [item.text(range(len(item.options))) for item in planned.items]
-        ),
-        content_digest=digest,
-        order_provenance="published",
-        n_examples=len(planned.benchmark),
-        n_cut=0,
-        method=METHOD.name,
-        primary=primary,
-        null=_null(fixed=planned.fixed),
-        validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
-        n_strata=layout.n_strata,
-        n_dropped=layout.n_dropped,
-        n_orders=layout.n_orders,
-        group_field=None,
-        tokens_scored=layout.n_targets - scored.n_cached,
-        cached_tokens=scored.n_cached,
-        numbers=numbers,
-        effect_unit=EFFECT_UNIT,
-        pretests=option_pretests(
-            [item.options for item in used],
-            [item.answer for item in used],
-            seed=planned.seed,
-            fixed=planned.fixed,
-        ),
-        warnings=_warnings(planned),
     )
 
 

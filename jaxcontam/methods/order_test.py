@@ -40,9 +40,49 @@ class PlannedTest(Planned):
         pretests: tuple[Pretest, ...],
         method: TestMethod | None = None,
     ) -> OrderResult:
-        """Analyse by `order_result`."""
-        return order_result(
-            self, scored, primary=primary, pretests=pretests, method=method
+        """By the method, or by another one that reads the same evidence."""
+        benchmark = self.benchmark
+        n_targets = self.n_targets if scored.n_targets is None else scored.n_targets
+        n_cached = scored.n_cached if method is None else n_targets
+        method, layout = method or self.method, self.layout
+        n_strata, n_orders = method.counts(scored.evidence)
+        grouped = self.group_field is not None
+        numbers = method.numbers(
+            scored.evidence,
+            grouped=grouped,
+            seed=self.seed,
+            content_digest=benchmark.content_digest,
+        )
+        return OrderResult(
+            benchmark=benchmark.name,
+            fingerprint=benchmark.fingerprint,
+            content_digest=benchmark.content_digest,
+            order_provenance=benchmark.order_provenance,
+            n_examples=len(benchmark),
+            n_cut=int(np.count_nonzero(layout.cut)),
+            method=method.name,
+            primary=primary,
+            null=method.assumed(
+                benchmark.order_provenance,
+                group_field=self.group_field,
+                block_field=self.block_field,
+            ),
+            validity=method.validity,
+            n_strata=n_strata,
+            n_dropped=layout.n_dropped,
+            n_orders=n_orders,
+            group_field=self.group_field,
+            block_field=self.block_field,
+            tokens_scored=n_targets - n_cached,
+            cached_tokens=n_cached,
+            numbers=numbers,
+            effect_unit=EFFECT_UNIT,
+            pretests=pretests,
+            warnings=(
+                *_warnings(self),
+                *[_ALL_ALIKE] * numbers.all_alike,
+                *(test.note for test in pretests if test.note is not None),
+            ),
         )
 
 
@@ -162,74 +202,6 @@ def unscorable(planned: Planned, example: int) -> InputError:
         f"{planned.benchmark.name}: example {example + 1}: the model's "
         "log-probability is not finite",
         hint="check the checkpoint: its weights may hold NaN or be truncated",
-    )
-
-
-def order_result(
-    planned: PlannedTest,
-    scored: ScoredTest,
-    *,
-    primary: bool,
-    pretests: tuple[Pretest, ...],
-    method: TestMethod | None = None,
-    copies: int | None = None,
-    copies_shuffled: bool | None = None,
-) -> OrderResult:
-    """The row of a scored test, before verdicts are given.
-
-    Args:
-        planned: The test.
-        scored: Its scores.
-        primary: Whether this test decides.
-        pretests: Pre-tests of the file.
-        method: Analyse the same scores by another method, at no cost.
-        copies: Planted duplication count, in studies.
-        copies_shuffled: Whether each planted copy had its own order.
-    """
-    benchmark = planned.benchmark
-    n_targets = planned.n_targets if scored.n_targets is None else scored.n_targets
-    n_cached = scored.n_cached if method is None else n_targets
-    method, layout = method or planned.method, planned.layout
-    n_strata, n_orders = method.counts(scored.evidence)
-    grouped = planned.group_field is not None
-    numbers = method.numbers(
-        scored.evidence,
-        grouped=grouped,
-        seed=planned.seed,
-        content_digest=benchmark.content_digest,
-    )
-    return OrderResult(
-        benchmark=benchmark.name,
-        fingerprint=benchmark.fingerprint,
-        content_digest=benchmark.content_digest,
-        order_provenance=benchmark.order_provenance,
-        n_examples=len(benchmark),
-        n_cut=int(np.count_nonzero(layout.cut)),
-        method=method.name,
-        primary=primary,
-        null=method.assumed(
-            benchmark.order_provenance,
-            group_field=planned.group_field,
-            block_field=planned.block_field,
-        ),
-        validity=method.validity,
-        n_strata=n_strata,
-        n_dropped=layout.n_dropped,
-        n_orders=n_orders,
-        group_field=planned.group_field,
-        block_field=planned.block_field,
-        tokens_scored=n_targets - n_cached,
-        cached_tokens=n_cached,
-        numbers=numbers,
-        effect_unit=EFFECT_UNIT,
-        pretests=pretests,
-        warnings=(
-            *_warnings(planned),
-            *[_ALL_ALIKE] * numbers.all_alike,
-            *(test.note for test in pretests if test.note is not None),
-        ),
-        copies=copies,
-        copies_shuffled=copies_shuffled,
     )
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import DrawsInTurns, Layout
 from jaxcontam.methods.method import OrderFile, OrderMethod
-from jaxcontam.methods.sequential_method import SequentialMethod
+from jaxcontam.methods.sequential import SequentialMethod
 from jaxcontam.results import OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.scoring.plan import ScoringPlan, plan_orders
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.orders import OrderDesign, draw_orders
+from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.randomisation import (
     LOG10_E_MAX,
     MODEL_TOLERANCE,
@@ -39,17 +39,6 @@ _DRAWS_FACTOR = 2
 _LOSSES = 10
 # Most draws then unless the user says otherwise, so that p = level stands one loss.
 _LOSSES_AT_LEVEL = 2
-
-
-def design(file: OrderFile, n_orders: int) -> OrderDesign:
-    """Random orders of the whole file as one stratum, scored in windows."""
-    return draw_orders(
-        [np.arange(file.n_examples)],
-        n_orders,
-        seed=file.seed,
-        content_digest=file.content_digest,
-        groups=file.groups,
-    )
 
 
 def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
@@ -188,8 +177,6 @@ def _drawn_numbers(
     log10_floor: float,
 ) -> OrderNumbers:
     """Numbers of a test that used the first of some draws; effects use them all."""
-    if not np.isfinite(loglik_KM).all():
-        raise ValueError("log-likelihoods must be finite")
     p_floor = power_of_ten(log10_floor)
     tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=tolerance)
@@ -201,9 +188,7 @@ def _drawn_numbers(
         p_monte_carlo=test.p_value,
         p_floor=p_floor,
         e_value=None if log10_e is None else 10.0 ** min(log10_e, LOG10_E_MAX),
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=effect.mde,
+        **effect._asdict(),
         scores="centred",
         n_used=test.n_draws,
         stop=test.stop,
@@ -223,7 +208,8 @@ def _redraw(result: OrderResult, scored: tuple[int, int], seed: int) -> OrderDes
 
 METHOD = OrderMethod(
     name="permutation",
-    design=design,
+    # The whole file as one stratum, scored in windows.
+    strata=lambda file, n_orders: [np.arange(file.n_examples)],
     analyse=analyse,
     default_orders=99,
     windowed=True,

@@ -5,8 +5,6 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.method import OrderMethod
@@ -17,8 +15,8 @@ from jaxcontam.methods.reversal import METHOD as REVERSAL
 from jaxcontam.methods.sharded_t import METHOD as SHARDED_T
 from jaxcontam.methods.sharded_t import N_SHARDS
 from jaxcontam.methods.stratified import METHOD as STRATIFIED
-from jaxcontam.stats.all_orders import n_stratum_orders
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
+from jaxcontam.stats.orders import stratum_size
 from jaxcontam.stats.power_design import (
     PowerDesign,
     direction_design,
@@ -27,7 +25,6 @@ from jaxcontam.stats.power_design import (
     reversal_design,
     stratum_sizes,
 )
-from jaxcontam.stats.strata import stratum_size
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +143,6 @@ def _pair_strata(file: FilePlan, _: int) -> int:
     return math.ceil(file.n_examples / ADJACENCY.size)
 
 
-def _adjacency(n_examples: int, n_strata: int, _: int, symmetry: float) -> PowerDesign:
-    return pair_design(
-        n_examples, n_strata, symmetry=symmetry, log10_orders=_log10_orders
-    )
-
-
-def _log10_orders(size: int) -> float:
-    return math.log10(n_stratum_orders(np.zeros(size, np.int64)))
-
-
 def _n_strata(file: FilePlan, n_orders: int, *, limit: int | None = None) -> int:
     n_ids = math.ceil(file.n_examples * file.example_tokens)
     size = stratum_size(file.n_examples, n_ids, file.context, n_orders, limit=limit)
@@ -172,7 +159,10 @@ PLANNED: Mapping[str, PowerRow] = {
             smallest=3,
         ),
         PowerRow(
-            method=ADJACENCY, n_strata=_pair_strata, design=_adjacency, smallest=3
+            method=ADJACENCY,
+            n_strata=_pair_strata,
+            design=lambda n, k, _, symmetry: pair_design(n, k, symmetry=symmetry),
+            smallest=3,
         ),
         PowerRow(
             method=STRATIFIED,

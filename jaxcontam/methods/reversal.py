@@ -1,32 +1,22 @@
 """Reversal test: the published order against the same order backwards."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.orders import OrderDesign, reversed_orders
+from jaxcontam.stats.orders import reversed_orders, split_strata, stratum_size
 from jaxcontam.stats.randomisation import randomisation_test
-from jaxcontam.stats.strata import split_strata, stratum_size
 
 # A reversal keeps no neighbour, so short strata lose little and give more of them.
 LARGEST_STRATUM = 6
 
 
-def design(file: OrderFile, n_orders: int) -> OrderDesign:
-    """Each stratum of at most 6 examples beside its reversal; `n_orders` is 1."""
-    if n_orders != 1:
-        raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
+def strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
+    """Contiguous strata of at most 6 examples."""
     size = stratum_size(
-        file.n_examples, file.n_ids, file.context, 1, limit=LARGEST_STRATUM
+        file.n_examples, file.n_ids, file.context, n_orders, limit=LARGEST_STRATUM
     )
-    return reversed_orders(
-        split_strata(file.n_examples, size),
-        seed=file.seed,
-        content_digest=file.content_digest,
-        groups=file.groups,
-    )
+    return split_strata(file.n_examples, size)
 
 
 def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
@@ -46,20 +36,11 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
     return randomisation_test(loglik_KM, boundaries_K, scores="centred", seed=seed)
 
 
-def redraw(
-    strata: Sequence[np.ndarray], n_orders: int, *, seed: int, content_digest: str
-) -> OrderDesign:
-    """Strata beside their reversals once more; `n_orders` is 1, and nothing draws."""
-    if n_orders != 1:
-        raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
-    return reversed_orders(strata, seed=seed, content_digest=content_digest)
-
-
 METHOD = OrderMethod(
     name="reversal",
-    design=design,
+    strata=strata,
     analyse=analyse,
-    redraw=redraw,
+    draw=reversed_orders,
     default_orders=1,
     counted_boundaries=True,
     locates=True,

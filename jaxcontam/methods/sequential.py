@@ -1,18 +1,23 @@
-"""Sequential test over strata: a bet on the published order that may end early."""
+"""Order tests that score in turns, and one of them: a bet over strata.
 
+They may stop early.
+"""
+
+import dataclasses
 import math
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import stratified
 from jaxcontam.methods.layouts import Layout, StrataInTurns
-from jaxcontam.methods.method import OrderFile
-from jaxcontam.methods.sequential_method import SequentialMethod
-from jaxcontam.results import OrderNumbers, OrderResult
+from jaxcontam.methods.method import OrderFile, TestMethod, strata_of
+from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.orders import OrderDesign, draw_orders
+from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
 from jaxcontam.stats.randomisation import LOG10_E_MAX, MODEL_TOLERANCE, power_of_ten
 from jaxcontam.stats.sequential import Stop, e_process, strata_turns
 
@@ -20,6 +25,66 @@ from jaxcontam.stats.sequential import Stop, e_process, strata_turns
 # simulation 5.0 at 50 to 1,000 strata of normal scores and 5.1 at 20, where the test of
 # a fixed number of strata needs 3.9. That is the price of looking early.
 _MDE_ERRORS = 5.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialMethod(TestMethod):
+    """An order test that scores in turns and may stop early.
+
+    Attributes:
+        layout: (file, encoded) -> what is scored.
+        turns_of: What it counts while it goes on: `n_strata` or `n_orders`.
+        redraw: (result, (K, M) of its scores, seed) -> the orders that were to be
+            scored, in their turn, if there are no groups.
+        analyse: (loglik_KM, boundaries_K, rule) -> numbers; see `Evidence.rule`.
+    """
+
+    may_stop: ClassVar[bool] = True
+
+    layout: Callable[[OrderFile, Encoded], Layout]
+    turns_of: Literal["n_strata", "n_orders"]
+    redraw: Callable[[OrderResult, tuple[int, int], int], OrderDesign]
+    analyse: Callable[[np.ndarray, np.ndarray, np.ndarray], OrderNumbers]
+
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
+        """What is scored, in turns."""
+        return self.layout(file, encoded)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """From scores and orders in their turn, and the rule."""
+        scores, orders, rule = evidence.scores, evidence.orders, evidence.rule
+        if scores is None or orders is None or rule is None:
+            raise ValueError("no scores, orders or rule")
+        return self.analyse(scores, boundaries_gained(orders, counted=grouped), rule)
+
+    def counts(self, evidence: Evidence) -> tuple[int, int]:
+        """Those that were planned: it may have ended early."""
+        n_strata, n_orders = super(SequentialMethod, self).counts(evidence)
+        most = int(_rule(evidence)[1])
+        return (most, n_orders) if self.turns_of == "n_strata" else (n_strata, most)
+
+    def redrawn(
+        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+    ) -> Evidence:
+        """Orders and places of what was scored, and the rule."""
+        if evidence.orders is None:
+            raise ValueError("no orders")
+        rule = np.array([level, _rule(evidence)[1]])
+        if result.group_field is not None:
+            return Evidence(rule=rule)
+        strata_of(result)
+        assert evidence.scores is not None
+        n_rows, n_columns = evidence.scores.shape
+        design = self.redraw(result, (n_rows, n_columns), seed)
+        return Evidence(orders=design.orders, place=design.place, rule=rule)
+
+
+def _rule(evidence: Evidence) -> np.ndarray:
+    if evidence.rule is None or evidence.rule.shape != (2,):
+        raise ValueError("no rule of stopping")
+    return evidence.rule
 
 
 def layout(file: OrderFile, encoded: Encoded) -> Layout:
@@ -72,9 +137,9 @@ def analyse(
     p_floor = power_of_ten(-n_strata * math.log10(M))
     tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max(axis=1).sum())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=tolerance)
-    mde = None
     if effect.mde is not None and effect.effect_se is not None:
         mde = max(effect.mde, _MDE_ERRORS * effect.effect_se)
+        effect = effect._replace(mde=mde)
     centred_K = loglik_KM[:, 0] - loglik_KM.mean(axis=1)
     log10_p = float(run.log10_p[-1])
     log10_e = min(float(run.log_wealth[-1]) / math.log(10), LOG10_E_MAX)
@@ -84,9 +149,7 @@ def analyse(
         log10_p=log10_p,
         p_floor=p_floor,
         e_value=10.0**log10_e,
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=mde,
+        **effect._asdict(),
         scores="centred",
         n_used=K,
         stop=stop,

@@ -1,5 +1,6 @@
 """Sharded t-test: the second test of Oren et al., for comparison with the paper."""
 
+import dataclasses
 import functools
 import math
 
@@ -9,23 +10,16 @@ from jaxcontam.methods.method import OrderFile, OrderMethod
 from jaxcontam.results import OrderNumbers
 from jaxcontam.results.terms import ProofWords
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.orders import OrderDesign, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, SMALLEST_P
 
 # The paper's number of shards.
 N_SHARDS = 50
 
 
-def design(file: OrderFile, n_orders: int) -> OrderDesign:
+def strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
     """50 contiguous shards of at least 2 examples, or fewer in a small file."""
     n_shards = min(N_SHARDS, file.n_examples // 2)
-    return draw_orders(
-        np.array_split(np.arange(file.n_examples), n_shards),
-        n_orders,
-        seed=file.seed,
-        content_digest=file.content_digest,
-        groups=file.groups,
-    )
+    return np.array_split(np.arange(file.n_examples), n_shards)
 
 
 def analyse(
@@ -72,23 +66,14 @@ def analyse(
         statistic=statistic,
         p_value=max(math.exp(log_p), SMALLEST_P),
         log10_p=log_p / math.log(10),
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=effect.mde,
+        **effect._asdict(),
         scores="centred",
     )
 
 
-_WORDS = ProofWords(
-    approximation="; and that many shards make a t-test exact, which few do not",
-    chance="the mean gain of {n_strata} shards over random orders would be as many "
-    "standard errors above 0 with probability {p}, if shards were many and their gains "
-    "normal",
-)
-
 METHOD = OrderMethod(
     name="sharded_t",
-    design=design,
+    strata=strata,
     analyse=analyse,
     default_orders=49,
     windowed=True,
@@ -98,20 +83,18 @@ METHOD = OrderMethod(
     cost="m + 1 passes (50; the paper: 251), twice that in windows",
     finds="as stratified, but only approximate: for comparison with the paper",
     source="Oren et al. 2023, arXiv:2310.17623, section 3.2",
-    words=_WORDS,
+    words=ProofWords(
+        approximation="; and that many shards make a t-test exact, which few do not",
+        chance="the mean gain of {n_strata} shards over random orders would be as "
+        "many standard errors above 0 with probability {p}, if shards were many and "
+        "their gains normal",
+    ),
 )
 
-RELEASED = OrderMethod(
+RELEASED = dataclasses.replace(
+    METHOD,
     name="sharded_t_released",
-    design=design,
     analyse=functools.partial(analyse, ddof=0),
-    default_orders=49,
-    windowed=True,
-    fewest_strata=2,
-    null="exchangeability",
-    validity="asymptotic",
-    cost=METHOD.cost,
     finds="the released code's variance (ddof 0): too small a p-value",
     source="code of Oren et al. 2023",
-    words=_WORDS,
 )

@@ -4,21 +4,14 @@ import numpy as np
 
 from jaxcontam.methods.method import OrderFile, OrderMethod
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.orders import OrderDesign, draw_orders
+from jaxcontam.stats.orders import split_strata, stratum_size
 from jaxcontam.stats.randomisation import randomisation_test
-from jaxcontam.stats.strata import split_strata, stratum_size
 
 
-def design(file: OrderFile, n_orders: int) -> OrderDesign:
-    """Random orders of each contiguous stratum that fits the context."""
+def strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
+    """Contiguous strata that fit the context."""
     size = stratum_size(file.n_examples, file.n_ids, file.context, n_orders)
-    return draw_orders(
-        split_strata(file.n_examples, size),
-        n_orders,
-        seed=file.seed,
-        content_digest=file.content_digest,
-        groups=file.groups,
-    )
+    return split_strata(file.n_examples, size)
 
 
 def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
@@ -42,7 +35,7 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
 
 METHOD = OrderMethod(
     name="stratified",
-    design=design,
+    strata=strata,
     analyse=analyse,
     default_orders=9,
     locates=True,

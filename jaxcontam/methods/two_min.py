@@ -68,6 +68,7 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
         for part in parts
         if part.mde is not None and (part.p_floor or 0.0) <= LEVEL / 2
     ]
+    e_values = [part.e_value for part in parts if part.e_value is not None]
     return OrderNumbers(
         statistic=-log10_p,
         p_value=power_of_ten(log10_p),
@@ -75,7 +76,7 @@ def combined_numbers(parts: Sequence[OrderNumbers]) -> OrderNumbers:
         p_lower=_twice_the_least([part.p_lower for part in parts]),
         p_monte_carlo=_twice_the_least([part.p_monte_carlo for part in parts]),
         p_floor=_twice_the_least([part.p_floor for part in parts]),
-        e_value=_mean_e([part.e_value for part in parts]),
+        e_value=None if len(e_values) < len(parts) else mean_e(np.array(e_values)),
         effect=first.effect,
         effect_se=first.effect_se,
         # Each part must reach half the level.
@@ -112,8 +113,3 @@ def combined_results(
 def _twice_the_least(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return min(1.0, 2 * min(known)) if len(known) == len(values) else None
-
-
-def _mean_e(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return mean_e(np.array(known)) if len(known) == len(values) else None

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.stats.strata import cut_to_budget
+from jaxcontam.stats.orders import cut_to_budget
 
 ALL_TOKENS = -1
 """In place of a number of tokens: all of an example count."""

@@ -19,11 +19,11 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import (
     OrderDesign,
+    cut_to_budget,
     draw_places,
     from_scoring_columns,
     to_scoring_columns,
 )
-from jaxcontam.stats.strata import cut_to_budget
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ _MOST_CELLS = 1 << 22
 _ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True)
 class BootstrapResult:
     """A statistic and how it varies over resampled texts.
 
@@ -34,14 +34,12 @@ class BootstrapResult:
         se: Standard deviation over the resamples.
         low: Lower end of the percentile interval.
         high: Upper end.
-        draws: (K,) float64; the statistic of each resample.
     """
 
     statistic: float
     se: float
     low: float
     high: float
-    draws: np.ndarray = dataclasses.field(repr=False)
 
 
 def bootstrap(
@@ -93,7 +91,6 @@ def bootstrap(
         se=float(draws_K.std(ddof=1)) if n_boot > 1 else 0.0,
         low=float(low),
         high=float(high),
-        draws=draws_K,
     )
 
 

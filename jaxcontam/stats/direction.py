@@ -125,11 +125,6 @@ def flipped_orders(codes_S: np.ndarray, runs_S: np.ndarray) -> np.ndarray:
     return _flipped(codes_S.tobytes(), runs_S.tobytes(), codes_S.dtype.str)
 
 
-def n_flipped_orders(codes_S: np.ndarray, runs_S: np.ndarray) -> int:
-    """Rows of `flipped_orders`: 2 for each run that its reversal changes."""
-    return len(flipped_orders(codes_S, runs_S))
-
-
 def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
     """Gain of an example after its published neighbours, before and behind it.
 

@@ -5,8 +5,8 @@ Dimension key
     M  columns, M = m + 1; may differ from row to row
 """
 
-import dataclasses
 import statistics
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ LEVEL = 0.001
 _Z_LEVEL, _Z_HALF_LEVEL, _Z_POWER = 3.090, 3.291, 0.842
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """Effect size of an order test.
 
     Attributes:

@@ -1,4 +1,6 @@
-"""Counterfactual orders of each stratum, drawn so that anybody can draw them again.
+"""Strata of a file, and counterfactual orders of each that anybody can draw again.
+
+Strata are contiguous runs of examples, whose order is tested within each run.
 
 Draws follow from the seed and from what a file holds, never from its order.
 
@@ -10,9 +12,66 @@ Dimension key
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
+# Fewer strata than this leave the p-value's floor or a single stratum in charge.
+_MIN_STRATA = 20
+# Depth that the floor (m + 1)^-K must allow, in decades.
+_FLOOR_DECADES = 12
+
+
+def fewest_strata(n_orders: int) -> int:
+    """Strata that keep the floor (m + 1)^-K below 1e-12: 20 at m = 9, 40 at m = 1."""
+    return max(_MIN_STRATA, math.ceil(_FLOOR_DECADES / math.log10(n_orders + 1)))
+
+
+def stratum_size(
+    n_examples: int,
+    n_ids: int,
+    context: int,
+    n_orders: int,
+    *,
+    limit: int | None = None,
+) -> int:
+    """Examples a stratum: as many as the context holds while the floor stays low.
+
+    A function of the unordered file alone. Packing examples greedily in file
+    order would depend on the order under test, and the test would not be exact.
+
+    Returns:
+        The size, at least 2.
+    """
+    fits = (context - 1) * n_examples // n_ids
+    size = min(fits, n_examples // fewest_strata(n_orders))
+    if limit is not None:
+        size = min(size, limit)
+    return max(size, 2)
+
+
+def split_strata(n_examples: int, size: int) -> list[np.ndarray]:
+    """Contiguous strata of at most `size` examples; sizes differ by at most 1."""
+    n_strata = math.ceil(n_examples / size)
+    return np.array_split(np.arange(n_examples), n_strata)
+
+
+def cut_to_budget(lengths_N: np.ndarray, budget: int) -> int | None:
+    """Largest c with sum(min(length, c)) <= budget; None when nothing need be cut.
+
+    Symmetric in the examples, so a cut stratum stays exactly exchangeable.
+    """
+    if int(lengths_N.sum()) <= budget:
+        return None
+    low, high = 0, int(lengths_N.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        if int(np.minimum(lengths_N, middle).sum()) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def row_generator(seed: int, content_digest: str, *row: int) -> np.random.Generator:
@@ -25,9 +84,7 @@ def row_generator(seed: int, content_digest: str, *row: int) -> np.random.Genera
             the generator of the whole file.
     """
     entropy = int(content_digest.removeprefix("sha256:"), 16)
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence([seed, entropy, *row]))
-    )
+    return np.random.default_rng([seed, entropy, *row])
 
 
 def draw_places(sizes: Sequence[int], *, seed: int, content_digest: str) -> np.ndarray:
@@ -116,6 +173,7 @@ def draw_orders(
 
 def reversed_orders(
     strata: Sequence[np.ndarray],
+    n_orders: int = 1,
     *,
     seed: int,
     content_digest: str,
@@ -124,7 +182,12 @@ def reversed_orders(
     """The published order of each stratum beside its reversal (m = 1).
 
     Arguments as in `draw_orders`; the seed only places the published order.
+
+    Raises:
+        ValueError: If `n_orders` is not 1.
     """
+    if n_orders != 1:
+        raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
 
     def reversal(
         stratum_N: np.ndarray, codes_N: np.ndarray, rng: np.random.Generator

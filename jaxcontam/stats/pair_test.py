@@ -19,15 +19,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.adjacency import (
-    lag_profile,
-    symmetry,
-)
+from jaxcontam.stats.adjacency import lag_profile, symmetry
 from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.effect import mde_of
-from jaxcontam.stats.evalue import LAMBDAS
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.max_t import max_t
+from jaxcontam.stats.multiple import max_t
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pair_statistic import (
     ADJACENCY,
@@ -37,6 +33,7 @@ from jaxcontam.stats.pair_statistic import (
     PairStrata,
 )
 from jaxcontam.stats.randomisation import (
+    LAMBDAS,
     LOG10_E_MAX,
     MODEL_TOLERANCE,
     N_MONTE_CARLO,
@@ -147,14 +144,16 @@ def _pair_test(
         p_lower = power_of_ten(log10_lower)
         p_monte_carlo = e_value = None
         if drawn:
-            p_monte_carlo = _monte_carlo_p(best, drawn[0].sums_B, tolerances[0])
-            e_value = 10.0 ** min(drawn[0].log_e / math.log(10), LOG10_E_MAX)
+            ((drawn_B, log_e),) = drawn
+            n_as_large = np.count_nonzero(drawn_B >= best.statistic - tolerances[0])
+            p_monte_carlo = (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
+            e_value = 10.0 ** min(log_e / math.log(10), LOG10_E_MAX)
     else:
         chosen = max_t(
             np.stack(
                 [
-                    np.append(one.statistic, draws.sums_B)
-                    for one, draws in zip(found, drawn, strict=True)
+                    np.append(one.statistic, drawn_B)
+                    for one, (drawn_B, _) in zip(found, drawn, strict=True)
                 ]
             ),
             tolerances=np.array(tolerances),
@@ -244,14 +243,6 @@ class _Summary:
     boundaries: float
     sd: float
     log10_floor: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Draws:
-    """Monte Carlo re-draws of the statistic, and the log of the e-value."""
-
-    sums_B: np.ndarray
-    log_e: float
 
 
 class _Columns:
@@ -349,7 +340,8 @@ def _summary(columns: _Columns, q: int) -> _Summary:
     )
 
 
-def _draws(columns: _Columns, q: int) -> _Draws:
+def _draws(columns: _Columns, q: int) -> tuple[np.ndarray, float]:
+    """(B,) re-draws of the statistic, and the log of the e-value."""
     # The same draws for every choice of tokens, as max-T needs.
     rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
@@ -359,7 +351,7 @@ def _draws(columns: _Columns, q: int) -> _Draws:
         drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
         if pooled > 0:
             log_e_L += _log_bets(sums_M / pooled)
-    return _Draws(drawn_B, float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS)))
+    return drawn_B, float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS))
 
 
 def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
@@ -367,11 +359,6 @@ def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
     bets_LM = LAMBDAS[:, None] * scaled_M[None, :]
     top_L = bets_LM.max(axis=1)
     return bets_LM[:, 0] - top_L - np.log(np.exp(bets_LM - top_L[:, None]).mean(axis=1))
-
-
-def _monte_carlo_p(one: _Summary, drawn_B: np.ndarray, tolerance: float) -> float:
-    n_as_large = np.count_nonzero(drawn_B >= one.statistic - tolerance)
-    return (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
 
 
 def tie_tolerance(strata: PairStrata, q: int) -> float:

@@ -26,13 +26,11 @@ class SignFlipResult:
         p_value: One-sided; large differences in favour of the first make it small.
         p_floor: Smallest p-value with these differences, one half to the power of the
             number of pairs that differ.
-        n_pairs: Pairs, with those that do not differ.
     """
 
     statistic: float
     p_value: float
     p_floor: float
-    n_pairs: int
 
 
 def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
@@ -55,7 +53,7 @@ def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
         Fisher 1935, "The Design of Experiments", section 21. It is the randomisation
         test of `stats.randomisation` with two columns, d/2 and -d/2.
     """
-    difference_N = checked_pairs(first_N, second_N)
+    difference_N = np.subtract(*_checked(first_N, second_N))
     # From the sum as it is to the sum with this sign turned.
     rows = [np.array([0.0, -difference]) for difference in difference_N]
     tolerance = MATRIX_TOLERANCE * float(np.abs(difference_N).sum())
@@ -67,20 +65,15 @@ def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
         # The way back from the logarithm rounds.
         p_value=max(power_of_ten(tail.log10_upper), p_floor),
         p_floor=p_floor,
-        n_pairs=len(difference_N),
     )
 
 
-def checked_pairs(first_N: np.ndarray, second_N: np.ndarray) -> np.ndarray:
-    """(N,) differences of pairs, float64.
-
-    Raises:
-        ValueError: If the shapes differ, there is no pair, or a value is not finite.
-    """
-    first_N, second_N = (
-        np.asarray(first_N, np.float64),
-        np.asarray(second_N, np.float64),
-    )
+def _checked(
+    first_N: np.ndarray, second_N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both as float64, of one length."""
+    first_N = np.asarray(first_N, np.float64)
+    second_N = np.asarray(second_N, np.float64)
     if first_N.ndim != 1 or first_N.shape != second_N.shape:
         raise ValueError(
             f"both must be lists of one length, got {first_N.shape} {second_N.shape}"
@@ -89,7 +82,7 @@ def checked_pairs(first_N: np.ndarray, second_N: np.ndarray) -> np.ndarray:
         raise ValueError("there must be at least 1 pair, got none")
     if not (np.isfinite(first_N).all() and np.isfinite(second_N).all()):
         raise ValueError("values must be finite")
-    return first_N - second_N
+    return first_N, second_N
 
 
 N_RESAMPLES = 10_000
@@ -167,9 +160,8 @@ def _in_units(
     first_N: np.ndarray, second_N: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both as whole hundredths, int64."""
-    checked_pairs(first_N, second_N)
     first_N, second_N = (
-        np.rint(np.asarray(scores, np.float64) / _UNIT).astype(np.int64)
-        for scores in (first_N, second_N)
+        np.rint(scores / _UNIT).astype(np.int64)
+        for scores in _checked(first_N, second_N)
     )
     return first_N, second_N

@@ -6,13 +6,13 @@ to one boundary has standard deviation `sd` and no memory.
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from jaxcontam.stats.adjacency import boundaries_matrix, path_moments
 from jaxcontam.stats.direction import direction_weights, run_length, runs_of
+from jaxcontam.stats.pair_statistic import n_stratum_orders
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,6 @@ def pair_design(
     n_strata: int,
     *,
     symmetry: float = 0.0,
-    log10_orders: Callable[[int], float],
 ) -> PowerDesign:
     """Strata whose pairs are scored and whose orders all are columns: adjacency.
 
@@ -115,7 +114,6 @@ def pair_design(
         n_examples: N, at least 4 a stratum.
         n_strata: K.
         symmetry: Correlation of [i, j] with [j, i] by chance.
-        log10_orders: Stratum size -> log10 of its columns.
 
     Source:
         Double centring projects a matrix onto s^2 - 3s + 1 dimensions, and the path
@@ -135,7 +133,7 @@ def pair_design(
                 signal=path_moments(kept)[1],
             )
         )
-        log10_floor -= count * log10_orders(s)
+        log10_floor -= count * math.log10(n_stratum_orders(np.zeros(s, np.int64)))
     return PowerDesign(
         rule="sum", kinds=tuple(kinds), n_orders=None, log10_floor=log10_floor
     )

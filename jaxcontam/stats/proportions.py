@@ -21,6 +21,15 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def rate_interval(
+    successes: int, trials: int
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """A share with its `wilson_interval`; three times None without a trial."""
+    if not trials:
+        return None, None, None
+    return successes / trials, *wilson_interval(successes, trials)
+
+
 # Barnard's test goes through all tables of so many; larger ones would take minutes.
 _MOST_TABLES = 10**6
 

@@ -9,6 +9,8 @@ have different numbers of counterfactuals: a sequence of arrays stands for them.
 Dimension key
     K  strata
     M  columns, M = m + 1; may differ from row to row
+    N  values of all rows together
+    L  mixture components of an e-value
     B  Monte Carlo re-draws
 """
 
@@ -20,7 +22,6 @@ import numpy as np
 
 from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.evalue import soft_rank_log_e
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
@@ -40,6 +41,8 @@ MIN_ORDERS_TO_STUDENTISE = 9
 """`auto` leaves rows of fewer counterfactual orders as they are."""
 SD_RATIO_TO_STUDENTISE = 4.0
 """`auto` studentises where the rows' 10th and 90th percentile are further apart."""
+LAMBDAS = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
+"""Bets of different boldness; their mean is a martingale like each of them."""
 # Sums over several rows are tabulated up to this many: few enough to stay in cache.
 _TABLE_SIZE = 2**14
 
@@ -60,11 +63,6 @@ class RowScores:
     differences: list[np.ndarray]
     tolerance: float
     kind: str
-
-    @property
-    def values(self) -> np.ndarray:
-        """(K, M) float64; ValueError where rows have different lengths."""
-        return np.stack(self.rows)
 
     @property
     def published(self) -> np.ndarray:
@@ -110,7 +108,7 @@ def randomisation_test(
     K = len(rows.sizes)
     if boundaries_K.shape != (K,):
         raise ValueError(f"boundaries must have shape {(K,)}, got {boundaries_K.shape}")
-    scored = _scored(rows, scores, relative_tolerance)
+    scored = row_scores(loglik_KM, kind=scores, relative_tolerance=relative_tolerance)
     tail = lattice_tail(scored.differences, scored.tolerance)
     log10_floor = -float(np.log10(rows.sizes).sum())
     log10_p = min(0.0, max(tail.log10_upper, log10_floor))
@@ -132,9 +130,7 @@ def randomisation_test(
         p_monte_carlo=monte_carlo,
         p_floor=p_floor,
         e_value=10.0 ** min(log10_e, LOG10_E_MAX),
-        effect=effect.effect,
-        effect_se=effect.effect_se,
-        mde=effect.mde,
+        **effect._asdict(),
         scores=scored.kind,
     )
 
@@ -157,28 +153,23 @@ def row_scores(
         kind: How to score.
         relative_tolerance: Ties, relative to each row's largest value.
     """
-    return _scored(flat_rows(loglik_KM), kind, relative_tolerance)
-
-
-def _scored(rows: Rows, kind: ScoreKind, relative_tolerance: float) -> RowScores:
+    rows = flat_rows(loglik_KM)
     ties_K = relative_tolerance * _magnitudes(rows)
-    centred, differences = rows.minus(rows.means()), rows.minus(rows.first)
-    if kind == "centred":
-        return RowScores(
-            centred.split(), differences.split(), float(ties_K.sum()), "centred"
-        )
     varies_K = rows.ranges() > ties_K
     sd_K = np.sqrt(rows.variances())
-    if kind == "auto" and not _unequal(sd_K[varies_K], rows.sizes):
-        return _scored(rows, "centred", relative_tolerance)
-    # A tied row is multiplied by 0, others are divided by their standard deviation.
-    factor_K = np.where(varies_K, 1 / np.where(varies_K, sd_K, 1.0), 0.0)
+    if kind == "auto":
+        is_unequal = _unequal(sd_K[varies_K], rows.sizes)
+        kind = "studentised" if is_unequal else "centred"
+    factor_K = np.ones(len(sd_K))
+    if kind == "studentised":
+        # A tied row is multiplied by 0, others are divided by their deviation.
+        factor_K = np.where(varies_K, 1 / np.where(varies_K, sd_K, 1.0), 0.0)
     factor_N = rows.spread(factor_K)
     return RowScores(
-        Rows(centred.flat * factor_N, rows.sizes).split(),
-        Rows(differences.flat * factor_N, rows.sizes).split(),
+        Rows(rows.minus(rows.means()).flat * factor_N, rows.sizes).split(),
+        Rows(rows.minus(rows.first).flat * factor_N, rows.sizes).split(),
         float((ties_K * factor_K).sum()),
-        "studentised",
+        kind,
     )
 
 
@@ -225,6 +216,52 @@ def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
         np.take(table, rng.integers(len(table), size=n_draws), out=drawn_B, mode="clip")
         sums_B += drawn_B
     return sums_B
+
+
+def soft_rank_log_e(loglik_KM: Matrix) -> float:
+    """Natural log of an e-value against exchangeable columns; large is evidence.
+
+    Mean over lambda of prod_k exp(lambda a_k0) / mean_j exp(lambda a_kj), where a is
+    centred and divided by the standard deviation pooled over all strata, a symmetric
+    number. Its expectation under the null is 1. Zero for a constant scorer.
+
+    Args:
+        loglik_KM: (K, m + 1) float64, column 0 the published version, or K rows of
+            different lengths; any unit.
+
+    Returns:
+        log e, natural; minus infinity never, since no bet is all or nothing.
+
+    Source:
+        Soft-rank e-values as in Ramdas et al., "Game-theoretic statistics and safe
+        anytime-valid inference" (2023), section on permutation e-values.
+    """
+    rows = flat_rows(loglik_KM)
+    pooled = float(np.sqrt(rows.variances().mean()))
+    if pooled == 0.0:
+        return 0.0
+    standardised = Rows(rows.minus(rows.means()).flat / pooled, rows.sizes)
+    return float(log_wealth(standardised)[-1])
+
+
+def log_wealth(standardised: Rows) -> np.ndarray:
+    """Natural log of the mixture's wealth after each stratum, betting on column 0.
+
+    Args:
+        standardised: Scores in units of about one standard deviation. Row k may be
+            scaled by anything that is known before its published column is: earlier
+            rows, and its own values without their order.
+
+    Returns:
+        (K,) float64.
+    """
+    wealth_LK = np.empty((len(LAMBDAS), len(standardised.sizes)))
+    for i, boldness in enumerate(LAMBDAS):
+        bets = Rows(boldness * standardised.flat, standardised.sizes)
+        top_K = bets.largest()
+        weights = Rows(np.exp(bets.minus(top_K).flat), bets.sizes)
+        wealth_LK[i] = np.cumsum(bets.first - (np.log(weights.means()) + top_K))
+    return np.logaddexp.reduce(wealth_LK, axis=0) - np.log(len(LAMBDAS))
 
 
 def _magnitudes(rows: Rows) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""ROC curves: area, standard errors, differences, and true positives at a rate.
+"""ROC curves: area, standard errors, differences, rates, and the best threshold.
 
 Scores are oriented: higher = more likely a member. Texts of one document may share a
 cluster; then documents, not texts, count as independent.
@@ -50,19 +50,19 @@ class Difference:
     p_value: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class RocCurve:
-    """Rates at each threshold, from nothing found to everything found.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Threshold:
+    """A cut: texts that score at or above it count as members.
 
     Attributes:
-        fpr: (R,) share of non-members at or above the threshold, ascending from 0 to 1.
-        tpr: (R,) share of members at or above it.
-        thresholds: (R,) each distinct score, descending, after infinity.
+        value: The cut.
+        accuracy: Mean of the two shares that it gets right, of the members and of the
+            non-members, on the texts that it was chosen on; at least 0.5 and, since it
+            was chosen there, too high for others.
     """
 
-    fpr: np.ndarray
-    tpr: np.ndarray
-    thresholds: np.ndarray
+    value: float
+    accuracy: float
 
 
 def auc_delong(
@@ -188,12 +188,18 @@ def paired_delong(
     return Difference(difference, se, max(-1.0, low), min(1.0, high), p_value)
 
 
-def roc_curve_points(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> RocCurve:
-    """Every point of the empirical ROC curve, none dropped.
+def roc_curve(
+    members_P: np.ndarray, nonmembers_Q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """False- and true-positive rates of the empirical ROC curve, no point dropped.
 
     Args:
         members_P: (P,) scores, higher = more likely a member; P >= 1.
         nonmembers_Q: (Q,) likewise.
+
+    Returns:
+        (R,) shares of non-members and of members at or above each distinct score, from
+        nothing found to everything found.
 
     Raises:
         ValueError: If a group is empty or a score is not finite.
@@ -204,7 +210,7 @@ def roc_curve_points(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> RocCurv
     for group in (nonmembers_Q, members_P):
         below_R = np.searchsorted(np.sort(group), ascending_R)
         rates.append(np.append(0.0, (len(group) - below_R[::-1]) / len(group)))
-    return RocCurve(rates[0], rates[1], np.append(np.inf, ascending_R[::-1]))
+    return rates[0], rates[1]
 
 
 def n_allowed(n_nonmembers: int, fpr: float, convention: Convention = "le") -> int:
@@ -256,13 +262,50 @@ def tpr_at_fpr(
     return float((members_P > threshold).mean()), threshold
 
 
+def best_threshold(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> Threshold:
+    """The cut with the highest accuracy, both groups weighing the same.
+
+    Candidates lie half way between neighbouring scores, and above the highest. Among
+    equally accurate ones the highest is taken: it calls fewest texts members. Where
+    no cut is better than chance, none is a member.
+
+    Args:
+        members_P: (P,) finite scores, higher = more likely a member, P >= 1.
+        nonmembers_Q: (Q,) likewise.
+
+    Raises:
+        ValueError: If a group is empty or a score is not finite.
+    """
+    members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
+    P, Q = len(members_P), len(nonmembers_Q)
+    values = np.unique(np.concatenate([members_P, nonmembers_Q]))
+    # Numbers at or above each value, and none above all of them.
+    n_found = P - np.searchsorted(np.sort(members_P), values, side="left")
+    n_false = Q - np.searchsorted(np.sort(nonmembers_Q), values, side="left")
+    # tpr - fpr times P * Q: whole numbers, so that ties are ties.
+    gain = np.append(n_found * Q - n_false * P, 0).astype(np.int64)
+    best = len(gain) - 1 - int(np.argmax(gain[::-1]))
+    accuracy = 0.5 + float(gain[best]) / (2 * P * Q)
+    if best == len(values):
+        return Threshold(math.nextafter(float(values[-1]), math.inf), accuracy)
+    assert best > 0, "all being members is no better than none, which comes first"
+    below, above = float(values[best - 1]), float(values[best])
+    middle = below + (above - below) / 2
+    # Between neighbouring floats there is no other.
+    return Threshold(middle if middle > below else above, accuracy)
+
+
 def _checked(
     members_P: np.ndarray, nonmembers_Q: np.ndarray, *, fewest: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
     members_P = np.asarray(members_P, np.float64)
     nonmembers_Q = np.asarray(nonmembers_Q, np.float64)
-    if min(len(members_P), len(nonmembers_Q)) < fewest:
-        raise ValueError(f"each group must have at least {fewest} scores")
+    P, Q = len(members_P), len(nonmembers_Q)
+    if min(P, Q) < fewest:
+        raise ValueError(
+            f"each group must have at least {fewest} score{'s' * (fewest > 1)}, "
+            f"got {P} and {Q}"
+        )
     if not (np.isfinite(members_P).all() and np.isfinite(nonmembers_Q).all()):
         raise ValueError("scores must be finite")
     return members_P, nonmembers_Q

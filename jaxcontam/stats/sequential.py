@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.stats.evalue import log_wealth
 from jaxcontam.stats.orders import OrderDesign, draw_orders, row_generator
-from jaxcontam.stats.randomisation import MODEL_TOLERANCE
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, log_wealth
+from jaxcontam.stats.rows import flat_rows
 
 # The bet's mixture spans success probabilities up to this share of the level: then
 # wealth 1 / level is reached by a finite number of draws without a loss.
@@ -55,14 +55,12 @@ class DrawnTest:
     Attributes:
         p_value: See the function that made it.
         n_draws: Draws that it used.
-        n_losses: Used draws that were at least as high as the published number.
         stop: Why it needs no more draws; None while it does.
         log_e: Natural log of the wealth at the stop; None where nothing is bet.
     """
 
     p_value: float
     n_draws: int
-    n_losses: int
     stop: Stop | None
     log_e: float | None
 
@@ -101,7 +99,7 @@ def e_process(loglik_KM: np.ndarray, *, level: float) -> EProcess:
     pooled_K = np.sqrt(np.cumsum(centred_KM.var(axis=1, ddof=1)) / n_so_far_K)
     # Rows before the first that varies are all zeros, whatever divides them.
     scale_K = np.where(pooled_K > 0, pooled_K, 1.0)
-    wealth_K = log_wealth(centred_KM / scale_K[:, None])
+    wealth_K = log_wealth(flat_rows(centred_KM / scale_K[:, None]))
     highest_K = np.maximum(np.maximum.accumulate(wealth_K), 0.0)
     # Rounding may put a wealth of exactly 1 / level a hair below it.
     reached = np.flatnonzero(wealth_K >= -math.log(level) - 1e-12)
@@ -157,11 +155,11 @@ def besag_clifford(losses_T: np.ndarray, *, h: int, n_most: int) -> DrawnTest:
     lost = np.flatnonzero(used_T)
     if len(lost) >= h:
         t = int(lost[h - 1]) + 1
-        return DrawnTest(h / t, t, h, "enough", None)
+        return DrawnTest(h / t, t, "enough", None)
     t, n_lost = len(used_T), len(lost)
     if t < n_most:
-        return DrawnTest(1.0, t, n_lost, None, None)
-    return DrawnTest((n_lost + 1) / (n_most + 1), t, n_lost, "exhausted", None)
+        return DrawnTest(1.0, t, None, None)
+    return DrawnTest((n_lost + 1) / (n_most + 1), t, "exhausted", None)
 
 
 def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> DrawnTest:
@@ -206,7 +204,6 @@ def binomial_mixture(losses_T: np.ndarray, *, level: float, n_most: int) -> Draw
     return DrawnTest(
         p_value=min(1.0, 1 / highest),
         n_draws=t,
-        n_losses=int(n_lost_T[t - 1]) if t else 0,
         stop=stop,
         log_e=math.log(last) if last > 0 else -math.inf,
     )

@@ -27,12 +27,6 @@ from jaxcontam.data.release import (
     make_release,
     read_release,
 )
-from jaxcontam.data.training_manifest import (
-    Manifest,
-    PlantedSet,
-    manifest_json,
-    read_manifest,
-)
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.prompts import load_prompts
 from jaxcontam.methods.replication.recorded import read_recorded
@@ -43,6 +37,7 @@ from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.faults.folders import allowed, contents
 from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
 from tests.faults.mutations import as_json, changed, damaged, damaged_json
+from train.manifest import Manifest, PlantedSet, manifest_json, read_manifest
 from train.plan import read_plan
 
 RECORDS = [

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.data.training_manifest import read_manifest
 from train.checkpoints import saved_steps
+from train.manifest import read_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"word{i}" for i in range(300)]

@@ -24,10 +24,10 @@ from jaxcontam.methods.membership.blind_classifiers import (
     cross_validated,
     length_features,
     logistic,
+    ngram_fluency,
     number_features,
 )
 from jaxcontam.methods.membership.documents import document_codes, independent_codes
-from jaxcontam.methods.membership.fluency import ngram_fluency
 from jaxcontam.results.membership import BlindBaseline
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 

@@ -18,22 +18,26 @@ from jaxcontam.methods.membership.documents import (
     independent_codes,
     rows_of,
 )
-from jaxcontam.methods.membership.operating import operating_point
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
+    OperatingPoint,
     ScorePicture,
     ScoreResult,
 )
+from jaxcontam.stats.bootstrap import bootstrap, few_tpr_interval, tpr_statistic
+from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import (
     Clusters,
     Convention,
+    Difference,
     auc_delong,
     auc_interval,
     paired_delong,
-    roc_curve_points,
+    roc_curve,
+    tpr_at_fpr,
 )
 
 FEW_TEXTS = 50
@@ -44,6 +48,10 @@ FEW_DOCUMENTS = 10
 
 FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
+
+# With fewer expected false positives than these, bootstrap intervals of 95 % held the
+# true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.
+_FEW_FOR_BOOTSTRAP = 5
 
 _NO_BASELINE = (
     "no blind baseline was made: the texts alone may tell the labels apart",
@@ -103,9 +111,7 @@ def judge(
     N = len(values_NM)
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
-    if {len(given) for given in (labels_N, texts, clusters) if given is not None} != {
-        N
-    }:
+    if any(one is not None and len(one) != N for one in (labels_N, texts, clusters)):
         raise ValueError(f"labels, texts and clusters must have one value a text, {N}")
     scored_N = scored_texts(values_NM)
     texts, clusters = rows_of(texts, scored_N), rows_of(clusters, scored_N)
@@ -146,17 +152,19 @@ def judge(
         p_value, is_primary = float(p_M[m]), method == primary
         extra, verdict = {}, None
         if not is_primary:
-            extra |= _versus(score_N, primary_N, labels_N, sides)
+            found = paired_delong(
+                members_P,
+                others_Q,
+                primary_N[labels_N],
+                primary_N[~labels_N],
+                clusters=sides,
+            )
+            extra |= _fields("difference", found)
         if blind is not None and blind.rows:
             found = increment(
                 blind, table.values[:, m], all_labels_N, clusters_N=all_codes_N
             )
-            extra |= {
-                "increment": found.difference,
-                "increment_low": found.low,
-                "increment_high": found.high,
-                "increment_p": found.p_value,
-            }
+            extra |= _fields("increment", found)
         if is_primary:
             verdict = score_verdict(
                 p_value,
@@ -206,6 +214,72 @@ def judge(
     return results
 
 
+def operating_point(
+    members_P: np.ndarray,
+    nonmembers_Q: np.ndarray,
+    fpr: float,
+    *,
+    convention: Convention = "le",
+    clusters: Clusters | None = None,
+    are_copies: bool = False,
+    n_boot: int = 1000,
+    seed: int = 0,
+) -> OperatingPoint:
+    """True-positive rate at a false-positive rate, with an interval of 95 %.
+
+    The interval is that of the stratified bootstrap, and never narrower than Wilson's
+    for a given threshold. Where fewer than 5 non-members are expected above the
+    threshold and texts are independent, it is that of `few_tpr_interval`.
+
+    Args:
+        members_P: (P,) float64.
+        nonmembers_Q: (Q,) float64.
+        fpr: In (0, 1); nothing is read off where it times Q is below 1.
+        convention: `le` or `lt`.
+        clusters: Documents of both groups, or None.
+        are_copies: Whether the documents are copies of one text each, which have one
+            score: then `fpr` must allow one distinct non-member, and few of them make
+            the interval that of distinct texts.
+        n_boot: Resamples; the threshold is found anew in each.
+        seed: Seeds them.
+    """
+    one_each, other_each = members_P, nonmembers_Q
+    if clusters is not None and are_copies:
+        one_each = members_P[np.unique(clusters[0], return_index=True)[1]]
+        other_each = nonmembers_Q[np.unique(clusters[1], return_index=True)[1]]
+    expected = fpr * len(other_each)
+    tpr = threshold = low = high = None
+    if expected >= 1 - 1e-9:
+        tpr, threshold = tpr_at_fpr(members_P, nonmembers_Q, fpr, convention)
+        if (clusters is None or are_copies) and expected < _FEW_FOR_BOOTSTRAP:
+            low, high = few_tpr_interval(one_each, other_each, fpr)
+            # For `lt`, whose threshold is one rank higher, and for distinct texts the
+            # interval may miss the rate itself.
+            low, high = min(low, tpr), max(high, tpr)
+        else:
+            drawn = bootstrap(
+                tpr_statistic(fpr, convention),
+                members_P,
+                nonmembers_Q,
+                clusters=clusters,
+                n_boot=n_boot,
+                seed=seed,
+            )
+            # Resamples of a rate of 0 are all 0, which is no proof of 0.
+            n = len(members_P) if clusters is None else len(np.unique(clusters[0]))
+            fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
+            low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
+    return OperatingPoint(
+        fpr=fpr,
+        convention=convention,
+        tpr=tpr,
+        tpr_low=low,
+        tpr_high=high,
+        threshold=threshold,
+        expected_false=expected,
+    )
+
+
 def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, ...]:
     """Curves and scores of every score, for plots, of the texts that have scores.
 
@@ -218,13 +292,13 @@ def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, .
     for m, method in enumerate(table.names):
         members_P = values_NM[scored_N & is_member_N, m]
         others_Q = values_NM[scored_N & ~is_member_N, m]
-        curve = roc_curve_points(members_P, others_Q)
+        fpr_R, tpr_R = roc_curve(members_P, others_Q)
         pictures.append(
             ScorePicture(
                 method=method,
-                auc=float(np.trapezoid(curve.tpr, curve.fpr)),
-                fpr=curve.fpr,
-                tpr=curve.tpr,
+                auc=float(np.trapezoid(tpr_R, fpr_R)),
+                fpr=fpr_R,
+                tpr=tpr_R,
                 members=members_P,
                 nonmembers=others_Q,
             )
@@ -257,24 +331,13 @@ def _check_groups(name: str, n_units: Sequence[int], unit: str) -> None:
             )
 
 
-def _versus(
-    score_N: np.ndarray,
-    primary_N: np.ndarray,
-    labels_N: np.ndarray,
-    sides: Clusters | None,
-) -> dict[str, float]:
-    found = paired_delong(
-        score_N[labels_N],
-        score_N[~labels_N],
-        primary_N[labels_N],
-        primary_N[~labels_N],
-        clusters=sides,
-    )
+def _fields(name: str, found: Difference) -> dict[str, float]:
+    """A difference as fields of a result."""
     return {
-        "difference": found.difference,
-        "difference_low": found.low,
-        "difference_high": found.high,
-        "difference_p": found.p_value,
+        name: found.difference,
+        f"{name}_low": found.low,
+        f"{name}_high": found.high,
+        f"{name}_p": found.p_value,
     }
 
 

@@ -24,8 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.fluency import fluency_of
-from jaxcontam.methods.membership.frequencies import corpus_logprobs
+from jaxcontam.methods.membership.blind_classifiers import fluency_of
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.readings import (
     Pass,
@@ -39,13 +38,9 @@ from jaxcontam.methods.membership.readings import (
     sequences_of,
     token_scores,
 )
-from jaxcontam.methods.membership.score import (
-    Reading,
-    ScoredText,
-    ScoreMethod,
-    Scores,
-)
+from jaxcontam.methods.membership.score import Reading, ScoredText, ScoreMethod, Scores
 from jaxcontam.methods.membership.text_model import TextModel
+from jaxcontam.methods.membership.token_scores import corpus_logprobs
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
@@ -143,10 +138,10 @@ def score_texts(
     done = own.n_targets
     rewrites: dict[Reading, Sequence[np.ndarray]] = {}
     for part in passes:
-        found = part.read(known, progress_after(progress, done, total))
-        rewrites |= found.values
+        values, n_held = part.read(known, progress_after(progress, done, total))
+        rewrites |= values
         done += part.n_targets
-        n_cached += found.n_cached
+        n_cached += n_held
     if inputs.reference is not None and "reference" not in rewrites:
         # The model itself, whose own pass has been made.
         rewrites["reference"] = [

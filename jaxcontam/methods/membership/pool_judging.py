@@ -37,11 +37,10 @@ from jaxcontam.results.membership import (
     SetResult,
     TextThreshold,
 )
-from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
+from jaxcontam.stats.conformal import conformal_p_values, share_seen, threshold_at_fpr
 from jaxcontam.stats.multiple import benjamini_hochberg
+from jaxcontam.stats.relabelling import set_level_test
 from jaxcontam.stats.roc import auc_delong, auc_interval
-from jaxcontam.stats.set_level import set_level_test
-from jaxcontam.stats.share import share_seen
 
 FEWEST_OF_SET = 20
 """Texts, or documents, of each set below which there is no set-level test."""
@@ -256,10 +255,10 @@ def _shares(
             method=name,
             n_texts=n,
             n_pool=len(values) - n,
-            low=one.low,
-            estimate=one.estimate,
+            low=low,
+            estimate=estimate,
         )
-        for name, one in zip(names, found, strict=True)
+        for name, (low, estimate) in zip(names, found, strict=True)
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.fluency import fluency_of
+from jaxcontam.methods.membership.blind_classifiers import fluency_of
 from jaxcontam.methods.membership.score import Reading
 from jaxcontam.methods.membership.text_model import TextModel
 from jaxcontam.models.decoder import Decoder
@@ -29,19 +29,9 @@ from jaxcontam.scoring.prefixed import paired_sums, prefixed_sums
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
 
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What a pass reads.
-
-    Attributes:
-        values: Reading -> for each text its numbers, float64; see
-            `ScoredText.rewrites`.
-        n_cached: Target tokens whose scores the store held.
-    """
-
-    values: Mapping[Reading, Sequence[np.ndarray]]
-    n_cached: int
+Found = tuple[Mapping[Reading, Sequence[np.ndarray]], int]
+"""What a pass reads: reading -> for each text its numbers, float64, as in
+`ScoredText.rewrites`; and how many target tokens the store held the scores of."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +156,7 @@ def means_pass(
             ]
             for reading, of_texts in rewrites.items()
         }
-        return Found(values, sums.n_cached)
+        return values, sums.n_cached
 
     return Pass(plan.n_targets, read)
 
@@ -180,7 +170,7 @@ def reference_pass(scorer: SequenceScorer, own: Sequences) -> Pass:
         values = [
             fluency_of((nothing if key is None else table[key])[0]) for key in own.keys
         ]
-        return Found({"reference": values}, n_cached)
+        return {"reference": values}, n_cached
 
     return Pass(own.n_targets, read)
 
@@ -221,7 +211,7 @@ def prefix_pass(
         counts = zip(sums.n_scored.tolist(), sums.loglik.tolist(), strict=True)
         # A text without a token that counts has no mean.
         means = [loglik / n if n else np.nan for n, loglik in counts]
-        return Found({reading: _of_texts(own, means)}, sums.n_cached)
+        return {reading: _of_texts(own, means)}, sums.n_cached
 
     return Pass(sum(len(ids) - n_before for ids in own.fresh), read)
 
@@ -257,7 +247,7 @@ def company_pass(
             out=np.full(len(texts), np.nan),
             where=sums.n_scored > 0,
         )
-        return Found({"own_file": _of_texts(own, means.tolist())}, sums.n_cached)
+        return {"own_file": _of_texts(own, means.tolist())}, sums.n_cached
 
     return Pass(sum(map(len, texts)), read)
 
@@ -275,8 +265,7 @@ def gradient_pass(decoder: Decoder, own: Sequences, scorer: Scorer) -> Pass:
                 division=scorer.division,
                 progress=progress,
             )
-        norms = _of_texts(own, found.norms.tolist())
-        return Found({"gradients": norms}, found.n_cached)
+        return {"gradients": _of_texts(own, found.norms.tolist())}, found.n_cached
 
     context = decoder.config.context
     return Pass(sum(min(len(ids), context) - 1 for ids in own.fresh), read)

@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 
 from jaxcontam.methods.replication.overlap import Measure
 from jaxcontam.models.regression import RegressionModel, load_regression
-from jaxcontam.progress import Progress
 from jaxcontam.scoring.batching import plan_batches
 
 # Layers and width of the stream.
@@ -64,15 +63,12 @@ class Bleurt:
         """The measure for `overlap_scores`; BLEURT compares whole sentences."""
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
-    def scores(
-        self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None
-    ) -> np.ndarray:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score of each pair.
 
         Args:
             pairs: (reference, candidate). A pair that is too long loses tokens at the
                 end of its longer text.
-            progress: Called with pairs scored and in all.
 
         Returns:
             (N,) float64.
@@ -86,7 +82,6 @@ class Bleurt:
         model = self.model
         encoded = [_pair_ids(model, *ids) for ids in _text_ids(model.tokenizer, pairs)]
         scores_N = np.zeros(len(pairs))
-        done = 0
         for batch in plan_batches(
             [len(ids) for ids, _ in encoded],
             context=model.context,
@@ -107,9 +102,6 @@ class Bleurt:
                     attention_mask=torch.tensor(is_token_BT, device=model.model.device),
                 ).logits
             scores_N[list(batch.rows)] = logits_B1[:, 0].cpu().numpy()
-            done += len(batch.rows)
-            if progress is not None:
-                progress(done, len(pairs))
         return scores_N
 
 

@@ -1,7 +1,17 @@
 """The methods of `jaxcontam replicate`, one row each: a table for readers."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 
+from jaxcontam.methods.replication.cdd import cdd
+from jaxcontam.methods.replication.file_path import file_path
+from jaxcontam.methods.replication.first_instances import first_instances
+from jaxcontam.methods.replication.questions import ComparisonInputs, Found
+from jaxcontam.methods.replication.ts_guessing import (
+    ts_guessing_option,
+    ts_guessing_word,
+)
+from jaxcontam.progress import Progress
 from jaxcontam.results.terms import MethodRow
 
 
@@ -152,3 +162,12 @@ REPLICATION_METHODS = (
     ),
 )
 """In the order of reports."""
+
+COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] = {
+    "first_instances": first_instances,
+    "cdd": cdd,
+    "ts_guessing_word": ts_guessing_word,
+    "ts_guessing_option": ts_guessing_option,
+    "file_path": file_path,
+}
+"""Those of `--compare`, which ask for something else than the second piece."""

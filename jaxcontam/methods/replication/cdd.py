@@ -12,19 +12,19 @@ import re
 import statistics
 from collections.abc import Hashable, Sequence
 
-from jaxcontam.data.rouge import has_rouge_words, rouge_l
+from jaxcontam.data.rouge import UNSPACED, has_rouge_words, rouge_l
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import (
+from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.questions import (
     ComparisonInputs,
     Found,
+    Names,
     Tokenize,
 )
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.questions import UNSPACED, Names
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.stats.proportions import wilson_interval
+from jaxcontam.stats.proportions import rate_interval
 
 TEMPERATURE = 0.8
 """Sampling temperature."""
@@ -218,7 +218,7 @@ def _row(
 def _result(rows: list[dict], names: Names, setting: str) -> ComparisonResult:
     judged = [row for row in rows if row["found"] is not None]
     n_found = sum(row["found"] for row in judged)
-    low, high = wilson_interval(n_found, len(judged)) if judged else (None, None)
+    rate, low, high = rate_interval(n_found, len(judged))
     warnings = []
     if n_empty := sum(row["n_tokens"] == 0 for row in rows):
         warnings.append(
@@ -259,7 +259,7 @@ def _result(rows: list[dict], names: Names, setting: str) -> ComparisonResult:
         n_instances=len(rows),
         n_found=n_found,
         n_refused=sum(row["n_refused"] for row in rows),
-        rate=n_found / len(judged) if judged else None,
+        rate=rate,
         rate_low=low,
         rate_high=high,
         finding=finding,

@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxcontam.methods.replication.overlap import Measure
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
-from jaxcontam.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +40,11 @@ class EmbeddingOverlap:
         """For `overlap_scores`, with the truncation of BLEURT."""
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
-    def scores(
-        self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None
-    ) -> np.ndarray:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Cosine of each pair's mean hidden states.
 
         Args:
             pairs: (reference, candidate), cut as the caller wants them compared.
-            progress: Told once, when all are there.
 
         Returns:
             (N,) float64; 0 where one of the texts has no tokens.
@@ -61,8 +57,6 @@ class EmbeddingOverlap:
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         place = {text: i for i, text in enumerate(texts)}
         vectors_ND = text_embeddings(self.checkpoint, texts).astype(np.float64)
-        if progress is not None:
-            progress(len(pairs), len(pairs))
         first_ND, second_ND = (
             vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
         )

@@ -7,8 +7,12 @@ how such projects are laid out, or have read the benchmark with its fixes.
 import dataclasses
 
 from jaxcontam.data.benchmark import fingerprint
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
-from jaxcontam.methods.replication.questions import FILE_PATH, words_version
+from jaxcontam.methods.replication.questions import (
+    FILE_PATH,
+    ComparisonInputs,
+    Found,
+    words_version,
+)
 from jaxcontam.methods.replication.ts_guessing import asked_rows, hidden_result
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ReplicationVerdict

@@ -4,18 +4,18 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.rouge import common_words
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
+from jaxcontam.data.rouge import ANY_WORD, stands_within, words_f1
 from jaxcontam.methods.replication.questions import (
     FIRST_INSTANCES,
-    UNSPACED,
+    ComparisonInputs,
+    Found,
     filled,
     words_version,
 )
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult, ReplicationVerdict
 from jaxcontam.scoring.completer import without_thoughts
-from jaxcontam.stats.proportions import wilson_interval
+from jaxcontam.stats.proportions import rate_interval
 
 FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
 """Version of the question's wording."""
@@ -29,7 +29,6 @@ FEWEST_WORDS = 8
 NEAR = 0.75
 """F1 of the common words of a row and a line of the answer, at least."""
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Line ends and characters as JSON writes them inside a text.
 _ESCAPED_END = re.compile(r"\\[nrt]")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -103,8 +102,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
     if signs and finding != "refused":
         warnings.append(f"The answer has of this file: {', '.join(signs)}.")
     n_found = n_exact + n_near
-    is_judged = bool(answer) and bool(long_enough)
-    low, high = wilson_interval(n_found, len(long_enough)) if is_judged else (None,) * 2
+    rate, low, high = rate_interval(n_found, len(long_enough) if answer else 0)
     result = ComparisonResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -112,7 +110,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         n_instances=n,
         n_found=n_found,
         n_refused=int(bool(completion.refused)),
-        rate=n_found / len(long_enough) if is_judged else None,
+        rate=rate,
         rate_low=low,
         rate_high=high,
         finding=finding,
@@ -130,10 +128,12 @@ def match_of(texts: Sequence[str], answer: str) -> str | None:
     needle = longest if len(longest) >= FEWEST_WORDS else whole
     if len(needle) < FEWEST_WORDS:
         return None
-    if _is_inside(needle, _words(answer)):
+    if stands_within(needle, _words(answer)):
         return "exact"
     lines = [_words(line) for line in answer.splitlines()]
-    close = any(_f1(row, line) >= NEAR for line in lines for row in (needle, whole))
+    close = any(
+        words_f1(row, line) >= NEAR for line in lines for row in (needle, whole)
+    )
     return "near" if close else "no"
 
 
@@ -200,17 +200,7 @@ def _words(text: str) -> list[str]:
     """Words in lower case, the same ones whether the text is escaped or not."""
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     text = _ESCAPED_END.sub(" ", text)
-    return _WORD.findall(text.casefold())
-
-
-def _is_inside(needle: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether words stand in others one after the other."""
-    spaced = f" {' '.join(words)} "
-    return f" {' '.join(needle)} " in spaced
-
-
-def _f1(a: Sequence[str], b: Sequence[str]) -> float:
-    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
+    return ANY_WORD.findall(text.casefold())
 
 
 def _all_said(names: Sequence[str], said: set[str]) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 import re
 from typing import Literal
 
-from jaxcontam.methods.replication.questions import UNSPACED
+from jaxcontam.data.rouge import UNSPACED
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
 
 __all__ = ["Completer", "Completion", "Cut", "Instance"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
 from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
-from jaxcontam.stats.proportions import rate_test, wilson_interval
+from jaxcontam.stats.proportions import rate_interval, rate_test
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
@@ -178,10 +178,7 @@ def judge_result(
     if is_short is not None:
         pairs = zip(labels, is_short, strict=True)
         n_short = sum(label == "exact" and short for label, short in pairs)
-    rate = low = high = None
-    if found:
-        rate = n_copies / len(found)
-        low, high = wilson_interval(n_copies, len(found))
+    rate, low, high = rate_interval(n_copies, len(found))
     of_control = _counted(control.labels, control_follows) if control else ()
     controls = [x for x in of_control if x is not None]
     control_copies = sum(x != "no" for x in controls)

@@ -1,9 +1,19 @@
-"""Words of the questions that the comparative methods ask, and how answers are read."""
+"""What the methods of `--compare` ask, and how answers are read.
+
+They ask for something else than the second piece.
+"""
 
 import dataclasses
 import hashlib
 import re
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.issues import Issue
+from jaxcontam.data.options import Item
+from jaxcontam.methods.replication.instance import Completer, Instance
+from jaxcontam.results.replication import ComparisonResult
 from jaxcontam.scoring.completer import without_thoughts
 
 FIRST_INSTANCES = (
@@ -28,9 +38,6 @@ FILE_PATH = (
     "{text}\n\nFile:"
 )
 MASK = "[MASK]"
-UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-"""Characters of scripts without spaces between words, for a class of a pattern: Thai,
-Lao, Japanese and Chinese. Each counts as a word."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 # What a model puts before its answer.
@@ -65,6 +72,48 @@ class Names:
     fingerprint: str
     dataset: str
     split: str
+
+
+Tokenize = Callable[[str], Sequence[Hashable]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ComparisonInputs:
+    """What such a method may ask about, and with what.
+
+    Attributes:
+        benchmark: The partition.
+        names: What questions and results call it.
+        completer: The model.
+        instances: Those drawn of it.
+        prompts: One per instance, which does not hold the second piece.
+        items: Its multiple-choice items.
+        issues: Its issues, whose file is asked for.
+        control_issues: Those of the control.
+        tokenize: The model's tokenizer, or None.
+        n_samples: Of each instance, for `cdd`.
+        max_tokens: Of an answer.
+        stop: Texts that end a completion.
+        seed: The run's seed.
+    """
+
+    benchmark: Benchmark
+    names: Names
+    completer: Completer
+    instances: tuple[Instance, ...] = ()
+    prompts: Sequence[str] = ()
+    items: tuple[Item, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    control_issues: tuple[Issue, ...] = ()
+    tokenize: Tokenize | None = None
+    n_samples: int = 20
+    max_tokens: int = 500
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+
+
+Found = tuple[ComparisonResult, list[dict[str, Any]]]
+"""A result, and a row of `texts.jsonl` for each answer."""
 
 
 def filled(template: str, **values: str) -> str:

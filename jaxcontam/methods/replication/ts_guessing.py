@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.options import Item
-from jaxcontam.data.rouge import common_words, has_rouge_words, rouge_l
+from jaxcontam.data.rouge import ANY_WORD, has_rouge_words, rouge_l, words_f1
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.comparison_inputs import ComparisonInputs, Found
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.questions import (
     MASK,
     MASKED_OPTION,
     MASKED_WORD,
-    UNSPACED,
+    ComparisonInputs,
+    Found,
     Names,
     answer_forms,
     filled,
@@ -33,7 +33,7 @@ from jaxcontam.methods.replication.questions import (
 )
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ComparisonResult
-from jaxcontam.stats.proportions import wilson_interval
+from jaxcontam.stats.proportions import rate_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
 """Version of the questions' wording."""
@@ -45,7 +45,6 @@ MOST_ALIKE = 0.65
 """ROUGE-L of the hidden option with one that stays to be read, at most."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-_ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Options that anybody would guess.
 _OBVIOUS_WORDS = """
 yes no true false maybe none all both neither unknown unclear
@@ -212,8 +211,8 @@ def _overlap(option: str, other: str) -> float:
     """ROUGE-L, or the same share of words of an alphabet that ROUGE does not know."""
     if has_rouge_words(option):
         return rouge_l(option, other).f1
-    a, b = (_ANY_WORD.findall(text.casefold()) for text in (option, other))
-    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
+    a, b = (ANY_WORD.findall(text.casefold()) for text in (option, other))
+    return words_f1(a, b)
 
 
 def _masked_item(item: Item, place: int) -> str:
@@ -308,7 +307,7 @@ def hidden_result(rows: list[dict], method: str, names: Names) -> ComparisonResu
     """How many answers are what was hidden, with an interval and the rate by chance."""
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
-    low, high = wilson_interval(n_found, len(answered)) if answered else (None, None)
+    rate, low, high = rate_interval(n_found, len(answered))
     chance = rate_by_chance(
         [row["hidden"] for row in answered],
         [readings(row["answer"]) for row in answered],
@@ -326,7 +325,7 @@ def hidden_result(rows: list[dict], method: str, names: Names) -> ComparisonResu
         n_instances=len(rows),
         n_found=n_found,
         n_refused=len(rows) - len(answered),
-        rate=n_found / len(answered) if answered else None,
+        rate=rate,
         rate_low=low,
         rate_high=high,
         chance=chance,

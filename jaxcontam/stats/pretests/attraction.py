@@ -17,14 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.stats.adjacency import (
-    FEWEST_EXAMPLES,
-    boundaries_matrix,
-    double_centred,
-)
-from jaxcontam.stats.all_orders import MOST_ENUMERATED, stratum_orders
+from jaxcontam.results import Pretest
+from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, boundaries_matrix, double_centred
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.max_t import MaxTResult, max_t, shared_sums
+from jaxcontam.stats.multiple import MaxTResult, max_t, shared_sums
+from jaxcontam.stats.pair_statistic import MOST_ENUMERATED, stratum_orders
 from jaxcontam.stats.pretests.null import permutation_p, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, power_of_ten
 
@@ -62,6 +59,17 @@ class Attraction:
     statistic: float
     p_value: float
     applicable: bool = True
+
+    def row(self, name: str, *, directional: bool) -> Pretest:
+        """A check of this name, before `gate`."""
+        return Pretest(
+            name=name,
+            statistic=self.statistic,
+            p_value=self.p_value,
+            passed=True,
+            directional=directional,
+            applicable=self.applicable,
+        )
 
 
 _NOTHING = Attraction(0.0, 1.0, applicable=False)

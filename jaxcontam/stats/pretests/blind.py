@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxcontam.results import Pretest
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, double_centred
-from jaxcontam.stats.max_t import shared_sums
+from jaxcontam.stats.multiple import shared_sums
 from jaxcontam.stats.pretests.attraction import (
     OPEN,
     Attraction,
@@ -27,7 +27,7 @@ from jaxcontam.stats.pretests.attraction import (
     two_sided_p,
 )
 from jaxcontam.stats.pretests.copying import KINDS, Kind, matrices_of, read_tokens
-from jaxcontam.stats.pretests.null import gate, joined_runs, value_codes
+from jaxcontam.stats.pretests.null import gate, moved_rows
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 
 # Fewer strata than this have fewer rows each where only their signs count.
@@ -63,10 +63,7 @@ def blind_pretests(
     Raises:
         ValueError: If both groups and blocks are given.
     """
-    if groups is not None and blocks is not None:
-        raise ValueError("groups and blocks must not both be given")
-    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
-    codes_N = value_codes([None] * len(rows) if groups is None else groups)
+    rows, codes_N = moved_rows(texts, groups, blocks)
     found = [
         test for kind in KINDS for test in _of_kind(rows, codes_N, kind, seed=seed)
     ]
@@ -142,14 +139,7 @@ def _of_kind(
         "direction": direction_of(matrices, codes, seed=seed),
     }
     return [
-        Pretest(
-            name=f"blind_{what}:{kind}",
-            statistic=one.statistic,
-            p_value=one.p_value,
-            passed=True,
-            directional=what == "direction",
-            applicable=one.applicable,
-        )
+        one.row(f"blind_{what}:{kind}", directional=what == "direction")
         for what, one in found.items()
     ]
 
@@ -162,7 +152,7 @@ def _split(codes_N: np.ndarray, matrices: Sequence[np.ndarray]) -> list[np.ndarr
 
 def _turned(size: int, codes_S: np.ndarray | None) -> np.ndarray:
     """(S,) positions of a stratum with each of its groups the other way round."""
-    if codes_S is None or (codes_S == codes_S[0]).all():
+    if codes_S is None:
         return np.arange(size)[::-1]
     turned_S = np.arange(size)
     for code in np.unique(codes_S):

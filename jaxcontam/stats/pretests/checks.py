@@ -11,6 +11,7 @@ import functools
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def _checks_of_texts(
     yield Check("length_autocorrelation", autocorrelation(length_rank_N))
     yield Check("length_trend", trend(length_rank_N))
     yield Check("length_steps", steps(lengths))
-    yield Check("alphabetical_trend", trend(_alphabetical_ranks(texts)))
+    yield Check("alphabetical_trend", trend(sorted_ranks(texts)))
     numbers_N = first_numbers(texts)
     if numbers_N is not None and not _stand_in_a_field(numbers_N, fields):
         yield from _checks_of_numbers("", numbers_N)
@@ -211,7 +212,7 @@ def _checks_of_fields(fields: Sequence[Field]) -> Iterator[Check]:
             order_N = natural_order(field.values)
             yield from _checks_of_numbers(f":{field.name}", order_N, remedy=less)
         else:
-            ranks_N = _alphabetical_ranks([str(value) for value in field.values])
+            ranks_N = sorted_ranks([str(value) for value in field.values])
             yield Check(f"alphabetical_trend:{field.name}", trend(ranks_N))
 
 
@@ -264,6 +265,7 @@ def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
     return False
 
 
-def _alphabetical_ranks(texts: Sequence[str]) -> np.ndarray:
-    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
-    return centred_ranks([rank[text] for text in texts])
+def sorted_ranks(values: Sequence[Any]) -> np.ndarray:
+    """`centred_ranks` of values that can be sorted, such as texts."""
+    rank = {value: i for i, value in enumerate(sorted(set(values)))}
+    return centred_ranks([rank[value] for value in values])

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.stats.strata import cut_to_budget, split_strata
+from jaxcontam.stats.orders import cut_to_budget, split_strata
 
 Kind = Literal["words", "characters"]
 KINDS: tuple[Kind, ...] = ("words", "characters")
@@ -73,29 +73,6 @@ _CACHES: dict[Kind, _Cache] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Rows in one array.
-
-    Attributes:
-        tokens: (T,) int64; each row is begin, its tokens, end.
-        lengths: (N,) int64, begin and end included.
-        n_kinds: Distinct tokens, begin and end included.
-    """
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-    n_kinds: int
-
-    def starts(self) -> np.ndarray:
-        """(N,) place of each row's begin."""
-        return np.cumsum(self.lengths) - self.lengths
-
-    def row(self) -> np.ndarray:
-        """(T,) the row of each token."""
-        return np.repeat(np.arange(len(self.lengths)), self.lengths)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
     """Rows as a kind of scorer reads them.
 
@@ -109,11 +86,18 @@ class Tokens:
     lengths: np.ndarray
     n_kinds: int
 
+    def starts(self) -> np.ndarray:
+        """(N,) place of each row's first token."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def row(self) -> np.ndarray:
+        """(T,) the row of each token."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
     def rows(self, order_N: np.ndarray) -> "Tokens":
         """Some of the rows, in an order."""
         lengths_N = self.lengths[order_N]
-        starts_N = (np.cumsum(self.lengths) - self.lengths)[order_N]
-        shift_N = starts_N - (np.cumsum(lengths_N) - lengths_N)
+        shift_N = self.starts()[order_N] - (np.cumsum(lengths_N) - lengths_N)
         tokens_T = self.tokens[
             np.arange(lengths_N.sum()) + np.repeat(shift_N, lengths_N)
         ]
@@ -169,14 +153,14 @@ def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.nda
         last = max(first + 1, int(np.searchsorted(begins_K, most, "right")) - 1)
         here = slice(int(begins_K[first]), int(begins_K[last]))
         of = slice(int(ends_K[first] - sizes_K[first]), int(ends_K[last - 1]))
-        some = _Rows(rows.tokens[here], rows.lengths[of], rows.n_kinds)
+        some = Tokens(rows.tokens[here], rows.lengths[of], rows.n_kinds)
         matrices += _matrices(some, heap_T[here], sizes_K[first:last], cache)
         first = last
     return matrices
 
 
 def _matrices(
-    rows: _Rows, heap_T: np.ndarray, sizes_K: np.ndarray, cache: _Cache
+    rows: Tokens, heap_T: np.ndarray, sizes_K: np.ndarray, cache: _Cache
 ) -> list[np.ndarray]:
     """The matrices of some blocks, all of whose tokens are looked up together."""
     K, S = len(sizes_K), int(sizes_K.max())
@@ -238,7 +222,7 @@ def _grams(keys_T: np.ndarray, row_T: np.ndarray) -> tuple[np.ndarray, int, np.n
     return gram_T, int(gram_T.max()) + 1, earlier_T
 
 
-def _heap(rows: _Rows) -> np.ndarray:
+def _heap(rows: Tokens) -> np.ndarray:
     """(T,) p of each token by its share in all other rows."""
     T = len(rows.tokens)
     counts_V = np.bincount(rows.tokens, minlength=rows.n_kinds)
@@ -252,16 +236,18 @@ def _heap(rows: _Rows) -> np.ndarray:
     return (others_T + _HEAP / rows.n_kinds) / (n_others_T + _HEAP)
 
 
-def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[_Rows, int]:
-    """The rows, cut to the budget, and how many of them make a block at most."""
+def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[Tokens, int]:
+    """The rows, cut to the budget, and how many of them make a block at most.
+
+    Each row stands between a begin and an end.
+    """
     tokens_T, lengths_N, n_kinds = tokens.tokens, tokens.lengths, tokens.n_kinds
     cap = cut_to_budget(lengths_N, budget)
     if cap is not None and cap < _FEWEST_TOKENS:
         size = min(size, _SMALL_BLOCK)
         cap = cut_to_budget(lengths_N, budget * BLOCK // size)
     if cap is not None:
-        cut = _Rows(tokens_T, lengths_N, n_kinds)
-        within_T = np.arange(len(tokens_T)) - cut.starts()[cut.row()]
+        within_T = np.arange(len(tokens_T)) - tokens.starts()[tokens.row()]
         left_T = np.repeat(lengths_N, lengths_N) - within_T
         # The first and the last token stay in any case.
         cap = max(cap, 2)
@@ -274,7 +260,7 @@ def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[_Rows, int]:
     framed_T = np.full(len(is_text_T), _BEGIN, np.int64)
     framed_T[ends_N - 1] = _END
     framed_T[is_text_T] = tokens_T + _FIRST
-    return _Rows(framed_T, lengths_N, n_kinds + _FIRST), size
+    return Tokens(framed_T, lengths_N, n_kinds + _FIRST), size
 
 
 def _words(texts: Sequence[str]) -> Tokens:

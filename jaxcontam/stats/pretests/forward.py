@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.max_t import max_t, shared_sums
+from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pretests.attraction import (
     OPEN,
     Attraction,
@@ -38,13 +38,7 @@ from jaxcontam.stats.pretests.attraction import (
     two_sided_p,
 )
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
-from jaxcontam.stats.pretests.null import (
-    ends_of,
-    gate,
-    joined_runs,
-    neighbour_pairs,
-    value_codes,
-)
+from jaxcontam.stats.pretests.null import ends_of, gate, moved_rows, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import NumberedWords, ReadWords, read_words
 
 if TYPE_CHECKING:
@@ -99,11 +93,8 @@ def forward_pretests(
     Raises:
         ValueError: If both groups and blocks are given.
     """
-    if groups is not None and blocks is not None:
-        raise ValueError("groups and blocks must not both be given")
-    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
+    rows, codes_N = moved_rows(texts, groups, blocks)
     rows = [ends_of(row) for row in rows]
-    codes_N = value_codes([None] * len(rows) if groups is None else groups)
     size = _SMALL if len(rows) < _SHORT else _SIZE
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
     found: dict[str, np.ndarray] = {}
@@ -135,16 +126,7 @@ def forward_pretests(
     for name in ("numbers", "dates", "names", "references", "turns", "translations"):
         values_QP = found.get(name, np.zeros((1, 0)))
         one = _best_of_signs(values_QP, stratum_P, seed)
-        tests.append(
-            Pretest(
-                name=f"forward_{name}",
-                statistic=one.statistic,
-                p_value=one.p_value,
-                passed=True,
-                directional=True,
-                applicable=one.applicable,
-            )
-        )
+        tests.append(one.row(f"forward_{name}", directional=True))
     return gate(tests)
 
 

@@ -28,20 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.max_t import max_t
-from jaxcontam.stats.pretests.attraction import OPEN
-from jaxcontam.stats.pretests.null import (
-    ends_of,
-    joined_runs,
-    neighbour_pairs,
-    value_codes,
-)
-from jaxcontam.stats.pretests.similarity import (
-    ReadWords,
-    cosines,
-    read_words,
-    tfidf,
-)
+from jaxcontam.stats.multiple import max_t
+from jaxcontam.stats.pretests.attraction import OPEN, Attraction
+from jaxcontam.stats.pretests.null import ends_of, moved_rows, neighbour_pairs
+from jaxcontam.stats.pretests.similarity import ReadWords, cosines, read_words, tfidf
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -94,10 +84,7 @@ def learned_direction(
     Source:
         A U-statistic of the antisymmetric part of a bilinear form; our own.
     """
-    if groups is not None and blocks is not None:
-        raise ValueError("groups and blocks must not both be given")
-    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
-    codes_N = value_codes([None] * len(rows) if groups is None else groups)
+    rows, codes_N = moved_rows(texts, groups, blocks)
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, _STRATUM)
     # Strata without a pair say nothing.
     _, stratum_P = np.unique(stratum_P, return_inverse=True)
@@ -124,14 +111,8 @@ def learned_direction(
         statistic, p_value = best.statistic, best.p_value
         if p_value > OPEN:
             break
-    return Pretest(
-        name="learned_direction",
-        statistic=statistic,
-        p_value=p_value,
-        passed=True,
-        directional=True,
-        applicable=bool(agreements),
-    )
+    found = Attraction(statistic, p_value, applicable=bool(agreements))
+    return found.row("learned_direction", directional=True)
 
 
 def _vectors(rows: Sequence[str], read: ReadWords) -> Iterator["csr_array"]:

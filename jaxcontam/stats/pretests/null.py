@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
+from jaxcontam.stats.orders import split_strata
 from jaxcontam.stats.randomisation import SMALLEST_P
-from jaxcontam.stats.strata import split_strata
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 per order."""
@@ -127,6 +127,22 @@ def joined_runs(texts: Sequence[str], values: Sequence[object]) -> list[str]:
     starts = run_starts(values).tolist()
     ends = [*starts[1:], len(texts)]
     return ["\n".join(texts[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def moved_rows(
+    texts: Sequence[str],
+    groups: Sequence[object] | None,
+    blocks: Sequence[object] | None,
+) -> tuple[list[str], np.ndarray]:
+    """What moves in a file, examples or blocks, and `codes_N`, the group of each.
+
+    Raises:
+        ValueError: If both groups and blocks are given.
+    """
+    if groups is not None and blocks is not None:
+        raise ValueError("groups and blocks must not both be given")
+    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
+    return rows, value_codes([None] * len(rows) if groups is None else groups)
 
 
 def neighbour_pairs(

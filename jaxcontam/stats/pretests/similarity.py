@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontam.stats.orders import split_strata
 from jaxcontam.stats.pretests.null import Statistic, value_codes
-from jaxcontam.stats.strata import split_strata
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
