@@ -45,8 +45,7 @@ from jaxcontam.data.questions import Question
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.choices import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
-from jaxcontam.stats.constat import constat
-from jaxcontam.stats.inflation import gap_estimate
+from jaxcontam.stats.inflation import constat, gap_estimate
 from train.allocator import keep_freed_memory
 from train.population_forms import train_scanned
 from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in_memory

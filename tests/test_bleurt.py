@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.bleurt import Bleurt, kept_tokens
-from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+from jaxcontam.methods.replication.overlap import EmbeddingOverlap
 from jaxcontam.models.regression import _HIDDEN, _sentence_pieces, load_regression
 
 torch = pytest.importorskip("torch")

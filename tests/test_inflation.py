@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 from scipy.interpolate import make_smoothing_spline
 
-from jaxcontam.stats.constat import constat, smoothing_spline, spline_at
-from jaxcontam.stats.inflation import gap_estimate
+from jaxcontam.stats.inflation import constat, gap_estimate, smoothing_spline, spline_at
 
 pytestmark = pytest.mark.unoptimised
 

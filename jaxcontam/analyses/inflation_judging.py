@@ -26,8 +26,7 @@ from jaxcontam.results.inflation import (
     InflationVerdict,
     ModelAccuracy,
 )
-from jaxcontam.stats.constat import FEWEST, constat
-from jaxcontam.stats.inflation import GapEstimate, gap_estimate
+from jaxcontam.stats.inflation import FEWEST, GapEstimate, constat, gap_estimate
 
 MIN_POINTS = 5.0
 """Inflation that matters unless a user says otherwise."""

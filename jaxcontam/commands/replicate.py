@@ -14,11 +14,7 @@ from jaxcontam.analyses.prompted_model import (
     open_prompted,
     served_name,
 )
-from jaxcontam.analyses.replicate import (
-    ReplicationAnalysis,
-    ask,
-    judged_by,
-)
+from jaxcontam.analyses.replicate import ReplicationAnalysis, ask, judged_by
 from jaxcontam.analyses.replicate_measures import OverlapModel, check_sheet
 from jaxcontam.analyses.replicate_plan import (
     ReplicationDesign,
@@ -265,7 +261,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     def _measures(self) -> list[OverlapModel]:
         """Models that measure, as far as the user named them."""
         from jaxcontam.methods.replication.bleurt import Bleurt
-        from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+        from jaxcontam.methods.replication.overlap import EmbeddingOverlap
 
         opened: list[OverlapModel] = []
         if self.bleurt is not None:

@@ -18,7 +18,7 @@ from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_sp
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
 from jaxcontam.data.spans import element_spans
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
-from jaxcontam.data.tables import CsvTable, is_table, read_table
+from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
     check_template,
     field_of,
@@ -147,7 +147,7 @@ def load_benchmark(
     return Benchmark(name, tuple(texts), tuple(rows), provenance, left_out)
 
 
-def _hub_records(word: str, limit: int | None) -> tuple[str, list["Record"]]:
+def _hub_records(word: str, limit: int | None) -> tuple[str, list[Record]]:
     """Name and examples of a split on the hub, its files one after the other."""
     wanted = parse_hub_split(word)
     records: list[Record] = []
@@ -164,7 +164,7 @@ def _file_records(
     *,
     lines_in_json: bool = False,
     no_header: bool = False,
-) -> tuple[list["Record"], tuple[str, ...]]:
+) -> tuple[list[Record], tuple[str, ...]]:
     """Examples of a file, and what of it is none."""
     with bounded_memory(path):
         if is_table(path):
@@ -220,7 +220,7 @@ def _too_long(where: str, found: str) -> InputError:
     )
 
 
-def check_characters(records: Sequence["Record"]) -> None:
+def check_characters(records: Sequence[Record]) -> None:
     """Refuse records with an unpaired surrogate in a field, from a JSON escape.
 
     UTF-8 cannot encode it.
@@ -293,10 +293,6 @@ def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
-
-
-Record = tuple[str, str, dict[str, object] | None]
-"""Place of an example in its file, its raw text, and its parsed fields."""
 
 
 def parse_records(

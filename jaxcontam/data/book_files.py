@@ -92,7 +92,8 @@ def load_books(
         elif not is_hub_split(source) and path.suffix.lower() == ".txt":
             books.append(_text_file(path, role))
         else:
-            books += _table(source, role, text_field, title_field)
+            texts = _read_table(source, text_field, title_field)
+            books += _books_of_rows(texts, range(len(texts)), role)
     return books
 
 
@@ -153,13 +154,6 @@ def snippets_of(
 
 def _text_file(path: Path, role: str) -> Book:
     return Book(title=path.stem, pieces=(read_text(path),), role=role)
-
-
-def _table(
-    source: str | Path, role: str, text_field: str | None, title_field: str | None
-) -> list[Book]:
-    texts = _read_table(source, text_field, title_field)
-    return _books_of_rows(texts, range(len(texts)), role)
 
 
 def _read_table(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.results.terms import Provenance
 
@@ -19,15 +20,12 @@ TASK_PREFIX = "lm_eval:"
 
 INSTALL = "pip install 'jaxcontam[lm-eval]'"
 
-TaskRecord = tuple[str, str, dict[str, object] | None]
-"""Place of an example, its text, and its document."""
-
 _MOST_NAMED = 8
 # Name of an added column that shows how a task's code reorders rows.
 _ROW = "_jaxcontam_row"
 
 
-def read_task(word: str) -> tuple[str, list[TaskRecord], Provenance]:
+def read_task(word: str) -> tuple[str, list[Record], Provenance]:
     """The examples of a task.
 
     A few-shot part, an instruction and a chat template are left out: what is asked is
@@ -65,7 +63,7 @@ def read_task(word: str) -> tuple[str, list[TaskRecord], Provenance]:
         # What a function of the task returns as a dataset is in its own order.
         is_made = callable(getattr(task.config, "custom_dataset", None))
         provenance = "unknown" if is_made else "published"
-    records: list[TaskRecord] = []
+    records: list[Record] = []
     for number, doc in enumerate(docs, 1):
         where = f"{word}: document {number}"
         records.append((where, _text(task, doc, where), doc))

@@ -1,7 +1,10 @@
 """Rows of .parquet files, with values as in parsed JSON, and of .csv and .tsv."""
 
+import csv
 import datetime
+import io
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +14,10 @@ from jaxcontam.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
-
 SUFFIX = ".parquet"
+
+Record = tuple[str, str, dict[str, object] | None]
+"""Place of an example in its file, its raw text, and its parsed fields."""
 
 _BATCH_ROWS = 65536
 # A year above 9999 overflows, and an unknown time zone is a missing key.
@@ -113,10 +115,6 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-CsvRow = tuple[str, str, dict[str, object] | None]
-"""Place of a row in its file, its raw text, and its cells by column."""
-
-
 class CsvTable:
     """Rows of a .csv or .tsv file below its header.
 
@@ -135,7 +133,7 @@ class CsvTable:
         self.n_blank = 0
         self.span = ""
 
-    def rows(self) -> Iterator[CsvRow]:
+    def rows(self) -> Iterator[Record]:
         """Place, raw text, which may span lines inside quotes, and cells.
 
         Raises:

@@ -179,7 +179,9 @@ def score_test(
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
-    if planned.method.may_stop and _is_share(scorer):
+    division = scorer.division if isinstance(scorer, Scorer) else None
+    is_share = division is not None and division.share is not None
+    if planned.method.may_stop and is_share:
         raise InputError(
             f"{planned.method.name}: looks at each order's score before it asks for "
             "the next, which no share has",
@@ -189,11 +191,6 @@ def score_test(
         return planned.layout.score(scorer, progress)
     except UnscorableExampleError as e:
         raise unscorable(planned, e.example) from e
-
-
-def _is_share(scorer: SequenceScorer) -> bool:
-    division = scorer.division if isinstance(scorer, Scorer) else None
-    return division is not None and division.share is not None
 
 
 def unscorable(planned: Planned, example: int) -> InputError:

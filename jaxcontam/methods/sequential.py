@@ -1,7 +1,4 @@
-"""Order tests that score in turns, and one of them: a bet over strata.
-
-They may stop early.
-"""
+"""Order tests that score in turns and may stop early, and the one over strata."""
 
 import dataclasses
 import math

@@ -97,14 +97,6 @@ class _Sum:
     reach: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Coarse:
-    """A row on about `_TILT_CELLS` cells: (C,) mean difference and count of each."""
-
-    values: np.ndarray
-    counts: np.ndarray
-
-
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
@@ -135,8 +127,7 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     total = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
     if total.reach <= tolerance:
         return LatticeTail(0.0, 0.0)
-    coarse = [_coarse(row) for row in total.rows]
-    theta = _best_tilt(coarse, total.sd, tolerance)
+    theta = _best_tilt(total.rows, total.sd, tolerance)
     lowest = [_lowest_kept(row, theta) for row in total.rows]
     bracket = _bracket(total, lowest, tolerance, theta, by_fft=True)
     if bracket is None:
@@ -211,25 +202,26 @@ def _exponent(cell: float) -> int:
     return math.frexp(cell)[1] - 1
 
 
-def _coarse(row: _Cells) -> _Coarse:
+def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Mean difference and count of each of about `_TILT_CELLS` cells of a row."""
     span = int(row.offsets[-1] - row.offsets[0])
     shift = max(0, span.bit_length() - _TILT_CELLS.bit_length() + 1)
     codes = (row.offsets >> shift) - (row.offsets[0] >> shift)
     counts = np.bincount(codes, weights=row.counts)
     sums = np.bincount(codes, weights=row.counts * row.offsets.astype(np.float64))
     found = counts > 0
-    return _Coarse(np.ldexp(sums[found] / counts[found], row.exponent), counts[found])
+    return np.ldexp(sums[found] / counts[found], row.exponent), counts[found]
 
 
-def _best_tilt(rows: Sequence[_Coarse], sd: float, tolerance: float) -> float:
+def _best_tilt(rows: Sequence[_Cells], sd: float, tolerance: float) -> float:
     """About the theta >= 0 that minimises the Chernoff exponent: Newton, kept inside.
 
     The minimum is where the tilted mean of the sum is -tolerance.
     """
-    sizes_K = np.array([len(row.values) for row in rows])
+    values, counts = zip(*map(_coarse, rows), strict=True)
+    sizes_K = np.array(list(map(len, values)))
     starts_K = np.cumsum(sizes_K) - sizes_K
-    values_C = np.concatenate([row.values for row in rows]) / sd
-    counts_C = np.concatenate([row.counts for row in rows])
+    values_C, counts_C = np.concatenate(values) / sd, np.concatenate(counts)
     below_top_C = values_C - np.repeat(np.maximum.reduceat(values_C, starts_K), sizes_K)
     ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
     theta, low, high = 0.0, 0.0, ceiling

@@ -1,8 +1,7 @@
 """Strata of a file, and counterfactual orders of each that anybody can draw again.
 
-Strata are contiguous runs of examples, whose order is tested within each run.
-
-Draws follow from the seed and from what a file holds, never from its order.
+Strata are contiguous runs of examples, whose order is tested within each run. Draws
+follow from the seed and from what a file holds, never from its order.
 
 Dimension key
     K  strata

@@ -245,40 +245,32 @@ def _check_inputs(
     Raises:
         InputError: Names the method, what is missing and the flag that gives it.
     """
+    directory = "give a model directory, or leave the score out"
     missing: dict[Reading, tuple[str, str]] = {}
     if model.with_moments is None:
-        missing["moments"] = (
-            "log-probabilities of the whole vocabulary",
-            "give a model directory, or leave the score out",
-        )
+        missing["moments"] = "log-probabilities of the whole vocabulary", directory
     if inputs.reference is None:
         missing["reference"] = "a reference model", "--reference MODEL names one"
     if inputs.corpus_counts is None:
         missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
     if model.model.checkpoint is None:
-        missing["gradients"] = (
-            "the weights of the model",
-            "give a model directory, or leave the score out",
-        )
+        missing["gradients"] = "the weights of the model", directory
     if model.plain.pairs is None:
         both = "a model that reads many texts after one prefix", "leave the score out"
         missing["nonmember_prefix"] = missing["member_prefix"] = both
         missing["own_file"] = both
     if not inputs.nonmember_prefix:
-        missing["nonmember_prefix"] = (
-            "texts that the model did not see",
-            "--nonmembers FILE names some",
-        )
+        unseen = "texts that the model did not see", "--nonmembers FILE names some"
+        missing["nonmember_prefix"] = unseen
     if not inputs.member_prefix:
-        missing["member_prefix"] = (
-            "texts that the model saw",
-            "--members FILE names some",
-        )
+        seen = "texts that the model saw", "--members FILE names some"
+        missing["member_prefix"] = seen
     if not inputs.company:
-        missing["own_file"] = (
+        two = (
             "another text beside each one",
             "give 2 distinct texts or more of each side",
         )
+        missing["own_file"] = two
     for method in methods:
         for reading in method.reads:
             if reading in missing:
@@ -347,8 +339,7 @@ def _passes(
                     model.plain.pairs,
                     prefix_of(shots, reading, own, model),
                     own,
-                    n_before=model.n_before,
-                    n_heads=model.model.n_heads,
+                    model,
                 )
             )
     if "own_file" in reads and model.plain.pairs is not None:

@@ -139,7 +139,8 @@ def judge_texts(
     codes_L = independent_codes(own_pool, rows_of(pool_clusters, used_L))
     if codes_L is not None and pool_clusters is None:
         # Copies have one score: one of each stands for them all.
-        used_L[np.flatnonzero(used_L)] = _is_first(codes_L)
+        firsts = np.unique(codes_L, return_index=True)[1]
+        used_L[np.flatnonzero(used_L)] = np.isin(np.arange(len(codes_L)), firsts)
         codes_L = None
     n_pool = int(used_L.sum()) if codes_L is None else len(np.unique(codes_L))
     p_NM, adjusted_NM = np.full((2, *values_NM.shape), np.nan)
@@ -231,13 +232,6 @@ def judge_texts(
             ),
         ),
     )
-
-
-def _is_first(codes: np.ndarray) -> np.ndarray:
-    """Bool: places at which a code occurs for the first time."""
-    found = np.zeros(len(codes), bool)
-    found[np.unique(codes, return_index=True)[1]] = True
-    return found
 
 
 def _shares(

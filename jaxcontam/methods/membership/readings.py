@@ -11,6 +11,7 @@ Dimension key
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -25,7 +26,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
-from jaxcontam.scoring.prefixed import paired_sums, prefixed_sums
+from jaxcontam.scoring.prefixed import PrefixedSums, paired_sums, prefixed_sums
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
 
@@ -180,40 +181,22 @@ def prefix_pass(
     pairs: PairSource,
     prefix_P: np.ndarray,
     own: Sequences,
-    *,
-    n_before: int,
-    n_heads: int,
+    model: TextModel,
 ) -> Pass:
     """Mean log-probabilities of the texts after a prefix.
-
-    The tokens that count are those that count without the prefix.
 
     Args:
         reading: What it is.
         pairs: Scores continuations of shared prefixes.
         prefix_P: int32 ids.
         own: Sequences of the texts.
-        n_before: Ids of these before the text's own: BOS or EOS, or none.
-        n_heads: Query heads of the model.
+        model: Encoded them.
     """
-
-    def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
-        with _named(own):
-            sums = prefixed_sums(
-                pairs,
-                prefix_P,
-                [ids[n_before:] for ids in own.fresh],
-                n_heads=n_heads,
-                # Without BOS or EOS the text's first token has no score of its own.
-                skip=1 - n_before,
-                progress=progress,
-            )
-        counts = zip(sums.n_scored.tolist(), sums.loglik.tolist(), strict=True)
-        # A text without a token that counts has no mean.
-        means = [loglik / n if n else np.nan for n, loglik in counts]
-        return {reading: _of_texts(own, means)}, sums.n_cached
-
-    return Pass(sum(len(ids) - n_before for ids in own.fresh), read)
+    texts = [ids[model.n_before :] for ids in own.fresh]
+    score = functools.partial(
+        prefixed_sums, pairs, prefix_P, texts, n_heads=model.model.n_heads
+    )
+    return _means_after(reading, texts, own, model, score)
 
 
 def company_pass(
@@ -235,19 +218,30 @@ def company_pass(
         for shot, ids in zip(before, texts, strict=True)
         for room in [model.context - n_before - len(ids)]
     ]
+    score = functools.partial(paired_sums, pairs, prefixes, texts)
+    return _means_after("own_file", texts, own, model, score)
+
+
+def _means_after(
+    reading: Reading,
+    texts: Sequence[np.ndarray],
+    own: Sequences,
+    model: TextModel,
+    score: Callable[..., PrefixedSums],
+) -> Pass:
+    """Means over the tokens that count without a prefix; NaN of a text without one."""
 
     def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
         with _named(own):
-            sums = paired_sums(
-                pairs, prefixes, texts, skip=1 - n_before, progress=progress
-            )
+            # Without BOS or EOS the text's first token has no score of its own.
+            sums = score(skip=1 - model.n_before, progress=progress)
         means = np.divide(
             sums.loglik,
             sums.n_scored,
             out=np.full(len(texts), np.nan),
             where=sums.n_scored > 0,
         )
-        return {"own_file": _of_texts(own, means.tolist())}, sums.n_cached
+        return {reading: _of_texts(own, means.tolist())}, sums.n_cached
 
     return Pass(sum(map(len, texts)), read)
 

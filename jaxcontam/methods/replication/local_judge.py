@@ -4,6 +4,9 @@ Words are runs of letters and digits of any alphabet, and each sign of the scrip
 write no spaces between words. The constants are fixed. They were chosen on the 280
 completions that came with the paper, of which people call 20 copies; so how well the
 rule agrees with those people is no forecast of how well it does elsewhere.
+
+Second pieces that follow from the first one by rule are found here as well: anybody
+writes those who has read the first piece, and nothing else.
 """
 
 import re
@@ -22,7 +25,7 @@ from jaxcontam.methods.replication.instance import (
 from jaxcontam.methods.replication.judges import Judged, Judgement
 
 JUDGE_VERSION = "local-2"
-"""Name of the judge, which changes with any constant or rule of this module."""
+"""Name of the judge, which changes with any constant or rule of `judge_pair`."""
 
 NEAR = 0.70
 """`near_score` from which a completion is called near-exact."""

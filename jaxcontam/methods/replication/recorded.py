@@ -14,12 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.data.benchmark import (
-    Record,
-    check_characters,
-    parse_records,
-    read_text,
-)
+from jaxcontam.data.benchmark import check_characters, parse_records, read_text
+from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import (

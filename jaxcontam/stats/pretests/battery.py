@@ -15,7 +15,7 @@ import numpy as np
 from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import blind_pretests
-from jaxcontam.stats.pretests.checks import Check, checks_of, points_forward
+from jaxcontam.stats.pretests.checks import DIRECTIONAL, Check, checks_of
 from jaxcontam.stats.pretests.fields import texts_of_flags
 from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.learned import learned_direction
@@ -129,7 +129,7 @@ def made_of_any_file() -> tuple[Check | Pretest, ...]:
 def is_directional(name: str) -> bool:
     """Whether the check of this name bears on a reversible order."""
     kind = name.partition(":")[0]
-    return _directional_kinds().get(kind, points_forward(kind))
+    return _directional_kinds().get(kind, kind in DIRECTIONAL)
 
 
 @functools.cache

@@ -93,10 +93,9 @@ def equal_neighbours(codes_N: np.ndarray) -> Statistic:
     return statistic
 
 
-# Statistics with a direction: reading the file backwards reverses them.
 # Neighbours that are alike are alike in both directions, and a file sorted by a label
 # with few values has few places that have a direction.
-_DIRECTIONAL = frozenset(
+DIRECTIONAL = frozenset(
     {
         "alphabetical_trend",
         "label_steps",
@@ -106,6 +105,7 @@ _DIRECTIONAL = frozenset(
         "number_trend",
     }
 )
+"""Kinds of checks with a direction: reading the file backwards changes their sign."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,12 +134,7 @@ class Check:
     @property
     def directional(self) -> bool:
         """Whether it bears on the reversed order too."""
-        return points_forward(self.name.partition(":")[0])
-
-
-def points_forward(kind: str) -> bool:
-    """Whether checks of a kind look at what changes its sign if read backwards."""
-    return kind in _DIRECTIONAL
+        return self.name.partition(":")[0] in DIRECTIONAL
 
 
 def checks_of(
