@@ -20,7 +20,12 @@ from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.report.membership import membership_sentence
-from jaxcontam.results.membership import BlindBaseline, ScoreResult, SetResult
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    MembershipStudy,
+    ScoreResult,
+    SetResult,
+)
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
@@ -214,9 +219,18 @@ def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
         run,
         Scores(("a",), np.random.default_rng(14).normal(size=(120, 1))),
         np.zeros(120, bool),
-        primary="a",
-        fprs=(0.05,),
-        convention="le",
+        MembershipStudy(
+            name="x",
+            fingerprint="",
+            primary="a",
+            fprs=(0.05,),
+            convention="le",
+            n_texts=120,
+            n_left_out=0,
+            n_unscored=0,
+            tokens_scored=0,
+            cached_tokens=0,
+        ),
         seed=0,
     )
     assert len(found.results) == 1

@@ -32,13 +32,6 @@ _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
 _FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
-_HINTS = {
-    "n_orders": "9 is the default; each more costs one pass over the data",
-    "max_example_tokens": "",
-    "limit": "",
-}
-
-
 # No slots: the command joins these fields to those of devices.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuditDesign:
@@ -106,7 +99,8 @@ class AuditDesign:
             if value is not None and value < 1:
                 raise InputError(
                     f"{flag_of(name)} must be at least 1, got {value}",
-                    hint=_HINTS[name],
+                    hint="9 is the default; each more costs one pass over the data"
+                    * (name == "n_orders"),
                 )
         if self.seed < 0:
             raise InputError(f"--seed must be at least 0, got {self.seed}")

@@ -14,6 +14,7 @@ from jaxcontam.data.questions import Question, QuestionFields, read_questions
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
+from jaxcontam.report.archive import number_or_none
 from jaxcontam.results import DeviceInfo, ModelInfo
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class Sides:
                 "item": one.item,
                 "text": one.prompt,
                 "scores": {
-                    name: None if np.isnan(own[i]) else float(own[i])
-                    for name, own in scores.items()
+                    name: number_or_none(own[i]) for name, own in scores.items()
                 },
             }
             for i, (side, one) in enumerate(zip(names, self.questions, strict=True))

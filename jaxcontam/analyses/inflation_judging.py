@@ -26,7 +26,13 @@ from jaxcontam.results.inflation import (
     InflationVerdict,
     ModelAccuracy,
 )
-from jaxcontam.stats.inflation import FEWEST, GapEstimate, constat, gap_estimate
+from jaxcontam.stats.inflation import (
+    FEWEST,
+    ConStatEstimate,
+    GapEstimate,
+    constat,
+    gap_estimate,
+)
 
 MIN_POINTS = 5.0
 """Inflation that matters unless a user says otherwise."""
@@ -256,21 +262,11 @@ def _curve(
         )
     except ValueError:
         return [], ["the references score alike, so there is no curve"]
-    estimate = InflationEstimate(
-        estimator="constat",
-        points=100 * found.estimate,
-        low=100 * found.low,
-        high=100 * found.high,
-        p_value=found.p_value,
-        mde=None,
-        spread=None,
-        rests_on="items",
-    )
     beyond = (
         "the model scores outside the references on the other items: the curve of "
         "constat is a straight line there"
     )
-    return [estimate], [beyond] * found.outside
+    return [_points("constat", found)], [beyond] * found.outside
 
 
 def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
@@ -303,15 +299,15 @@ def _of_references(
     return warnings
 
 
-def _points(estimator: Any, found: GapEstimate) -> InflationEstimate:
-    spread = None if found.spread is None else 100 * found.spread
+def _points(estimator: Any, found: GapEstimate | ConStatEstimate) -> InflationEstimate:
+    is_gap = isinstance(found, GapEstimate)
     return InflationEstimate(
         estimator=estimator,
         points=100 * found.estimate,
         low=100 * found.low,
         high=100 * found.high,
         p_value=found.p_value,
-        mde=100 * found.mde,
-        spread=spread,
-        rests_on=found.rests_on,
+        mde=100 * found.mde if is_gap else None,
+        spread=100 * found.spread if is_gap and found.spread is not None else None,
+        rests_on=found.rests_on if is_gap else "items",
     )

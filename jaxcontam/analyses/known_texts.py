@@ -69,15 +69,6 @@ class RunTexts:
         """Number of a text within its own file, from 1."""
         return 1 + sum(source == self.sources[i] for source in self.sources[:i])
 
-    @property
-    def n_on_both_sides(self) -> int:
-        """Distinct texts that are members and non-members at once."""
-        sides = [
-            {t for t, r in zip(self.texts, self.roles, strict=True) if r == role}
-            for role in (MEMBER, NONMEMBER)
-        ]
-        return len(sides[0] & sides[1])
-
 
 def read_texts(
     texts: Source | None,

@@ -44,6 +44,7 @@ from jaxcontam.report.membership import study_of
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
+    MembershipStudy,
     ScorePicture,
     ScoreResult,
     SeenShare,
@@ -281,16 +282,22 @@ def score_and_judge(
             hint="give texts that are not empty",
         )
     whole = table.among(scored_N)
-    found = judged(
-        run,
-        whole,
-        plan.left_out,
+    study = MembershipStudy(
+        name=run.name,
+        fingerprint=run.fingerprint,
         primary=plan.chosen.primary,
         fprs=tuple(fprs),
         convention=convention,
-        seed=plan.seed,
+        n_texts=len(run.texts),
+        n_left_out=int(plan.left_out.sum()),
+        n_unscored=int((n_tokens_N[scored_N] == 0).sum()),
+        tokens_scored=table.tokens_scored,
+        cached_tokens=table.n_cached,
     )
+    found = judged(run, whole, plan.left_out, study, seed=plan.seed)
     model = plan.model.model
+    warnings = (*model.notes(), *plan.chosen.notes, *found.warnings)
+    study = dataclasses.replace(found.study, warnings=warnings)
     settings = {method.name: method.setting for method in plan.chosen.methods}
     report = watch.report(
         command,
@@ -305,28 +312,14 @@ def score_and_judge(
         device=model.device,
         blind=found.blind,
         thresholds=found.thresholds,
-        study={
-            "name": run.name,
-            "fingerprint": run.fingerprint,
-            "primary": plan.chosen.primary,
-            "fprs": list(fprs),
-            "convention": convention,
-            "n_texts": len(run.texts),
-            "n_left_out": int(plan.left_out.sum()),
-            "n_unscored": int((n_tokens_N[scored_N] == 0).sum()),
-            "tokens_scored": table.tokens_scored,
-            "cached_tokens": table.n_cached,
-            **found.numbers(),
-            "warnings": [*model.notes(), *plan.chosen.notes, *found.warnings],
-        },
+        study=dataclasses.asdict(study),
     )
     rows = rows_of(
         run,
         whole,
         n_tokens=n_tokens_N,
         left_out=plan.left_out,
-        p_values=found.p_values,
-        p_adjusted=found.p_adjusted,
+        found=found,
     )
     return MembershipAnalysis(
         report=report, rows=tuple(rows), table=whole, pictures=found.pictures

@@ -9,7 +9,7 @@ Dimension key
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.sweep import sweep_methods, sweep_min_k
-from jaxcontam.report.archive import REFERENCE, reference_column, score_columns
+from jaxcontam.report.archive import number_or_none, score_columns
 from jaxcontam.results.membership import (
     BlindBaseline,
     CodecShare,
     MembershipStudy,
     ScorePicture,
     ScoreResult,
-    SeenShare,
     SetResult,
     Sweep,
     TextScores,
@@ -46,12 +45,10 @@ class JudgedRun:
         p_adjusted: (N,) the same after Benjamini and Hochberg.
         warnings: What the reader should know of the run as a whole.
         pictures: Curves of the scores where both sides are known.
-        sweep: Share of tokens chosen on a half of the texts; None where the table
-            does not hold Min-K% at every share of the sweep.
-        seen: Share of the texts in question that was seen, by the primary score.
-        codec: CoDeC's share of each side, where that score was made.
+        study: What was asked, with `sweep`, `seen` and `codec` as they were found.
     """
 
+    study: MembershipStudy
     results: tuple[ScoreResult | SetResult, ...] = ()
     blind: tuple[BlindBaseline, ...] = ()
     thresholds: tuple[TextThreshold, ...] = ()
@@ -59,27 +56,14 @@ class JudgedRun:
     p_adjusted: np.ndarray | None = None
     warnings: tuple[str, ...] = ()
     pictures: tuple[ScorePicture, ...] = ()
-    sweep: Sweep | None = None
-    seen: SeenShare | None = None
-    codec: tuple[CodecShare, ...] = ()
-
-    def numbers(self) -> dict[str, Any]:
-        """What `study` of a report holds of it."""
-        return {
-            "sweep": self.sweep and dataclasses.asdict(self.sweep),
-            "seen": self.seen and dataclasses.asdict(self.seen),
-            "codec": [dataclasses.asdict(one) for one in self.codec],
-        }
 
 
 def judged(
     run: RunTexts,
     table: Scores,
     left_out_N: np.ndarray,
+    study: MembershipStudy,
     *,
-    primary: str,
-    fprs: tuple[float, ...],
-    convention: Literal["le", "lt"],
     seed: int,
 ) -> JudgedRun:
     """Rank members against non-members, or ask of texts in question.
@@ -88,9 +72,8 @@ def judged(
         run: N texts and what is known of each.
         table: Their M scores.
         left_out_N: Texts that stand in a prefix and take part in nothing.
-        primary: The score that decides.
-        fprs: False-positive rates of operating points and thresholds.
-        convention: See `tpr_at_fpr`.
+        study: The score that decides, false-positive rates of operating points and
+            thresholds, and their convention; what it says is found is not read.
         seed: Seeds folds, permutations and resamples.
 
     Raises:
@@ -99,24 +82,20 @@ def judged(
     members, nonmembers, asked = (
         run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
     )
-    found = JudgedRun()
-    if members.any() and nonmembers.any():
-        found = _ranked(
-            run,
-            table,
-            members | nonmembers,
-            primary=primary,
-            fprs=fprs,
-            convention=convention,
-            seed=seed,
-        )
-    if asked.any() and nonmembers.any():
-        found = _asked(run, table, asked, nonmembers, found, primary, fprs, seed)
-    return dataclasses.replace(
-        found,
-        warnings=run.warnings + _warnings(run) + found.warnings,
+    study = dataclasses.replace(
+        study,
+        fingerprint=run.fingerprint,
+        sweep=None,
+        seen=None,
         codec=_codec_shares(run, table) if "codec" in table.names else (),
     )
+    found = JudgedRun(study=study)
+    if members.any() and nonmembers.any():
+        found = _ranked(run, table, members | nonmembers, study, seed)
+    if asked.any() and nonmembers.any():
+        found = _asked(run, table, asked, nonmembers, found, seed)
+    warnings = run.warnings + _warnings(run) + found.warnings
+    return dataclasses.replace(found, warnings=warnings)
 
 
 def judged_again(
@@ -135,16 +114,8 @@ def judged_again(
         clusters=tuple(clusters) or None,
         sources=tuple(row.source for row in rows),
     )
-    again = judged(
-        run,
-        table_from_rows(rows),
-        np.array([row.left_out for row in rows]),
-        primary=study.primary,
-        fprs=study.fprs,
-        convention=study.convention,
-        seed=seed,
-    )
-    return run, again
+    left_out_N = np.array([row.left_out for row in rows])
+    return run, judged(run, table_from_rows(rows), left_out_N, study, seed=seed)
 
 
 def rows_of(
@@ -153,8 +124,7 @@ def rows_of(
     *,
     n_tokens: np.ndarray,
     left_out: np.ndarray,
-    p_values: np.ndarray | None = None,
-    p_adjusted: np.ndarray | None = None,
+    found: JudgedRun | None = None,
 ) -> list[dict[str, Any]]:
     """A row of `texts.jsonl` for each text, in their order; null where it has no score.
 
@@ -163,12 +133,11 @@ def rows_of(
         table: Their scores.
         n_tokens: (N,) scored tokens.
         left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        p_values: See `JudgedRun`.
-        p_adjusted: See `JudgedRun`.
+        found: Gives texts in question their p-values.
     """
     rows = []
     for i, text in enumerate(run.texts):
-        scores = zip(table.names, map(_number, table.values[i]), strict=True)
+        scores = zip(table.names, map(number_or_none, table.values[i]), strict=True)
         row: dict[str, Any] = {
             "id": i,
             "source": run.sources[i],
@@ -181,33 +150,30 @@ def rows_of(
         if run.clusters is not None:
             row["cluster"] = run.clusters[i]
         if table.reference is not None:
-            row[REFERENCE] = [_number(value) for value in table.reference[i]]
-        if p_values is not None and p_adjusted is not None:
-            row["p_value"] = _number(p_values[i])
-            row["p_adjusted"] = _number(p_adjusted[i])
+            row["reference"] = list(map(number_or_none, table.reference[i]))
+        for name in ("p_values", "p_adjusted"):
+            if (values_N := getattr(found, name, None)) is not None:
+                row[name.removesuffix("s")] = number_or_none(values_N[i])
         rows.append(row)
     return rows
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def table_from_rows(rows: Sequence[TextScores]) -> Scores:
     """The scores that `texts.jsonl` holds."""
     columns = score_columns(rows)
     values = np.stack(list(columns.values()), axis=1)
-    return Scores(tuple(columns), values, reference_column(rows))
+    reference = None
+    if rows[0].reference is not None:
+        # None becomes NaN.
+        reference = np.array([row.reference for row in rows], np.float64).reshape(-1, 2)
+    return Scores(tuple(columns), values, reference)
 
 
 def _ranked(
     run: RunTexts,
     table: Scores,
     chosen_N: np.ndarray,
-    *,
-    primary: str,
-    fprs: tuple[float, ...],
-    convention: Literal["le", "lt"],
+    study: MembershipStudy,
     seed: int,
 ) -> JudgedRun:
     from jaxcontam.methods.membership.blind import blind_baselines
@@ -230,16 +196,17 @@ def _ranked(
         texts=texts,
         clusters=clusters,
         blind=blind,
-        primary=primary,
-        fprs=fprs,
-        convention=convention,
+        primary=study.primary,
+        fprs=study.fprs,
+        convention=study.convention,
         seed=seed,
     )
+    swept = _swept(scores, labels, codes, seed)
     return JudgedRun(
         results=tuple(results),
         blind=blind.rows,
         pictures=score_pictures(scores, labels),
-        sweep=_swept(scores, labels, codes, seed),
+        study=dataclasses.replace(study, sweep=swept),
     )
 
 
@@ -266,12 +233,11 @@ def _asked(
     asked_N: np.ndarray,
     pool_N: np.ndarray,
     found: JudgedRun,
-    primary: str,
-    fprs: tuple[float, ...],
     seed: int,
 ) -> JudgedRun:
     from jaxcontam.methods.membership.pool_judging import judge_texts
 
+    study = found.study
     suspected, pool = table.rows(asked_N), table.rows(pool_N)
     judgement = judge_texts(
         run.name,
@@ -282,34 +248,26 @@ def _asked(
         pool_texts=run.texts_of(pool_N),
         clusters=run.clusters_of(asked_N),
         pool_clusters=run.clusters_of(pool_N),
-        fprs=fprs,
+        fprs=study.fprs,
         seed=seed,
     )
-    column = judgement.names.index(primary)
+    column = judgement.names.index(study.primary)
     p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
-    thresholds = tuple(row for row in judgement.thresholds if row.method == primary)
     seen = judgement.shares[column] if judgement.shares else None
-    if found.results:
-        # Labelled texts decide; the others get a p-value each, and no second verdict.
-        return dataclasses.replace(
-            found,
-            thresholds=thresholds,
-            p_values=p_N,
-            p_adjusted=adjusted_N,
-            warnings=found.warnings + judgement.warnings,
-            seen=seen,
-        )
-    results = () if judgement.set_result is None else (judgement.set_result,)
-    return JudgedRun(
-        results=results,
-        blind=judgement.blind.rows,
-        thresholds=thresholds,
+    if not found.results:
+        # Else labelled texts decide, and there is no second verdict.
+        results = () if judgement.set_result is None else (judgement.set_result,)
+        found = JudgedRun(study=study, results=results, blind=judgement.blind.rows)
+    rows = judgement.thresholds
+    return dataclasses.replace(
+        found,
+        study=dataclasses.replace(study, seen=seen),
+        thresholds=tuple(row for row in rows if row.method == study.primary),
         p_values=p_N,
         p_adjusted=adjusted_N,
-        warnings=judgement.warnings,
-        seen=seen,
+        warnings=found.warnings + judgement.warnings,
     )
 
 
@@ -334,8 +292,8 @@ def _codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
 
 
 def _warnings(run: RunTexts) -> tuple[str, ...]:
-    n = run.n_on_both_sides
-    if not n:
+    sides = (set(run.texts_of(run.with_role(role))) for role in (MEMBER, NONMEMBER))
+    if not (n := len(set.intersection(*sides))):
         return ()
     return (
         f"{n} distinct {'text is' if n == 1 else 'texts are'} among the members and "

@@ -1,7 +1,6 @@
 """Does a model write instances of a partition by heart?
 
-Plan (`replicate_plan`), ask (here), measure (`replicate_measures`),
-judge (`replicate_judging`).
+Plan (`replicate_plan`), ask and measure (here), judge (`replicate_judging`).
 
 Dimension key
     N  instances
@@ -11,16 +10,11 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import PromptedModel, judge_notes, open_prompted
-from jaxcontam.analyses.replicate_judging import Arm, Partition
-from jaxcontam.analyses.replicate_measures import (
-    OverlapModel,
-    human_labels,
-    measured,
-)
+from jaxcontam.analyses.replicate_judging import Arm, Partition, rouge_overlap
 from jaxcontam.analyses.replicate_plan import (
     ReplicationDesign,
     ReplicationPlan,
@@ -29,9 +23,12 @@ from jaxcontam.analyses.replicate_plan import (
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.annotate import read_sheet
 from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.instance import Completer, Completion
+from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
+from jaxcontam.methods.replication.overlap import overlap_scores
 from jaxcontam.methods.replication.questions import ComparisonInputs, Names
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
@@ -40,6 +37,14 @@ from jaxcontam.results.replication import ComparisonResult, JudgeResult, Overlap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from jaxcontam.methods.replication.bleurt import Bleurt
+    from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+
+OverlapModel = Union["Bleurt", "EmbeddingOverlap"]
+"""A model that measures how close a completion is to its reference."""
+
+_TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -235,6 +240,53 @@ def ask(
         seed=plan.design.seed,
         watch=watch,
     )
+
+
+def measured(
+    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
+) -> Partition:
+    """The partition with measures of both kinds of completions, ROUGE-L first.
+
+    Args:
+        partition: Its completions; which models measured is added to its warnings.
+        measures: Models that measure beside ROUGE-L. The control is measured only where
+            the local judge reads the measure.
+        bar: Gives the progress of each measure.
+    """
+    arm, control = partition.arm, partition.control
+    rouge = rouge_overlap(arm)
+    if rouge is None or arm.general is None:
+        return partition
+    overlaps, notes, has_bleurt_20 = {"rouge_l": rouge}, [], False
+    control_bleurt = None
+    for measure in measures:
+        is_bleurt_20 = getattr(measure, "is_bleurt_20", False)
+        with bar(f"measuring {measure.name}"):
+            overlaps[measure.name] = (
+                overlap_scores(measure.measure, arm.instances, arm.guided),
+                overlap_scores(measure.measure, arm.instances, arm.general),
+            )
+            if control is not None and is_bleurt_20:
+                # Else the local judge would judge both by other rules.
+                control_bleurt = overlap_scores(
+                    measure.measure, control.instances, control.guided
+                )
+        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
+        has_bleurt_20 |= is_bleurt_20
+    return dataclasses.replace(
+        partition,
+        overlaps=overlaps,
+        has_bleurt_20=has_bleurt_20,
+        control_bleurt=control_bleurt,
+        warnings=(*partition.warnings, *notes),
+    )
+
+
+def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
+    """Labels of a sheet that people filled in; None without one."""
+    if annotated is None:
+        return None
+    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
 
 
 def _compared(

@@ -21,6 +21,7 @@ from jaxcontam.methods.replication.overlap import (
     overlap_scores,
 )
 from jaxcontam.methods.replication.split import instances_fingerprint
+from jaxcontam.report.archive import number_or_none
 from jaxcontam.report.replication import measure_and_test
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
@@ -192,12 +193,12 @@ class Partition:
         rows = _rows(self.arm, PARTITION, self.name, labels)
         for name, (guided_N, general_N) in self.overlaps.items():
             for row, guided, general in zip(rows, guided_N, general_N, strict=True):
-                row[f"{name}_guided"] = _number(guided)
-                row[f"{name}_general"] = _number(general)
+                row[f"{name}_guided"] = number_or_none(guided)
+                row[f"{name}_general"] = number_or_none(general)
         if self.arm.general is None:
             scores_N = overlap_scores(ROUGE_L, self.arm.instances, self.arm.guided)
             for row, score in zip(rows, scores_N, strict=True):
-                row["rouge_l_guided"] = _number(score)
+                row["rouge_l_guided"] = number_or_none(score)
         if self.control is not None:
             control = self.control
             judged = self.control_judged_locally
@@ -208,7 +209,7 @@ class Partition:
             found = _rows(control, CONTROL, self.name, of_control)
             if self.control_bleurt is not None:
                 for row, score in zip(found, self.control_bleurt, strict=True):
-                    row["bleurt_guided"] = _number(score)
+                    row["bleurt_guided"] = number_or_none(score)
             rows += found
         return rows
 
@@ -350,10 +351,6 @@ def _rows(
         row |= {judge: of_judge[i] for judge, of_judge in labels.items()}
         rows.append(row)
     return rows
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _judged(

@@ -4,11 +4,14 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.analyses.replicate import ReplicationAnalysis
+from jaxcontam.analyses.replicate import (
+    OverlapModel,
+    ReplicationAnalysis,
+    human_labels,
+    measured,
+)
 from jaxcontam.analyses.replicate_judging import Arm, Partition
-from jaxcontam.analyses.replicate_measures import OverlapModel, human_labels, measured
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.recorded import Recorded, read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
@@ -33,15 +36,10 @@ def recorded_analysis(
     """Read completions, measure them, and judge them by the local judge.
 
     Raises:
-        InputError: If a file is at fault, or has no second instruction to measure.
+        InputError: If a file is at fault.
     """
     watch = watch or Stopwatch()
     recorded = read_recorded(path)
-    if recorded.general is None and measures:
-        raise InputError(
-            f"--bleurt and --embedding-model compare two instructions, and {path} has "
-            "completions of one"
-        )
     arm = Arm(
         instances=recorded.instances, guided=recorded.guided, general=recorded.general
     )

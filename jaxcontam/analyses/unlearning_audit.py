@@ -26,6 +26,7 @@ from jaxcontam.methods.unlearning import (
     screen_result,
     similarity_result,
 )
+from jaxcontam.report.archive import number_or_none
 from jaxcontam.results.unlearning import ScreenedText, ScreenResult, SimilarityResult
 
 DECIDING = MIN_K.name
@@ -134,8 +135,12 @@ class TaskAudit:
                 "task": self.task.task,
                 "source": item.source,
                 "text": item.text,
-                "scores": {name: _number(v[i]) for name, v in self.scores.items()},
-                "ratios": {name: _number(v[i]) for name, v in self.ratios.items()},
+                "scores": {
+                    name: number_or_none(v[i]) for name, v in self.scores.items()
+                },
+                "ratios": {
+                    name: number_or_none(v[i]) for name, v in self.ratios.items()
+                },
                 "suspicious": {name: bool(v[i]) for name, v in flags.items()},
                 "prompt": item.prompt,
                 **(
@@ -239,10 +244,6 @@ def audit_from_rows(
         )
         found.append(dataclasses.replace(one, n_refused=row.n_refused))
     return dataclasses.replace(audit, sampled=sampled, found=found)
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _floats(values: Sequence[float | None]) -> list[float]:

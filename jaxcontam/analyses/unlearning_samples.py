@@ -12,6 +12,7 @@ from jaxcontam.data.rouge import rouge_l
 from jaxcontam.errors import InputError
 from jaxcontam.methods.unlearning import Similarities
 from jaxcontam.progress import Progress
+from jaxcontam.report.archive import number_or_none
 from jaxcontam.results.unlearning import CHUNKS
 from jaxcontam.scoring.api.address import ApiModel
 
@@ -194,14 +195,12 @@ def sample_fields(
     (a,) = np.flatnonzero(arm == index)
     for one in found:
         values_AK = one.selected_AK if is_selected else one.unselected_AK
-        fields[one.method] = _numbers(values_AK[a])
+        fields[one.method] = list(map(number_or_none, values_AK[a]))
         if is_selected and one.elsewhere_AK is not None:
-            fields[one.method + ELSEWHERE] = _numbers(one.elsewhere_AK[a])
+            fields[one.method + ELSEWHERE] = list(
+                map(number_or_none, one.elsewhere_AK[a])
+            )
     return fields
-
-
-def _numbers(values_K: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values_K]
 
 
 def measured(

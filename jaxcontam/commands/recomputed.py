@@ -198,9 +198,8 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     texts = typed_rows(rows, TextScores)
     study = read_result(MembershipStudy, document["study"], "report.study")
     run, again = judged_again(study, texts, seed=document["seed"])
-    numbers = {"fingerprint": run.fingerprint, **again.numbers()}
     return {
-        "study": document["study"] | numbers,
+        "study": again.study,
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,
@@ -209,8 +208,7 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
             table_from_rows(texts),
             n_tokens=np.array([text.n_tokens for text in texts]),
             left_out=np.array([text.left_out for text in texts]),
-            p_values=again.p_values,
-            p_adjusted=again.p_adjusted,
+            found=again,
         ),
     }
 

@@ -14,8 +14,12 @@ from jaxcontam.analyses.prompted_model import (
     open_prompted,
     served_name,
 )
-from jaxcontam.analyses.replicate import ReplicationAnalysis, ask, judged_by
-from jaxcontam.analyses.replicate_measures import OverlapModel, check_sheet
+from jaxcontam.analyses.replicate import (
+    OverlapModel,
+    ReplicationAnalysis,
+    ask,
+    judged_by,
+)
 from jaxcontam.analyses.replicate_plan import (
     ReplicationDesign,
     ReplicationPlan,
@@ -213,7 +217,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         assert self.model is not None and self.benchmark is not None
         plan = plan_replication(self.benchmark, self)
         # Faults of what is needed last are found before anything is paid for.
-        check_sheet(self.annotated)
+        if self.annotated is not None and not is_filled(self.annotated):
+            raise InputError(f"{self.annotated}: no label is filled in")
         digest = plan.drawn.fingerprint
         if self.dry_run and self.model.startswith(PREFIX):
             served = parse_api(self.model, flag="MODEL")

@@ -35,9 +35,6 @@ DAMAGED_ARRAY = (
 
 T = TypeVar("T")
 TEXTS_NAME = "texts.jsonl"
-REFERENCE = "reference"
-"""Field of a row: mean log-probability a token under the reference model, and that of
-the least likely fifth of its tokens."""
 SCORED: Mapping[str, type] = {"scores": dict, "text": str}
 """Fields of a row of scores."""
 ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
@@ -90,6 +87,11 @@ def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, An
     ]
 
 
+def number_or_none(value: float) -> float | None:
+    """A number as rows of `texts.jsonl` hold it; None where there is none."""
+    return float(value) if np.isfinite(value) else None
+
+
 def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """The content of `texts.jsonl`, one JSON value a line."""
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
@@ -130,14 +132,6 @@ def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
         read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
         for i, row in enumerate(rows)
     ]
-
-
-def reference_column(texts: Sequence[TextScores]) -> np.ndarray | None:
-    """(N, 2) float64 of the reference model, NaN where it says nothing; or None."""
-    if texts[0].reference is None:
-        return None
-    # None becomes NaN.
-    return np.array([text.reference for text in texts], np.float64).reshape(-1, 2)
 
 
 def score_columns(texts: Sequence[TextScores]) -> dict[str, np.ndarray]:

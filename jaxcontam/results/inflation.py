@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from jaxcontam.results.row import Row
+
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 """What a report says of a score; never that a model has or has not read the items."""
 
@@ -68,13 +70,12 @@ class InflationEstimate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InflationResult:
+class InflationResult(Row):
     """What is said of one score: the row of `results`.
 
     Attributes:
-        benchmark: Name of the published items.
+        benchmark: Name of the published items; the fingerprint is of both sides.
         against: Name of the items that cannot have been seen.
-        fingerprint: Digest of the rows of both.
         paired: Whether these are rewrites, in pairs.
         equally_hard: Whether the user vouches that they are as hard as the published.
         metric: How an item is scored.
@@ -86,14 +87,9 @@ class InflationResult:
         reason: Why it cannot be told, or "".
         accuracies: One a model, the one in question first.
         estimates: The one that decides first.
-        warnings: What the reader should know, one sentence each.
-        method: Always `inflation`.
-        primary: Always True.
     """
 
-    benchmark: str
     against: str
-    fingerprint: str
     paired: bool
     equally_hard: bool
     metric: str
@@ -105,7 +101,6 @@ class InflationResult:
     reason: InflationReason
     accuracies: tuple[ModelAccuracy, ...]
     estimates: tuple[InflationEstimate, ...]
-    warnings: tuple[str, ...] = ()
     method: str = "inflation"
     primary: bool = True
 

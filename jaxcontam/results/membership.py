@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from jaxcontam.results.row import Row
 from jaxcontam.results.terms import RankingVerdict
 
 N_PERMUTATIONS = 9_999
@@ -67,15 +68,11 @@ class BlindBaseline:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreResult:
+class ScoreResult(Row):
     """How well one score ranks members above non-members: a row of `results`.
 
     Attributes:
-        benchmark: Name of the file of texts.
-        fingerprint: Digest of the texts in their order.
-        method: A row of METHODS.
         setting: Its parameter where it has one, such as `k=20%`; else "".
-        primary: True for the one score that decides.
         n_members: Members that have a score and are no prefix.
         n_nonmembers: Likewise.
         n_unscored: Texts without a score, such as empty ones.
@@ -97,15 +94,10 @@ class ScoreResult:
         difference_p: Two-sided p-value of the difference.
         p_adjusted: Adjusted p-value of the primary score; None for the others.
         verdict: Verdict of the primary score; None for the others.
-        warnings: What the reader should know, one sentence each.
         copies: Planted duplication count, in studies; else None.
     """
 
-    benchmark: str
-    fingerprint: str
-    method: str
     setting: str = ""
-    primary: bool = False
     n_members: int
     n_nonmembers: int
     n_unscored: int = 0
@@ -126,19 +118,14 @@ class ScoreResult:
     difference_p: float | None = None
     p_adjusted: float | None = None
     verdict: RankingVerdict | None = None
-    warnings: tuple[str, ...] = ()
     copies: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetResult:
+class SetResult(Row):
     """Dataset inference: whether a whole set scores as a validation set does.
 
     Attributes:
-        benchmark: Name of the suspected set.
-        fingerprint: Digest of its texts.
-        method: `set_level`.
-        primary: True.
         n_members: Texts of the suspected set.
         n_nonmembers: Texts of the validation set.
         features: Scores that the classifier reads.
@@ -147,11 +134,8 @@ class SetResult:
         n_permutations: B.
         p_adjusted: The same, or Holm's where several sets are tested.
         verdict: See `RankingVerdict`; the members are the suspected texts.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
     method: str = "set_level"
     primary: bool = True
     n_members: int
@@ -162,7 +146,6 @@ class SetResult:
     n_permutations: int
     p_adjusted: float | None = None
     verdict: RankingVerdict | None = None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.results.row import Row
 from jaxcontam.results.terms import (
     Null,
     Provenance,
@@ -262,12 +263,10 @@ class NullPicture:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OrderResult:
+class OrderResult(Row):
     """One order test of one benchmark: a row of `report.json`.
 
     Attributes:
-        benchmark: Name of the file or set.
-        fingerprint: Digest of the examples in their order.
         content_digest: Digest of the examples without their order; seeds the draws.
         order_provenance: Where the order comes from: `published` (the file's own),
             `seeded` or `RELEASED` (drawn, and the seed is known), `declared` (random by
@@ -275,8 +274,6 @@ class OrderResult:
             read).
         n_examples: Examples in the file as loaded.
         n_cut: Examples that lost ids to a length limit.
-        method: A row of METHODS.
-        primary: True for the one test that decides.
         null: Null hypothesis.
         validity: `exact`, `asymptotic`, or `heuristic` where nothing vouches for the
             null.
@@ -293,29 +290,24 @@ class OrderResult:
         pretests: All checks of the file, those that the null does not need, too.
         verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
         reasons: Why a `suspected` test is no more than that; else empty.
-        warnings: What the reader should know, one sentence each.
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
         copies: Planted duplication count, in studies; else None.
         copies_shuffled: True if each planted copy had its own order.
     """
 
-    benchmark: str
-    fingerprint: str
     content_digest: str
     order_provenance: Provenance
     n_examples: int
-    n_cut: int
-    method: str
-    primary: bool
+    n_cut: int = 0
     null: Null
     validity: Validity
     n_strata: int
-    n_dropped: int
+    n_dropped: int = 0
     n_orders: int
-    group_field: str | None
-    tokens_scored: int
-    cached_tokens: int
+    group_field: str | None = None
+    tokens_scored: int = 0
+    cached_tokens: int = 0
     numbers: OrderNumbers
     block_field: str | None = None
     p_adjusted: float | None = None
@@ -323,7 +315,6 @@ class OrderResult:
     pretests: tuple[Pretest, ...] = ()
     verdict: Verdict | None = None
     reasons: tuple[Reason, ...] = ()
-    warnings: tuple[str, ...] = ()
     n_repeats: int = 0
     reference: ReferenceResult | None = None
     copies: int | None = None

@@ -6,20 +6,18 @@ A missing number is None, and a warning says why.
 import dataclasses
 from typing import Literal
 
+from jaxcontam.results.row import Row
 from jaxcontam.results.terms import Validity
 
 ReplicationVerdict = Literal["contaminated", "suspected", "inconclusive", "no evidence"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapResult:
+class OverlapResult(Row):
     """Whether naming the partition makes completions more like the reference.
 
     Attributes:
-        benchmark: Name of the file or partition.
-        fingerprint: Digest of the instances that were asked for, in their order.
         method: Measure and test, such as `rouge_l_sign_flip`.
-        primary: True for the one row that decides.
         validity: `exact` for the sign-flip test, `asymptotic` for bootstraps.
         n_instances: Pairs of completions that are compared.
         n_left_out: Instances whose guided or general prompt has no answer, or whose
@@ -30,13 +28,8 @@ class OverlapResult:
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
         prompt_version: Version of the instructions: a name and a digest of their words.
         verdict: `suspected` by p <= 0.05, never more.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
-    method: str
-    primary: bool = False
     validity: Validity
     n_instances: int
     n_left_out: int = 0
@@ -46,18 +39,14 @@ class OverlapResult:
     p_floor: float | None = None
     prompt_version: str | None
     verdict: ReplicationVerdict | None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeResult:
+class JudgeResult(Row):
     """How many completions are exact or near-exact copies of the reference.
 
     Attributes:
-        benchmark: Name of the file or partition.
-        fingerprint: Digest of the instances, in their order.
         method: `judge_local`, `judge_llm`, or `judge_human` for a sheet read back.
-        primary: True for the one row that decides.
         n_instances: Guided completions that have a label.
         n_exact: Exact copies.
         n_short: Exact copies of references of one or two words, which enter the
@@ -92,13 +81,8 @@ class JudgeResult:
             p_control <= 0.05; `contaminated` where p_control <= 0.001. None where
             nothing was judged, where nothing of a control was, and where the control is
             too small for any number of copies to exceed it at 0.05.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
-    method: str
-    primary: bool = False
     n_instances: int
     n_exact: int
     n_short: int = 0
@@ -124,18 +108,14 @@ class JudgeResult:
     prompt_version: str | None
     judge_version: str
     verdict: ReplicationVerdict | None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonResult:
+class ComparisonResult(Row):
     """What a method that asks otherwise finds; never the row that decides.
 
     Attributes:
-        benchmark: Name of the file or partition.
-        fingerprint: Digest of the instances, in their order.
         method: One that asks for something else than the second piece.
-        primary: Always False.
         n_instances: Instances that were asked about, or 1 for a split as a whole.
         n_found: Instances that the method finds.
         n_refused: Requests that a server refused.
@@ -152,13 +132,8 @@ class ComparisonResult:
         finding: In the method's own words, such as `suspicious`.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
         verdict: None where the method gives no decision about the partition.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
-    method: str
-    primary: bool = False
     n_instances: int
     n_found: int
     n_refused: int = 0
@@ -173,7 +148,6 @@ class ComparisonResult:
     finding: str
     setting: str
     verdict: ReplicationVerdict | None = None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

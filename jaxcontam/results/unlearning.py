@@ -5,24 +5,23 @@ A missing number is None, and a warning says why.
 
 import dataclasses
 
+from jaxcontam.results.row import Row
+
 CHUNKS, QUESTIONS = "chunks", "questions"
 """What is screened: parts of texts, or questions about them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenResult:
+class ScreenResult(Row):
     """How many texts score alike before and after unlearning.
 
     A screen: a text that scores alike may have survived unlearning, or may never have
     been known to the first model.
 
     Attributes:
-        benchmark: Name of the file of texts.
-        fingerprint: Digest of the texts that are screened, in their order.
+        method: `min_k`, which is primary, or `perplexity` beside it.
         task: `CHUNKS` or `QUESTIONS`.
-        method: `min_k`, or `perplexity` beside it.
         setting: Its parameter where it has one, such as `k=20%`; else "".
-        primary: True for the score whose suspicious texts are looked at closer.
         n_texts: Texts that have a score.
         n_unscored: Texts without one.
         bound: A text is suspicious if its ratio lies between 1 / bound and bound.
@@ -31,15 +30,10 @@ class ScreenResult:
         share_low: Lower end of its 95 % interval (Wilson).
         share_high: Upper end.
         ratio_median: Median of the unlearned model's score over the original model's.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
     task: str
-    method: str
     setting: str = ""
-    primary: bool = False
     n_texts: int
     n_unscored: int = 0
     bound: float
@@ -48,11 +42,10 @@ class ScreenResult:
     share_low: float
     share_high: float
     ratio_median: float | None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SimilarityResult:
+class SimilarityResult(Row):
     """How alike the unlearned model's samples and the true texts are.
 
     Means are over texts, of the mean over the samples of a text; intervals are of the
@@ -60,11 +53,8 @@ class SimilarityResult:
     texts of their own, so that intervals of few books are too narrow.
 
     Attributes:
-        benchmark: Name of the file of texts.
-        fingerprint: Digest of the texts that were screened, in their order.
+        method: `rouge_l_recall`, which is primary, `embedding_cosine` or `judge`.
         task: `CHUNKS` (continuations) or `QUESTIONS` (answers).
-        method: `rouge_l_recall`, `embedding_cosine` or `judge`.
-        primary: True for ROUGE-L recall.
         n_selected: Suspicious texts that were sampled from.
         n_unselected: Other texts that were, as a control.
         n_samples: Samples per text.
@@ -85,14 +75,9 @@ class SimilarityResult:
         above_elsewhere_low: Lower end of its interval.
         above_elsewhere_high: Upper end.
         best: Highest value of one sample of a suspicious text.
-        warnings: What the reader should know, one sentence each.
     """
 
-    benchmark: str
-    fingerprint: str
     task: str
-    method: str
-    primary: bool = False
     n_selected: int
     n_unselected: int
     n_samples: int
@@ -111,7 +96,6 @@ class SimilarityResult:
     above_elsewhere_low: float | None
     above_elsewhere_high: float | None
     best: float | None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
