@@ -108,6 +108,42 @@ class LatentShape:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaShape:
+    """Layers with a gated delta rule in place of attention: see `GatedDelta`.
+
+    Attributes:
+        n_keys: Heads of queries and keys.
+        n_values: Heads of values; a multiple of `n_keys`.
+        d_keys: Width of a head's query and key.
+        d_values: Width of a head's values.
+        window: Tokens that the convolution before the rule sees.
+    """
+
+    n_keys: int
+    n_values: int
+    d_keys: int
+    d_values: int
+    window: int
+
+    def __post_init__(self) -> None:
+        if self.n_values % self.n_keys:
+            raise ValueError(
+                f"heads of keys must divide those of values, got {self.n_keys} and "
+                f"{self.n_values}"
+            )
+
+    @property
+    def d_mixed(self) -> int:
+        """Width of all queries, keys and values."""
+        return 2 * self.n_keys * self.d_keys + self.n_values * self.d_values
+
+    @property
+    def d_state(self) -> int:
+        """Numbers in the states of all heads."""
+        return self.n_values * self.d_keys * self.d_values
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GateClip:
     """Cut gate of a feed-forward layer: see `clipped_gate`.
 
@@ -161,7 +197,10 @@ class DecoderConfig:
         n_dense: Blocks at the start that have a dense layer in place of experts.
         d_dense: Its width.
         latent: Keys and values are made of a narrow vector; None: of the stream.
-        qkv_bias: Biases of the query, key and value projections.
+        delta: Shape of layers with a delta rule; None where all have attention.
+        delta_layers: For each layer whether it has that rule. Empty: none has.
+        attention_gate: A gate of every mixed value, made of the stream.
+        qkv_bias: Biases of the query, key and value projections, and of that gate.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
         qkv_clip: Queries, keys and values are cut to this size; None leaves them.
@@ -210,6 +249,9 @@ class DecoderConfig:
     n_dense: int = 0
     d_dense: int = 0
     latent: LatentShape | None = None
+    delta: DeltaShape | None = None
+    delta_layers: tuple[bool, ...] = ()
+    attention_gate: bool = False
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
@@ -237,15 +279,15 @@ class DecoderConfig:
             raise ValueError(
                 f"rotated dimensions must be 1 to {self.head_dim}, got {self.n_rotated}"
             )
-        if self.windows and len(self.windows) != self.n_layers:
-            raise ValueError(
-                f"windows must name {self.n_layers} layers, got {len(self.windows)}"
-            )
-        if self.rotated_layers and len(self.rotated_layers) != self.n_layers:
-            raise ValueError(
-                f"rotated_layers must name {self.n_layers} layers, "
-                f"got {len(self.rotated_layers)}"
-            )
+        for name in ("windows", "rotated_layers", "delta_layers"):
+            if (given := getattr(self, name)) and len(given) != self.n_layers:
+                raise ValueError(
+                    f"{name} must name {self.n_layers} layers, got {len(given)}"
+                )
+        if any(self.delta_layers) != (self.delta is not None):
+            raise ValueError("delta must be the shape of layers with that rule")
+        if self.delta is not None and (self.n_dense or self.latent or self.windows):
+            raise ValueError("a delta rule must be without dense blocks and windows")
         if self.rotated_layers and self.local_rope_theta is not None:
             raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
@@ -300,13 +342,6 @@ def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
     if not 2 <= context <= longest:
         raise ValueError(f"context must be 2 to {longest}, got {context}")
     return dataclasses.replace(config, context=context)
-
-
-def dense_blocks(config: DecoderConfig) -> DecoderConfig:
-    """Shape of the first blocks, with a dense layer in place of experts."""
-    return dataclasses.replace(
-        config, experts=None, n_dense=0, d_ff=config.d_dense, d_dense=0
-    )
 
 
 def llama_shape(

@@ -1,4 +1,4 @@
-"""The decoder: embedding, a scan over stacked blocks, final norm, head.
+"""The decoder: embedding, scans over stacked blocks, final norm, head.
 
 Matrix products take operands in the dtype of the weights (float32, or bfloat16 where
 they were read as such) and accumulate in float32; the residual stream and the norms are
@@ -8,7 +8,6 @@ Dimension key
     B  sequences in the batch
     T  tokens in a sequence
     P  tokens of a prefix
-    L  layers
     D  model width
     H  query heads
     G  key and value heads
@@ -20,20 +19,25 @@ Dimension key
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext, KVCache, attend
-from jaxcontam.models.config import DecoderConfig, dense_blocks
+from jaxcontam.models.attention import AttentionContext, attend
+from jaxcontam.models.cache import Cache, cache_of, extended, length_of
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.delta import GatedDelta
 from jaxcontam.models.fused_attention import Hardware, hardware
 from jaxcontam.models.latent import LatentAttention
 from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
 from jaxcontam.models.precision import matmul_precision
 from jaxcontam.models.rope import rotary_cos_sin, rotate, unrotated
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
+from jaxcontam.models.stacks import STACKS, layer_stacks, scan_runs, stack_config
 
 
 class Decoder(nnx.Module):
@@ -42,6 +46,8 @@ class Decoder(nnx.Module):
     The scoring kernel or the loss applies the head block by block, so that no
     `[B, T, V]` array need exist.
     """
+
+    blocks: "Block"
 
     def __init__(
         self, config: DecoderConfig, *, rngs: nnx.Rngs, on: Hardware | None = None
@@ -62,10 +68,11 @@ class Decoder(nnx.Module):
         if config.positions == "learned":
             self.position_embedding = init_weight(rngs, (config.context, D))
 
-        self.blocks = _stacked(config, config.n_layers - config.n_dense, rngs)
-        if config.n_dense:
-            first = dense_blocks(config)
-            self.first_blocks = _stacked(first, config.n_dense, rngs)
+        stacks = layer_stacks(config)
+        for stack in STACKS:
+            if n_layers := stacks.count(stack):
+                blocks = _stacked(stack_config(config, stack), n_layers, rngs)
+                setattr(self, stack, blocks)
         self.final_norm = Norm(config, D)
         if not config.tied:
             self.head = init_weight(rngs, (V, D))
@@ -97,7 +104,7 @@ class Decoder(nnx.Module):
     def __call__(
         self,
         tokens_BT: jax.Array,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
         *,
         remat: bool = False,
         unroll: bool = False,
@@ -108,7 +115,7 @@ class Decoder(nnx.Module):
         Args:
             tokens_BT: int32 ids in [0, V); T at most the context. Position t sees
                 tokens 0..t of its own row, so padding at the end changes nothing.
-            cache: Keys and values of a prefix before every row; see `prefill`.
+            cache: What is kept of a prefix before every row; see `prefill`.
             remat: Recompute each block in the backward pass instead of saving its
                 activations.
             unroll: Compile each layer by itself: what a layer saves for its gradient
@@ -131,7 +138,7 @@ class Decoder(nnx.Module):
         length: jax.Array,
         *,
         sharding: WeightSharding | None = None,
-    ) -> tuple[jax.Array, KVCache]:
+    ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
         Args:
@@ -140,52 +147,50 @@ class Decoder(nnx.Module):
             sharding: As in `__call__`.
 
         Returns:
-            Hidden states `[P, D]`, and keys and values of all layers.
+            Hidden states `[P, D]`, and what all layers keep.
         """
-        hidden_BPD, (k_LBPGE, v_LBPGE) = self._run(
-            tokens_P[None], None, keep=True, sharding=sharding
+        hidden_BPD, kept = self._run(
+            tokens_P[None], None, keep=True, length=length, sharding=sharding
         )
-        lengths_L = jnp.broadcast_to(length, (self.config.n_layers,))
-        return hidden_BPD[0], KVCache(k_LBPGE[:, 0], v_LBPGE[:, 0], lengths_L)
+        lengths = {
+            stack: jnp.broadcast_to(length, first.shape[:1])
+            for stack, (first, _) in kept.items()
+        }
+        return hidden_BPD[0], cache_of(kept, lengths)
 
-    def decode(self, token: jax.Array, cache: KVCache) -> tuple[jax.Array, KVCache]:
+    def decode(self, token: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
         """Read one id after a prefix.
 
         Args:
             token: int32 scalar.
-            cache: Keys and values of the prefix; P exceeds its length, and the first
+            cache: What is kept of the prefix; P exceeds its length, and the first
                 padding is overwritten.
 
         Returns:
             The hidden state `[D]` after the id, and the cache with the id.
         """
-        hidden_BTD, (k_LBTGE, v_LBTGE) = self._run(token[None, None], cache, keep=True)
-        write = jax.lax.dynamic_update_slice_in_dim
-        longer = KVCache(
-            write(cache.keys, k_LBTGE[:, 0], cache.length[0], axis=1),
-            write(cache.values, v_LBTGE[:, 0], cache.length[0], axis=1),
-            cache.length + 1,
-        )
-        return hidden_BTD[0, 0], longer
+        hidden_BTD, kept = self._run(token[None, None], cache, keep=True)
+        return hidden_BTD[0, 0], extended(cache, kept)
 
     def _run(
         self,
         tokens_BT: jax.Array,
-        cache: KVCache | None,
+        cache: Cache | None,
         *,
         keep: bool = False,
+        length: jax.Array | None = None,
         remat: bool = False,
         unroll: bool = False,
         sharding: WeightSharding | None = None,
     ) -> tuple[jax.Array, Any]:
-        """Hidden states and, if asked, the keys and values of every layer."""
+        """Hidden states and, if asked, what the layers of each stack keep."""
         _, T = tokens_BT.shape
         config = self.config
         if config.context < T:
             raise ValueError(f"T must be at most {config.context}, got {T}")
         positions_T = jnp.arange(T)
         if cache is not None:
-            positions_T += cache.length[0]
+            positions_T += length_of(cache)
         hidden_BTD = self.embedding[...][tokens_BT].astype(jnp.float32)
         if config.embedding_scale != 1.0:
             hidden_BTD *= config.embedding_scale
@@ -205,7 +210,7 @@ class Decoder(nnx.Module):
             # A window as long as the context hides nothing.
             windows_L = jnp.array([size or config.context for size in config.windows])
 
-        def step(graphdef: nnx.GraphDef, stack: str, hidden_BTD: jax.Array, layer):
+        def step(stack: str, hidden_BTD: jax.Array, layer):
             weights, window, is_local, prefix = layer
             if sharding is not None:
                 weights = sharding.gather_layer(weights, stack)
@@ -214,45 +219,47 @@ class Decoder(nnx.Module):
                 choose = functools.partial(jnp.where, is_local)
                 own_rotary = jax.tree.map(choose, local_rotary, rotary)
             context = AttentionContext(
-                own_rotary, positions_T, window, prefix, self.hardware
+                own_rotary, positions_T, window, prefix, self.hardware, length=length
             )
-            hidden_BTD, keys_values = nnx.merge(graphdef, weights)(hidden_BTD, context)
-            return hidden_BTD, keys_values if keep else None
+            block = nnx.merge(graphdefs[stack], weights)
+            hidden_BTD, kept = block(hidden_BTD, context)
+            return hidden_BTD, kept if keep else None
 
-        def scan(stack: str, hidden_BTD: jax.Array, inputs) -> tuple[jax.Array, Any]:
-            graphdef, stacked = nnx.split(getattr(self, stack))
-            one_layer = functools.partial(step, graphdef, stack)
+        def one_layer(stack: str) -> Callable[..., tuple[jax.Array, Any]]:
+            own = functools.partial(step, stack)
             if remat:
                 # The scan itself keeps the compiler from merging the two computations.
-                one_layer = jax.checkpoint(one_layer, prevent_cse=False)
-            elif sharding is not None and sharding.axes:
+                return jax.checkpoint(own, prevent_cse=False)
+            if sharding is not None and sharding.axes:
                 # Else the whole weights of all layers would be saved for the gradients.
-                one_layer = jax.checkpoint(
-                    one_layer, prevent_cse=False, policy=saves_no_gathered
-                )
-            layers = (stacked, *inputs)
-            return jax.lax.scan(one_layer, hidden_BTD, layers, unroll=unroll)
+                return jax.checkpoint(own, prevent_cse=False, policy=saves_no_gathered)
+            return own
 
-        inputs = (windows_L, is_local_L, cache)
-        first_kept = None
-        if n_dense := config.n_dense:
-            first, inputs = (
-                jax.tree.map(lambda x, part=part: x[part], inputs)
-                for part in (slice(n_dense), slice(n_dense, None))
+        stacks = layer_stacks(config)
+        graphdefs, inputs = {}, {}
+        for stack in sorted(set(stacks)):
+            graphdefs[stack], weights = nnx.split(getattr(self, stack))
+            own = np.flatnonzero([name == stack for name in stacks])
+            window_L, local_L = (
+                x if x is None or len(own) == len(stacks) else x[own]
+                for x in (windows_L, is_local_L)
             )
-            hidden_BTD, first_kept = scan("first_blocks", hidden_BTD, first)
-        hidden_BTD, keys_values = scan("blocks", hidden_BTD, inputs)
-        if n_dense:
-            keys_values = jax.tree.map(
-                lambda *parts: jnp.concatenate(parts), first_kept, keys_values
-            )
+            prefix = None if cache is None else cache[stack]
+            inputs[stack] = (weights, window_L, local_L, prefix)
+        hidden_BTD, kept = scan_runs(
+            {stack: one_layer(stack) for stack in inputs},
+            hidden_BTD,
+            inputs,
+            stacks,
+            unroll=unroll,
+        )
         hidden_BTD = self.final_norm(hidden_BTD)
         if config.logit_scale != 1.0:
             hidden_BTD *= config.logit_scale
         if config.head_bias:
             ones_BT1 = jnp.ones((*tokens_BT.shape, 1), jnp.float32)
             hidden_BTD = jnp.concatenate([hidden_BTD, ones_BT1], axis=-1)
-        return hidden_BTD, keys_values
+        return hidden_BTD, kept
 
 
 def abstract_decoder(config: DecoderConfig, on: Hardware | None = None) -> Decoder:
@@ -279,6 +286,8 @@ class Block(nnx.Module):
         self.config = config
         D = config.d_model
         attention = Attention if config.latent is None else LatentAttention
+        if config.delta is not None:
+            attention = GatedDelta
         self.attention = attention(config, rngs=rngs)
         feed_forward = Mlp if config.experts is None else Experts
         self.mlp = feed_forward(config, rngs=rngs)
@@ -293,15 +302,15 @@ class Block(nnx.Module):
     def __call__(
         self, hidden_BTD: jax.Array, context: AttentionContext
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Residual stream after this block; keys and values of its attention."""
+        """Residual stream after this block; what its attention keeps."""
         config = self.config
         read_BTD = self.attention_norm(hidden_BTD) if config.pre_norms else hidden_BTD
-        mixed_BTD, keys_values = self.attention(read_BTD, context)
+        mixed_BTD, kept = self.attention(read_BTD, context)
         if config.parallel:
             if not config.shared_norm:
                 read_BTD = self.mlp_norm(hidden_BTD)
             fed_BTD = self._fed(read_BTD, context)
-            return hidden_BTD + mixed_BTD + fed_BTD, keys_values
+            return hidden_BTD + mixed_BTD + fed_BTD, kept
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         if config.residual_scale != 1.0:
@@ -313,7 +322,7 @@ class Block(nnx.Module):
             fed_BTD = self.mlp_post_norm(fed_BTD)
         if config.residual_scale != 1.0:
             fed_BTD *= config.residual_scale
-        return hidden_BTD + fed_BTD, keys_values
+        return hidden_BTD + fed_BTD, kept
 
     def _fed(self, read_BTD: jax.Array, context: AttentionContext) -> jax.Array:
         if isinstance(self.mlp, Experts):
@@ -327,7 +336,8 @@ class Attention(nnx.Module):
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
         D, E = config.d_model, config.head_dim
-        n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
+        n_queries = config.n_heads * (2 if config.attention_gate else 1)
+        n_fused = (n_queries + 2 * config.n_kv_heads) * E
         self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs, rounds=True)
         self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
         if config.attention_sinks:
@@ -344,9 +354,14 @@ class Attention(nnx.Module):
         B, T, _ = hidden_BTD.shape
         config = self.config
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
+        qkv, gate_BTY = self.qkv(hidden_BTD), None
         q_BTY, k_BTZ, v_BTZ = jnp.split(
-            self.qkv(hidden_BTD), [H * E, (H + G) * E], axis=-1
+            qkv, [qkv.shape[-1] - 2 * G * E, qkv.shape[-1] - G * E], axis=-1
         )
+        if config.attention_gate:
+            # Of each head its query, then its gate.
+            pairs_BTHE = jnp.split(q_BTY.reshape(B, T, H, 2 * E), 2, axis=-1)
+            q_BTY, gate_BTY = (x.reshape(B, T, H * E) for x in pairs_BTHE)
         if config.query_key_norm == "whole":
             q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
         if (clip := config.qkv_clip) is not None:
@@ -366,4 +381,7 @@ class Attention(nnx.Module):
         if config.attention_sinks:
             context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
-        return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)
+        mixed_BTY = mixed_BTGRE.reshape(B, T, H * E)
+        if gate_BTY is not None:
+            mixed_BTY *= jax.nn.sigmoid(gate_BTY.astype(jnp.float32))
+        return self.out(mixed_BTY), (k_BTGE, v_BTGE)

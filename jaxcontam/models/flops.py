@@ -13,9 +13,10 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
     """Least floating-point operations of one forward pass over sequences.
 
     Two for each weight of a matrix product at each position, the head's included, and
-    attention over the keys that a position sees, T / 2 of them on average. Norms,
-    biases, activations, rotations and the softmax are left out, so the share of a
-    device's peak that follows is not too high.
+    attention over the keys that a position sees, T / 2 of them on average. A delta rule
+    reads and writes its state token by token. Norms, biases, activations, rotations,
+    convolutions and the softmax are left out, so the share of a device's peak that
+    follows is not too high.
 
     Args:
         config: Shape of the decoder.
@@ -28,12 +29,16 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
     n_weights = product_weights(config) + config.vocab_size * config.d_model
     # Queries with keys and weights with values: 2 for each of a head's dimensions.
     per_key = 2 * config.n_heads * (config.head_dim + config.d_values)
+    n_delta = sum(config.delta_layers)
     n_keys = sum(
         _keys_seen(length, window)
         for length in lengths
-        for window in config.windows or (None,) * config.n_layers
+        for window in config.windows or (None,) * (config.n_layers - n_delta)
     )
-    return float(2 * n_weights * sum(lengths) + per_key * n_keys)
+    # What the state holds for a key, the change of it, and what it holds for a query.
+    per_token = 0 if (delta := config.delta) is None else 6 * delta.d_state
+    by_token = 2 * n_weights + n_delta * per_token
+    return float(by_token * sum(lengths) + per_key * n_keys)
 
 
 def product_weights(config: DecoderConfig) -> int:
@@ -42,7 +47,8 @@ def product_weights(config: DecoderConfig) -> int:
     Only the experts that a token uses count.
     """
     D, E = config.d_model, config.head_dim
-    attention = (2 * config.n_heads + 2 * config.n_kv_heads) * E * D
+    n_queries = config.n_heads * (3 if config.attention_gate else 2)
+    attention = (n_queries + 2 * config.n_kv_heads) * E * D
     if config.latent is not None:
         attention = _latent_weights(config, config.latent)
     each = (3 if config.gated else 2) * D
@@ -51,7 +57,13 @@ def product_weights(config: DecoderConfig) -> int:
         mlp = experts.n_used * mlp + experts.n * D + each * experts.d_shared
         mlp += D if experts.d_shared and experts.shared_gated else 0
     n_sparse = config.n_layers - config.n_dense
-    return config.n_layers * attention + config.n_dense * dense + n_sparse * mlp
+    n_delta = sum(config.delta_layers)
+    mixing = (config.n_layers - n_delta) * attention
+    if (delta := config.delta) is not None:
+        # Queries, keys and values; gate and output; two rates of each head.
+        width = delta.d_mixed + 2 * delta.n_values * delta.d_values + 2 * delta.n_values
+        mixing += n_delta * D * width
+    return mixing + config.n_dense * dense + n_sparse * mlp
 
 
 def _latent_weights(config: DecoderConfig, latent: LatentShape) -> int:

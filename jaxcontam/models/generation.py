@@ -238,8 +238,12 @@ def _batch_shape(
     """(B, K) of a batch: prompts, and samples of each."""
     config = decoder.config
     platform = jax.default_backend()
-    width = config.n_layers * config.n_kv_heads * (config.head_dim + config.d_values)
+    n_delta = sum(config.delta_layers)
+    n_attending = config.n_layers - n_delta
+    width = n_attending * config.n_kv_heads * (config.head_dim + config.d_values)
     row_bytes = (P + sampling.new_tokens) * width * jnp.dtype(decoder.dtype).itemsize
+    if config.delta is not None:
+        row_bytes += n_delta * config.delta.d_state * 4
     memory = jax.local_devices()[0].memory_stats() or {}
     most_bytes = max(_CACHE_BYTES, _CACHE_SHARE * memory.get("bytes_limit", 0))
     if most_rows is None:

@@ -21,13 +21,14 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
+from jaxcontam.models.stacks import STACKS
 
 DATA_AXIS, MODEL_AXIS = "data", "model"
 """Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
 ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 """Spec of arrays whose first axis is rows."""
 
-_STACKED = ("blocks.", "first_blocks.")
+_STACKED = tuple(f"{stack}." for stack in STACKS)
 # Least share of a model's weights that a mesh must divide.
 _LEAST_SHARE = 0.5
 

@@ -25,6 +25,7 @@ from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
 from jaxcontam.models.hub import convert_hint
 from jaxcontam.models.sharding import mesh_sharding, place, weight_name
+from jaxcontam.models.stacks import STACKS, layer_stacks
 
 _INDEX = "model.safetensors.index.json"
 # Types of weights that stand for themselves, without a scale in another tensor.
@@ -252,11 +253,12 @@ def _stacked(
         yield named, value[index]
 
 
-def _layers(ours: str, config: DecoderConfig) -> range | None:
+def _layers(ours: str, config: DecoderConfig) -> list[int] | None:
     """Layers that a weight of ours has on its first axis; None where it has none."""
-    if ours.startswith("blocks."):
-        return range(config.n_dense, config.n_layers)
-    return range(config.n_dense) if ours.startswith("first_blocks.") else None
+    stack = ours.split(".")[0]
+    if stack not in STACKS:
+        return None
+    return [i for i, name in enumerate(layer_stacks(config)) if name == stack]
 
 
 def _fill(
@@ -318,7 +320,7 @@ def _output_sizes(
     """Outputs of each tensor that is joined into one of ours."""
     if len(names) == 3:
         kv = config.n_kv_heads * config.head_dim
-        return [config.n_heads * config.head_dim, kv, kv]
+        return [total - 2 * kv, kv, kv]
     return [total // len(names)] * len(names)
 
 
@@ -372,7 +374,8 @@ def _names_on_disk(
         raise InputError(f"{directory}: missing tensors: {_some(missing)}")
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
-    if unknown := {name for name in extra if not name.endswith(family.ignored)}:
+    unknown = {name for name in extra if not name.endswith(family.ignored)}
+    if unknown := {name for name in unknown if not name.startswith(family.unread)}:
         raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
     return full
 

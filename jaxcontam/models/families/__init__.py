@@ -24,6 +24,12 @@ from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_M
 from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
+from jaxcontam.models.families.qwen3_5 import (
+    QWEN3_5,
+    QWEN3_5_MOE,
+    QWEN3_5_MOE_TEXT,
+    QWEN3_5_TEXT,
+)
 from jaxcontam.models.families.smollm3 import SMOLLM3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
@@ -57,6 +63,10 @@ FAMILIES: Mapping[str, Family] = {
         MIXTRAL,
         QWEN2_MOE,
         QWEN3_MOE,
+        QWEN3_5_TEXT,
+        QWEN3_5_MOE_TEXT,
+        QWEN3_5,
+        QWEN3_5_MOE,
     )
 }
 
