@@ -5,6 +5,7 @@ import json
 import pytest
 import transformers
 
+from tests.stacked_cases import STACKED_CASES
 from tests.torch_reference import CONTEXT, randomised, torch
 
 # Other implementations than eager leave out Gemma's caps, and want experts of sizes
@@ -142,14 +143,6 @@ DEEPSEEK_SIZES = {
     "n_shared_experts": 2,
     "first_k_dense_replace": 1,
     "eos_token_id": 1,
-}
-QWEN3_5_SIZES = LLAMA_SIZES | {
-    "head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 6,
-    "linear_value_head_dim": 10,
-    "rope_parameters": ROPE | {"partial_rotary_factor": 0.25},
 }
 CASES = {
     "gpt2, tied": ("gpt2", GPT2_SIZES),
@@ -333,32 +326,7 @@ CASES = {
         },
     ),
     "qwen3_moe": ("qwen3_moe", LLAMA_SIZES | EXPERTS | {"norm_topk_prob": True}),
-    # Two patterns of two layers, and one left over.
-    "qwen3_5": (
-        "qwen3_5_text",
-        QWEN3_5_SIZES | {"num_hidden_layers": 5, "full_attention_interval": 2},
-    ),
-    "qwen3_5, biases, tied": (
-        "qwen3_5_text",
-        QWEN3_5_SIZES
-        | {
-            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-            "attention_bias": True,
-            "tie_word_embeddings": True,
-            "linear_num_key_heads": 4,
-            "linear_conv_kernel_dim": 3,
-        },
-    ),
-    "qwen3_5_moe": (
-        "qwen3_5_moe_text",
-        QWEN3_5_SIZES
-        | EXPERTS
-        | {
-            "num_hidden_layers": 4,
-            "full_attention_interval": 2,
-            "shared_expert_intermediate_size": 23,
-        },
-    ),
+    **STACKED_CASES,
     "gemma2": ("gemma2", LLAMA_SIZES | GEMMA2_CHANGES),
     "gemma2, no caps": (
         "gemma2",

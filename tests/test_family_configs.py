@@ -119,6 +119,11 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
         ("deepseek_v3", {"topk_method": "greedy"}, "topk_method 'greedy' is not"),
         ("deepseek_v3", {"n_group": 3}, "groups must divide 4 experts"),
         ("deepseek_v3", {"num_experts_per_tok": 3}, "1 groups of 2 experts must hold"),
+        ("qwen3_5_text", {"attn_output_gate": False}, "attn_output_gate false is not"),
+        ("qwen3_5_text", {"hidden_act": "gelu"}, "hidden_act 'gelu' is not"),
+        ("qwen3_5_text", {"layer_types": ["mamba"] * 2}, "type 'mamba' is not"),
+        ("qwen3_5_text", {"layer_types": ["linear_attention"]}, "name 2 layers, got 1"),
+        ("qwen3_5_text", {"linear_num_key_heads": 3}, "heads of keys must divide"),
         ("qwen3_moe", {"norm_topk_prob": "no"}, "norm_topk_prob must be true or"),
     ],
 )

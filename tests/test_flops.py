@@ -8,6 +8,7 @@ from flax import nnx
 
 from jaxcontam.models.config import (
     DecoderConfig,
+    DeltaShape,
     ExpertShape,
     LatentShape,
     gpt2_shape,
@@ -42,8 +43,17 @@ _NARROW_QUERIES = dataclasses.replace(
 )
 
 
+# Two layers with a delta rule, one with gated attention.
+_DELTA = dataclasses.replace(
+    _LLAMA,
+    attention_gate=True,
+    delta=DeltaShape(n_keys=2, n_values=4, d_keys=3, d_values=5, window=4),
+    delta_layers=(True, True, False),
+)
+
+
 @pytest.mark.parametrize(
-    "config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS, _LATENT, _NARROW_QUERIES]
+    "config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS, _LATENT, _NARROW_QUERIES, _DELTA]
 )
 def test_weights_of_products_are_the_decoders_kernels(config: DecoderConfig):
     state = nnx.eval_shape(lambda: nnx.state(Decoder(config, rngs=nnx.Rngs(0))))
@@ -80,6 +90,13 @@ def test_attention_counts_the_width_of_keys_and_that_of_values():
     weights = 2 * (product_weights(wide) - product_weights(_LATENT)) * 4
     more = forward_flops(wide, [4]) - forward_flops(_LATENT, [4])
     assert more - weights == 3 * 2 * 2 * 3 * (4 * 4 / 2)
+
+
+def test_a_delta_rule_costs_alike_for_every_token():
+    # One layer's attention to 4 * 4 / 2 keys, 2 heads of 4 and 4; two layers' states of
+    # 4 heads by 3 by 5, read twice and written once, 2 each.
+    found = forward_flops(_DELTA, [4]) - 2 * 4 * (product_weights(_DELTA) + 50 * 8)
+    assert found == 2 * 2 * (4 + 4) * 8 + 4 * 2 * 3 * 2 * (4 * 3 * 5)
 
 
 def test_flops_of_sequences_add_up():

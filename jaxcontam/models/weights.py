@@ -28,6 +28,8 @@ from jaxcontam.models.sharding import mesh_sharding, place, weight_name
 from jaxcontam.models.stacks import STACKS, layer_stacks
 
 _INDEX = "model.safetensors.index.json"
+# Within the names of an image model's text model.
+_NESTED = "language_model."
 # Types of weights that stand for themselves, without a scale in another tensor.
 _KINDS = ("F64", "F32", "F16", "BF16")
 # Bytes; what XLA asks of memory that it takes over.
@@ -351,17 +353,19 @@ def _names_on_disk(
 ) -> dict[str, str]:
     """Full name of each wanted tensor -> its name in the file.
 
-    Some published files leave the family's prefix out.
+    Some published files leave the family's prefix out; those of an image model hold
+    more than text needs.
 
     Raises:
         InputError: If a tensor is missing, or one is unknown.
     """
     heads = {family.head, family.head_bias}
-    has_prefix = any(name.startswith(family.prefix) for name in found)
-    full = {
-        name if has_prefix or name in heads else family.prefix + name: name
-        for name in found
-    }
+    full = {name.replace(_NESTED, "", 1): name for name in found}
+    if full.keys() != set(found):
+        full = {x: name for x, name in full.items() if x != name or x in heads}
+    has_prefix = any(name.startswith(family.prefix) for name in full)
+    if not has_prefix:
+        full = {x if x in heads else family.prefix + x: full[x] for x in full}
     n_experts = 0 if config.experts is None else config.experts.n
     wanted = {
         name.format(i=layer, x=expert)
@@ -374,8 +378,7 @@ def _names_on_disk(
         raise InputError(f"{directory}: missing tensors: {_some(missing)}")
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
-    unknown = {name for name in extra if not name.endswith(family.ignored)}
-    if unknown := {name for name in unknown if not name.startswith(family.unread)}:
+    if unknown := {name for name in extra if not name.endswith(family.ignored)}:
         raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
     return full
 

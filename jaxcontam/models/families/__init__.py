@@ -24,15 +24,10 @@ from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_M
 from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
-from jaxcontam.models.families.qwen3_5 import (
-    QWEN3_5,
-    QWEN3_5_MOE,
-    QWEN3_5_MOE_TEXT,
-    QWEN3_5_TEXT,
-)
+from jaxcontam.models.families.qwen3_5 import QWEN3_5_MOE_TEXT, QWEN3_5_TEXT
 from jaxcontam.models.families.smollm3 import SMOLLM3
 
-__all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
+__all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of", "text_fields"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
@@ -65,10 +60,26 @@ FAMILIES: Mapping[str, Family] = {
         QWEN3_MOE,
         QWEN3_5_TEXT,
         QWEN3_5_MOE_TEXT,
-        QWEN3_5,
-        QWEN3_5_MOE,
     )
 }
+
+# What an image model's config.json says outside of its text model's fields.
+_OF_BOTH = (
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "quantization_config",
+    "tie_word_embeddings",
+)
+
+
+def text_fields(raw: dict[str, Any]) -> dict[str, Any]:
+    """A config.json, or where it is an image model's, that of its text model."""
+    inner = raw.get("text_config")
+    if raw.get("model_type") in FAMILIES or not isinstance(inner, dict):
+        return raw
+    outer = {name: raw[name] for name in _OF_BOTH if name in raw}
+    return outer | {name: x for name, x in inner.items() if x is not None}
 
 
 def family_of(raw: Mapping[str, Any], where: str) -> Family:

@@ -56,7 +56,6 @@ class Family:
         head_bias: Name of the head's bias, where there is one.
         prefix: Put before every name but the head's; optional on disk.
         ignored: Suffixes of buffers that hold no weights.
-        unread: Starts of names of what no text needs, such as an image model.
     """
 
     model_type: str
@@ -69,7 +68,6 @@ class Family:
     head_bias: str = "lm_head.bias"
     prefix: str = "model."
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
-    unread: tuple[str, ...] = ()
 
 
 def linear_tensors(

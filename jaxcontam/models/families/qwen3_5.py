@@ -1,8 +1,4 @@
-"""Qwen 3.5: of four layers three have a gated delta rule, and one gated attention.
-
-Published files hold an image model, too: it is left out, and so is the head that
-foretells several tokens.
-"""
+"""Qwen 3.5: of four layers three have a gated delta rule, and one gated attention."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,11 +24,10 @@ _KINDS = {"linear_attention": True, "full_attention": False}
 
 
 def _read(raw: Mapping[str, Any]) -> DecoderConfig:
-    return _read_text(_text_fields(raw), n_kv_heads=4)
+    return _read_text(raw, n_kv_heads=4)
 
 
 def _read_mixture(raw: Mapping[str, Any]) -> DecoderConfig:
-    raw = _text_fields(raw)
     width = need(raw, "moe_intermediate_size", 512)
     experts = ExpertShape(
         n=need(raw, "num_experts", need(raw, "num_local_experts", 256)),
@@ -42,11 +37,6 @@ def _read_mixture(raw: Mapping[str, Any]) -> DecoderConfig:
     )
     config = _read_text({**raw, "intermediate_size": width}, n_kv_heads=2)
     return dataclasses.replace(config, experts=experts)
-
-
-def _text_fields(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fields of the text model, which files of an image model nest."""
-    return {**raw, **(raw.get("text_config") or {})}
 
 
 def _read_text(raw: Mapping[str, Any], *, n_kv_heads: int) -> DecoderConfig:
@@ -112,14 +102,4 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
 QWEN3_5_TEXT = Family("qwen3_5_text", "Qwen3_5ForCausalLM", _read, _tensors)
 QWEN3_5_MOE_TEXT = Family(
     "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", _read_mixture, _tensors
-)
-# Files of an image model.
-QWEN3_5, QWEN3_5_MOE = (
-    dataclasses.replace(
-        family,
-        model_type=family.model_type.removesuffix("_text"),
-        prefix="model.language_model.",
-        unread=("model.visual.", "mtp."),
-    )
-    for family in (QWEN3_5_TEXT, QWEN3_5_MOE_TEXT)
 )
