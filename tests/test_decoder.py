@@ -13,12 +13,15 @@ from flax import nnx
 
 from jaxcontam.models import (
     attention,
+    cache,
     clipped_gate,
+    delta,
     latent,
     layers,
     rope,
     routing,
     sinks,
+    stacks,
 )
 from jaxcontam.models import decoder as decoder_module
 from jaxcontam.models.config import GateClip, LatentShape, gpt2_shape, llama_shape
@@ -239,7 +242,10 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
 
 @pytest.mark.parametrize(
     "module",
-    [decoder_module, layers, attention, rope, latent, routing, sinks, clipped_gate],
+    [
+        *(decoder_module, layers, attention, rope, latent, routing, sinks),
+        *(clipped_gate, cache, delta, stacks),
+    ],
 )
 def test_computation_knows_shapes_and_no_family(module):
     tree = ast.parse(inspect.getsource(module))
