@@ -24,9 +24,10 @@ from jaxcontam.models import (
     stacks,
 )
 from jaxcontam.models import decoder as decoder_module
-from jaxcontam.models.config import GateClip, LatentShape, gpt2_shape, llama_shape
+from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
+from jaxcontam.models.shapes import GateClip, LatentShape
 
 pytestmark = pytest.mark.unoptimised
 

@@ -59,6 +59,8 @@ class AttentionContext(NamedTuple):
             the softmax is over tokens alone.
         length: int32 scalar, tokens that are not padding, where a layer is asked for
             its state after them; None: all.
+        reused: Keys and values of an earlier layer, for one that makes none.
+        layer_input: `[B, T, P]`, this layer's input beside the stream, or None.
     """
 
     rotary: CosSin | None
@@ -68,6 +70,8 @@ class AttentionContext(NamedTuple):
     hardware: Hardware = Hardware("cpu")
     sinks: jax.Array | None = None
     length: jax.Array | None = None
+    reused: tuple[jax.Array, jax.Array] | None = None
+    layer_input: jax.Array | None = None
 
 
 def attend(

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 
 from jaxcontam.models.config import DecoderConfig
 
-STACKS = ("blocks", "delta_blocks", "first_blocks")
+REUSED = {"reusing_blocks": "blocks", "local_reusing_blocks": "local_blocks"}
+"""Stacks whose layers make no keys and values, and that whose last layer's they use."""
+
+STACKS = ("blocks", "delta_blocks", "first_blocks", "local_blocks", *REUSED)
 """Every stack that a decoder may have, in the order in which weights are drawn."""
 
 
@@ -18,6 +21,12 @@ def layer_stacks(config: DecoderConfig) -> tuple[str, ...]:
     if config.delta_layers:
         kinds = {True: "delta_blocks", False: "blocks"}
         return tuple(kinds[is_delta] for is_delta in config.delta_layers)
+    if config.local is not None:
+        n_own = config.n_layers - config.n_reusing
+        return tuple(
+            ("local_" if size else "") + ("blocks" if i < n_own else "reusing_blocks")
+            for i, size in enumerate(config.windows)
+        )
     n_others = config.n_layers - config.n_dense
     return ("first_blocks",) * config.n_dense + ("blocks",) * n_others
 
@@ -30,7 +39,23 @@ def stack_config(config: DecoderConfig, stack: str) -> DecoderConfig:
         )
     if stack == "blocks" and config.delta is not None:
         return dataclasses.replace(config, delta=None, delta_layers=())
-    return config
+    if (local := config.local) is None:
+        return config
+    of_all = {"local": None, "local_rope_theta": None, "n_reusing": 0, "d_reusing": 0}
+    if stack in REUSED:
+        of_all["d_ff"] = config.d_reusing
+    if not stack.startswith("local_"):
+        return dataclasses.replace(config, windows=(), **of_all)
+    return dataclasses.replace(
+        config,
+        n_kv_heads=local.n_kv_heads,
+        head_dim=local.head_dim,
+        values_are_keys=False,
+        rope_theta=config.local_rope_theta,
+        rope_scaling=None,
+        windows=(max(size or 0 for size in config.windows),) * config.n_layers,
+        **of_all,
+    )
 
 
 def runs(stacks: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
@@ -62,25 +87,24 @@ def _repeats(stacks: tuple[str, ...], period: int) -> int:
 
 
 def scan_runs(
-    layers: Mapping[str, Callable[[jax.Array, Any], tuple[jax.Array, Any]]],
-    hidden_BTD: jax.Array,
+    layers: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]],
+    carry: Any,
     inputs: Mapping[str, Any],
     stacks: tuple[str, ...],
     *,
     unroll: bool,
-) -> tuple[jax.Array, dict[str, Any]]:
+) -> tuple[Any, dict[str, Any]]:
     """Compute all layers in order, with one scan for each of `runs`.
 
     Args:
-        layers: Of each stack: (stream, inputs of one layer) -> stream, and what it
-            keeps.
-        hidden_BTD: The stream.
+        layers: Of each stack: (carry, inputs of one layer) -> carry, and what it keeps.
+        carry: What goes from layer to layer.
         inputs: Weights and other inputs of each stack, its layers first.
         stacks: From `layer_stacks`.
         unroll: Compile each layer by itself.
 
     Returns:
-        The stream, and what the layers of each stack keep, its layers first.
+        The carry, and what the layers of each stack keep, its layers first.
     """
     kept: dict[str, list[Any]] = {stack: [] for stack in inputs}
     done = dict.fromkeys(inputs, 0)
@@ -98,23 +122,23 @@ def scan_runs(
 
             scanned[stack] = jax.tree.map(cut, inputs[stack])
 
-        def step(hidden_BTD: jax.Array, scanned, pattern=pattern):
+        def step(carry, scanned, pattern=pattern):
             if len(pattern) == 1:
-                hidden_BTD, made = layers[pattern[0]](hidden_BTD, scanned[pattern[0]])
-                return hidden_BTD, {pattern[0]: made}
+                carry, made = layers[pattern[0]](carry, scanned[pattern[0]])
+                return carry, {pattern[0]: made}
             made = {stack: [] for stack in scanned}
             for stack in pattern:
                 place = len(made[stack])
                 layer = jax.tree.map(lambda x, place=place: x[place], scanned[stack])
-                hidden_BTD, one = layers[stack](hidden_BTD, layer)
+                carry, one = layers[stack](carry, layer)
                 made[stack].append(one)
             stacked = {
                 stack: jax.tree.map(lambda *xs: jnp.stack(xs), *ones)
                 for stack, ones in made.items()
             }
-            return hidden_BTD, stacked
+            return carry, stacked
 
-        hidden_BTD, made = jax.lax.scan(step, hidden_BTD, scanned, unroll=unroll)
+        carry, made = jax.lax.scan(step, carry, scanned, unroll=unroll)
         for stack, ones in made.items():
             n_axes = min(2, len(pattern))
             flat = jax.tree.map(lambda x, k=n_axes: x.reshape(-1, *x.shape[k:]), ones)
@@ -125,4 +149,4 @@ def scan_runs(
         else jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
         for stack, parts in kept.items()
     }
-    return hidden_BTD, joined
+    return carry, joined

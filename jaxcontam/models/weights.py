@@ -24,7 +24,7 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
 from jaxcontam.models.hub import convert_hint
-from jaxcontam.models.sharding import mesh_sharding, place, weight_name
+from jaxcontam.models.sharding import EMBEDDINGS, mesh_sharding, place, weight_name
 from jaxcontam.models.stacks import STACKS, layer_stacks
 
 _INDEX = "model.safetensors.index.json"
@@ -181,7 +181,7 @@ def is_operand(name: str) -> bool:
 
     Operands may be bfloat16; norms, biases and learned positions are float32.
     """
-    return name.endswith((".kernel", "head")) or name == "embedding"
+    return name.endswith((".kernel", "head")) or name in EMBEDDINGS
 
 
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
@@ -195,7 +195,7 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     tensors = {}
     for ours, tensor in _tensors(family, config).items():
         for index, value in _stacked(ours, tensor, np.asarray(state[ours]), config):
-            sizes = _output_sizes(tensor.names, config, value.shape[-1])
+            sizes = _output_sizes(tensor, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
                 tensors[name.format(**index)] = _on_disk(part, tensor, config)
@@ -285,7 +285,7 @@ def _fill(
         cut: The part; all outputs, where a weight is joined or reordered.
     """
     stop = 0
-    sizes = _output_sizes(tensor.names, config, shape[-1])
+    sizes = _output_sizes(tensor, config, shape[-1])
     is_whole = len(sizes) == 1 and tensor.conversion is None
     assert is_whole or cut[-1] == slice(0, shape[-1]), "outputs are not divided"
     for template, size in zip(tensor.names, sizes, strict=True):
@@ -316,14 +316,14 @@ def _on_disk(part: np.ndarray, tensor: Tensor, config: DecoderConfig) -> np.ndar
     return np.ascontiguousarray(part, dtype=np.float32)
 
 
-def _output_sizes(
-    names: tuple[str, ...], config: DecoderConfig, total: int
-) -> list[int]:
+def _output_sizes(tensor: Tensor, config: DecoderConfig, total: int) -> list[int]:
     """Outputs of each tensor that is joined into one of ours."""
-    if len(names) == 3:
+    if tensor.widths:
+        return list(tensor.widths)
+    if len(tensor.names) == 3:
         kv = config.n_kv_heads * config.head_dim
         return [total - 2 * kv, kv, kv]
-    return [total // len(names)] * len(names)
+    return [total // len(tensor.names)] * len(tensor.names)
 
 
 def _check_tie(

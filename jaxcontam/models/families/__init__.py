@@ -13,6 +13,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from jaxcontam.models.families.family import Conversion, Family, Tensor
 from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
+from jaxcontam.models.families.gemma4 import GEMMA4_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
@@ -46,6 +47,7 @@ FAMILIES: Mapping[str, Family] = {
         GEMMA,
         GEMMA2,
         GEMMA3_TEXT,
+        GEMMA4_TEXT,
         OLMO,
         OLMO2,
         OLMO3,
