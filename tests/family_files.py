@@ -135,6 +135,19 @@ RAW = {
         "rope_theta": 3e5,
         "rope_scaling": {"rope_type": "linear", "factor": 8.0},
     },
+    "gemma4_text": GROUPED
+    | {
+        "vocab_size_per_layer_input": VOCAB,
+        "hidden_size_per_layer_input": 6,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 5,
+        "global_head_dim": 8,
+        "attention_k_eq_v": True,
+        "num_global_key_value_heads": 1,
+    },
     "olmo2": GROUPED | {"attention_bias": True, "rope_theta": 5e5},
     "olmo": SIZES | {"clip_qkv": 8.0},
     "olmo3": GROUPED

@@ -16,7 +16,9 @@ from jaxcontam.models import (
     cache,
     clipped_gate,
     delta,
+    grouped,
     latent,
+    layer_inputs,
     layers,
     rope,
     routing,
@@ -245,7 +247,7 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
     "module",
     [
         *(decoder_module, layers, attention, rope, latent, routing, sinks),
-        *(clipped_gate, cache, delta, stacks),
+        *(clipped_gate, cache, delta, stacks, grouped, layer_inputs),
     ],
 )
 def test_computation_knows_shapes_and_no_family(module):

@@ -59,7 +59,10 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
     name = raw.get("hidden_activation") or "gelu_pytorch_tanh"
     plain = {"rope_parameters": {"rope_theta": number(everywhere, "rope_theta", 1e6)}}
     config = read_llama({**raw, **plain, "hidden_act": name})
-    windows = layer_windows(raw, config.n_layers, lambda i: (i + 1) % 6 != 0)
+    last = config.n_layers - 1
+    windows = layer_windows(
+        raw, config.n_layers, lambda i: (i + 1) % 6 != 0 and i != last
+    )
     if not windows or windows[-1] is not None:
         raise InputError("layer_types must name sliding layers and end with a full one")
     vocab = need(raw, "vocab_size_per_layer_input", 262_144)
