@@ -5,6 +5,7 @@ import json
 import pytest
 import transformers
 
+from tests.stacked_cases import STACKED_CASES
 from tests.torch_reference import CONTEXT, randomised, torch
 
 # Other implementations than eager leave out Gemma's caps, and want experts of sizes
@@ -325,6 +326,7 @@ CASES = {
         },
     ),
     "qwen3_moe": ("qwen3_moe", LLAMA_SIZES | EXPERTS | {"norm_topk_prob": True}),
+    **STACKED_CASES,
     "gemma2": ("gemma2", LLAMA_SIZES | GEMMA2_CHANGES),
     "gemma2, no caps": (
         "gemma2",

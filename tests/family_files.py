@@ -39,6 +39,21 @@ DEEPSEEK = {
     "qk_rope_head_dim": 2,
     "v_head_dim": 4,
 }
+QWEN3_5 = GROUPED | {
+    "head_dim": 8,
+    "full_attention_interval": 2,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 6,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e7,
+        "partial_rotary_factor": 0.25,
+        "mrope_interleaved": True,
+        "mrope_section": [1, 0, 0],
+    },
+}
 # What published models set and no shape made here has.
 RAW = {
     "gpt2": {
@@ -120,6 +135,19 @@ RAW = {
         "rope_theta": 3e5,
         "rope_scaling": {"rope_type": "linear", "factor": 8.0},
     },
+    "gemma4_text": GROUPED
+    | {
+        "vocab_size_per_layer_input": VOCAB,
+        "hidden_size_per_layer_input": 6,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 5,
+        "global_head_dim": 8,
+        "attention_k_eq_v": True,
+        "num_global_key_value_heads": 1,
+    },
     "olmo2": GROUPED | {"attention_bias": True, "rope_theta": 5e5},
     "olmo": SIZES | {"clip_qkv": 8.0},
     "olmo3": GROUPED
@@ -186,6 +214,10 @@ RAW = {
     | EXPERTS
     | {"shared_expert_intermediate_size": 8, "qkv_bias": False},
     "qwen3_moe": GROUPED | EXPERTS | {"norm_topk_prob": True},
+    "qwen3_5_text": QWEN3_5 | {"mlp_only_layers": [], "attn_output_gate": True},
+    "qwen3_5_moe_text": QWEN3_5
+    | EXPERTS
+    | {"shared_expert_intermediate_size": 8, "num_hidden_layers": 4},
 }
 
 

@@ -17,6 +17,7 @@ NEEDED = {
     "n_positions",
     "attention_types",
     "num_experts_per_tok",
+    "vocab_size_per_layer_input",
 }
 SIZES = {
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 32),
@@ -94,6 +95,41 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
             {"sliding_window": None, "layer_types": ["sliding_attention"] * 2},
             "layer_types names sliding layers, but not sliding_window",
         ),
+        ("gemma4_text", {"enable_moe_block": True}, "enable_moe_block true is not"),
+        ("gemma4_text", {"attention_bias": True}, "attention_bias true is not"),
+        ("gemma4_text", {"use_bidirectional_attention": "all"}, "attention all is not"),
+        ("gemma4_text", {"vocab_size_per_layer_input": 9}, "must be 300, got 9"),
+        ("gemma4_text", {"num_kv_shared_layers": 3}, "must reuse keys of layers like"),
+        (
+            "gemma4_text",
+            {"layer_types": ["full_attention", "sliding_attention"] * 2},
+            "end with a full one",
+        ),
+        (
+            "gemma4_text",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_type 'yarn' is not",
+        ),
+        (
+            "gemma4_text",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "rope_type 'linear' in layers with a window",
+        ),
+        (
+            "gemma4_text",
+            {"per_layer_config": {"1": {"head_dim": 8}, "3": {"head_dim": 6}}},
+            "must be the same in all layers",
+        ),
+        (
+            "gemma4_text",
+            {"per_layer_config": {"0": {"head_dim": 8}}},
+            "must name the layers without a window",
+        ),
+        (
+            "gemma4_text",
+            {"per_layer_config": {i: {"sliding_window": 8} for i in "13"}},
+            "per_layer_config 'sliding_window' is not",
+        ),
         ("olmo2", {"rope_scaling": {"rope_type": "ntk"}}, "rope_type 'ntk'"),
         ("mixtral", {"num_experts_per_tok": 4}, "must be 1 to 3, got 4"),
         ("mixtral", {"hidden_act": "quick_gelu"}, "unknown activation"),
@@ -119,6 +155,11 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
         ("deepseek_v3", {"topk_method": "greedy"}, "topk_method 'greedy' is not"),
         ("deepseek_v3", {"n_group": 3}, "groups must divide 4 experts"),
         ("deepseek_v3", {"num_experts_per_tok": 3}, "1 groups of 2 experts must hold"),
+        ("qwen3_5_text", {"attn_output_gate": False}, "attn_output_gate false is not"),
+        ("qwen3_5_text", {"hidden_act": "gelu"}, "hidden_act 'gelu' is not"),
+        ("qwen3_5_text", {"layer_types": ["mamba"] * 2}, "type 'mamba' is not"),
+        ("qwen3_5_text", {"layer_types": ["linear_attention"]}, "name 2 layers, got 1"),
+        ("qwen3_5_text", {"linear_num_key_heads": 3}, "heads of keys must divide"),
         ("qwen3_moe", {"norm_topk_prob": "no"}, "norm_topk_prob must be true or"),
     ],
 )

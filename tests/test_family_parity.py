@@ -10,8 +10,15 @@ from safetensors.numpy import load_file, save_file
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, read_decoder_config
 from jaxcontam.models.families import FAMILIES
-from tests.family_cases import CASES, FAMILY_CASES, edit_config, reopened, torch_model
-from tests.torch_reference import assert_scores_agree, torch
+from tests.family_cases import (
+    CASES,
+    EAGER,
+    FAMILY_CASES,
+    edit_config,
+    reopened,
+    torch_model,
+)
+from tests.torch_reference import assert_scores_agree, randomised, torch
 
 pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
@@ -34,6 +41,19 @@ def test_sharded_bfloat16_files_score_as_torch_does_in_float32(case, tmp_path):
         tmp_path, max_shard_size="20KB"
     )
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
+
+
+def test_text_model_within_an_image_model_scores_as_torch_does(tmp_path):
+    _, fields = CASES["qwen3_5"]
+    vision = {"depth": 1, "hidden_size": 8, "num_heads": 2, "intermediate_size": 8}
+    config = transformers.AutoConfig.for_model(
+        "qwen3_5", text_config=fields, vision_config=vision | {"out_hidden_size": 42}
+    )
+    whole = transformers.AutoModelForImageTextToText.from_config(config, **EAGER)
+    randomised(whole, seed=1).save_pretrained(tmp_path)
+    names = load_file(tmp_path / "model.safetensors")
+    assert any(name.startswith("model.visual.") for name in names)
     assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
 
 

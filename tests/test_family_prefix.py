@@ -18,9 +18,17 @@ pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
     [
         "gpt_oss",
         "deepseek_v3",
+        "qwen3_5",
+        "gemma4",
         *(
             pytest.param(case, marks=pytest.mark.slow)
-            for case in ("olmo3", "smollm3, windows", "deepseek_v2, groups")
+            for case in (
+                "olmo3",
+                "smollm3, windows",
+                "deepseek_v2, groups",
+                "qwen3_5_moe",
+                "gemma4, values of keys",
+            )
         ),
     ],
 )
@@ -39,7 +47,9 @@ def test_continuations_score_as_whole_texts_do_in_torch(case, tmp_path):
         np.testing.assert_allclose(logprobs, expected, **LOGPROBS)
 
 
-@pytest.mark.parametrize("case", ["gpt_oss", "deepseek_v3"])
+@pytest.mark.parametrize(
+    "case", ["gpt_oss", "deepseek_v3", "qwen3_5, biases, tied", "gemma4"]
+)
 def test_gradients_are_as_long_as_in_torch(case, tmp_path):
     model = torch_model(case, seed=len(case))
     model.save_pretrained(tmp_path)

@@ -6,15 +6,10 @@ import jax
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import (
-    DecoderConfig,
-    ExpertShape,
-    LatentShape,
-    gpt2_shape,
-    llama_shape,
-)
+from jaxcontam.models.config import DecoderConfig, ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.flops import forward_flops, product_weights
+from jaxcontam.models.shapes import DeltaShape, LatentShape, LocalShape
 
 _LLAMA = llama_shape(
     vocab_size=50, d_model=8, n_layers=3, n_heads=2, d_ff=20, context=16
@@ -42,8 +37,34 @@ _NARROW_QUERIES = dataclasses.replace(
 )
 
 
+# Two layers with a delta rule, one with gated attention.
+_DELTA = dataclasses.replace(
+    _LLAMA,
+    attention_gate=True,
+    delta=DeltaShape(n_keys=2, n_values=4, d_keys=3, d_values=5, window=4),
+    delta_layers=(True, True, False),
+)
+
+
+# Layers with a window have wider heads; the last two reuse keys and values.
+_LOCAL = dataclasses.replace(
+    _LLAMA,
+    n_layers=4,
+    n_kv_heads=1,
+    windows=(3, None, 3, None),
+    local=LocalShape(n_kv_heads=2, head_dim=6),
+    local_rope_theta=700.0,
+    query_key_norm="head",
+    values_are_keys=True,
+    n_reusing=2,
+    d_reusing=30,
+    d_layer_input=5,
+)
+
+
 @pytest.mark.parametrize(
-    "config", [_LLAMA, _GPT2, _GROUPED, _EXPERTS, _LATENT, _NARROW_QUERIES]
+    "config",
+    [_LLAMA, _GPT2, _GROUPED, _EXPERTS, _LATENT, _NARROW_QUERIES, _DELTA, _LOCAL],
 )
 def test_weights_of_products_are_the_decoders_kernels(config: DecoderConfig):
     state = nnx.eval_shape(lambda: nnx.state(Decoder(config, rngs=nnx.Rngs(0))))
@@ -80,6 +101,19 @@ def test_attention_counts_the_width_of_keys_and_that_of_values():
     weights = 2 * (product_weights(wide) - product_weights(_LATENT)) * 4
     more = forward_flops(wide, [4]) - forward_flops(_LATENT, [4])
     assert more - weights == 3 * 2 * 2 * 3 * (4 * 4 / 2)
+
+
+def test_a_delta_rule_costs_alike_for_every_token():
+    # One layer's attention to 4 * 4 / 2 keys, 2 heads of 4 and 4; two layers' states of
+    # 4 heads by 3 by 5, read twice and written once, 2 each.
+    found = forward_flops(_DELTA, [4]) - 2 * 4 * (product_weights(_DELTA) + 50 * 8)
+    assert found == 2 * 2 * (4 + 4) * 8 + 4 * 2 * 3 * 2 * (4 * 3 * 5)
+
+
+def test_attention_counts_heads_of_each_layer():
+    # Two layers with heads of 6 see 3 * 4 - 3 * 3 / 2 keys, two with 4 see 4 * 4 / 2.
+    found = forward_flops(_LOCAL, [4]) - 2 * 4 * (product_weights(_LOCAL) + 50 * 8)
+    assert found == 2 * 2 * 2 * ((6 + 6) * 7.5 + (4 + 4) * 8)
 
 
 def test_flops_of_sequences_add_up():

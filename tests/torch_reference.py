@@ -29,7 +29,7 @@ def randomised(model, seed):
             weight += spread * torch.randn_like(weight)
         # Learned without a gradient, so that torch counts it as no parameter.
         for name, value in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "layer_scalar")):
                 value += 0.3 * torch.randn_like(value)
     return model.eval()
 

@@ -11,7 +11,6 @@ Dimension key
     P  tokens of the prefix that all sequences share
     Q  queries of a block
     S  keys
-    L  layers
     G  key and value heads
     R  query heads a key head serves
     E  width of a head
@@ -23,6 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontam.models.cache import DeltaCache, KVCache
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -44,21 +44,6 @@ _GRADIENT_BLOCK = 128
 _MASKED_SCORE = -1e30
 
 
-class KVCache(NamedTuple):
-    """Keys and values of a prefix that precedes every sequence of a batch.
-
-    Attributes:
-        keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`.
-        values: Same shape.
-        length: int32, tokens of the prefix that are not padding; `[L]`, or a scalar in
-            one layer.
-    """
-
-    keys: jax.Array
-    values: jax.Array
-    length: jax.Array
-
-
 class AttentionContext(NamedTuple):
     """Inputs of attention in one layer besides queries, keys and values.
 
@@ -68,18 +53,25 @@ class AttentionContext(NamedTuple):
         positions: `[T]` int32, position of each token, prefix included.
         window: int32 scalar, tokens that a position sees; None where no layer has a
             window.
-        cache: Keys and values of the prefix in this layer, or None.
+        cache: What this layer keeps of the prefix, or None.
         hardware: Device that the attention kernel is chosen for.
         sinks: `[G, R]` float32, each head's score for attending to nothing; None where
             the softmax is over tokens alone.
+        length: int32 scalar, tokens that are not padding, where a layer is asked for
+            its state after them; None: all.
+        reused: Keys and values of an earlier layer, for one that makes none.
+        layer_input: `[B, T, P]`, this layer's input beside the stream, or None.
     """
 
     rotary: CosSin | None
     positions: jax.Array
     window: jax.Array | None
-    cache: KVCache | None
+    cache: KVCache | DeltaCache | None
     hardware: Hardware = Hardware("cpu")
     sinks: jax.Array | None = None
+    length: jax.Array | None = None
+    reused: tuple[jax.Array, jax.Array] | None = None
+    layer_input: jax.Array | None = None
 
 
 def attend(
@@ -105,7 +97,9 @@ def attend(
         Mixed values, `[B, T, G, R, E]` float32.
     """
     positions_T, window = context.positions, context.window
-    if (cache := context.cache) is not None:
+    cache = context.cache
+    assert not isinstance(cache, DeltaCache)
+    if cache is not None:
         dtype, P = str(q_BTGRE.dtype), cache.keys.shape[0]
         if fuses_prefix(config, dtype, q_BTGRE.shape[1], P, context.hardware):
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)

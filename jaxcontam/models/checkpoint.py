@@ -20,7 +20,7 @@ from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.families import FAMILIES, Family, family_of
+from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
 from jaxcontam.models.hub import model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
@@ -251,6 +251,8 @@ def save_checkpoint(
 def read_config_fields(directory: Path) -> dict[str, Any]:
     """Every field of a directory's config.json; its model_type is a row of FAMILIES.
 
+    Of an image model these are the fields of the text model in it.
+
     Raises:
         InputError: If there is no such file, it is no JSON object, or its model_type is
             missing or unknown.
@@ -260,7 +262,7 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
         raise InputError(
             f"{directory}: no config.json", hint="not a Hugging Face model directory"
         )
-    raw = read_json_object(path)
+    raw = text_fields(read_json_object(path))
     family_of(raw, str(path))
     return raw
 

@@ -9,7 +9,7 @@ Dimension key
 import jax
 import jax.numpy as jnp
 
-from jaxcontam.models.config import GateClip
+from jaxcontam.models.shapes import GateClip
 
 
 def clipped_gate(gate_BTF: jax.Array, up_BTF: jax.Array, clip: GateClip) -> jax.Array:

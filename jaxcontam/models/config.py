@@ -3,39 +3,13 @@
 import dataclasses
 from typing import Literal
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RopeScaling:
-    """Scaling of rotary frequencies for contexts longer than the first training's.
-
-    Attributes:
-        kind: `linear` (all frequencies), `llama3` and `yarn` (low ones only), or `each`
-            (one factor per pair; in config.json `longrope`).
-        factor: Frequencies are divided by it; 1 for `each`.
-        low_factor: `llama3`, `yarn`: pairs of at most this many turns in
-            `first_context` are scaled.
-        high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
-            are interpolated, by turns in `llama3`, by their number in `yarn`.
-        whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
-        first_context: Context of the first training.
-        factors: `each`: factor of every pair up to `first_context`, the highest
-            frequency first.
-        long_factors: `each`: the same for a decoder of a longer context, whatever the
-            length of a text.
-        longest: `each`: longest context that `long_factors` are made for.
-        magnitude: Factor of cosines and sines.
-    """
-
-    kind: Literal["linear", "llama3", "yarn", "each"]
-    factor: float
-    low_factor: float = 1.0
-    high_factor: float = 4.0
-    whole_pairs: bool = True
-    first_context: int = 8192
-    factors: tuple[float, ...] = ()
-    long_factors: tuple[float, ...] = ()
-    longest: int = 0
-    magnitude: float = 1.0
+from jaxcontam.models.shapes import (
+    DeltaShape,
+    GateClip,
+    LatentShape,
+    LocalShape,
+    RopeScaling,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,36 +65,6 @@ class ExpertShape:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LatentShape:
-    """Attention whose keys and values are made of a narrow vector of each position.
-
-    A head's first dimensions are rotated; those of its key are the same in all heads.
-
-    Attributes:
-        d_values: Width of a head's values.
-        rank: Width of the vector of keys and values.
-        query_rank: Width of that of queries; None makes them of the stream itself.
-    """
-
-    d_values: int
-    rank: int
-    query_rank: int | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GateClip:
-    """Cut gate of a feed-forward layer: see `clipped_gate`.
-
-    Attributes:
-        limit: Largest gate, and size of the largest value that it multiplies.
-        slope: Factor of the gate within its sigmoid.
-    """
-
-    limit: float
-    slope: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """A decoder-only transformer.
 
@@ -161,7 +105,17 @@ class DecoderConfig:
         n_dense: Blocks at the start that have a dense layer in place of experts.
         d_dense: Its width.
         latent: Keys and values are made of a narrow vector; None: of the stream.
-        qkv_bias: Biases of the query, key and value projections.
+        delta: Shape of layers with a delta rule; None where all have attention.
+        delta_layers: For each layer whether it has that rule. Empty: none has.
+        local: Heads of layers with a window, all of whose dimensions are rotated at
+            `local_rope_theta`; None: as in the others.
+        value_norm: Values are normalised head by head, without a scale.
+        values_are_keys: Values are keys before their norm, in layers without a window.
+        n_reusing: Layers at the end that make no keys and values: they attend to those
+            of the last layer before them that has a window or has none, as they do.
+        d_reusing: Width of their feed-forward layers.
+        attention_gate: A gate of every mixed value, made of the stream.
+        qkv_bias: Biases of the query, key and value projections, and of that gate.
         output_bias: Bias of attention's output projection.
         mlp_bias: Biases of the feed-forward projections.
         qkv_clip: Queries, keys and values are cut to this size; None leaves them.
@@ -172,6 +126,10 @@ class DecoderConfig:
         attention_softcap: Attention scores x become cap * tanh(x / cap).
         logit_softcap: Logits likewise.
         embedding_scale: Factor of the embedded tokens.
+        d_layer_input: Width of an input that each layer has of each token, beside the
+            stream: see `LayerInputs`; 0 is none.
+        layer_scaled: A number of each layer, which is not trained, multiplies the
+            stream after it.
         residual_scale: Factor of what a block adds to the stream; blocks that are not
             parallel alone.
         logit_scale: Factor of the logits, before the soft cap.
@@ -210,6 +168,14 @@ class DecoderConfig:
     n_dense: int = 0
     d_dense: int = 0
     latent: LatentShape | None = None
+    delta: DeltaShape | None = None
+    delta_layers: tuple[bool, ...] = ()
+    local: LocalShape | None = None
+    value_norm: bool = False
+    values_are_keys: bool = False
+    n_reusing: int = 0
+    d_reusing: int = 0
+    attention_gate: bool = False
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
@@ -220,6 +186,8 @@ class DecoderConfig:
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     embedding_scale: float = 1.0
+    d_layer_input: int = 0
+    layer_scaled: bool = False
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     tied: bool
@@ -237,15 +205,15 @@ class DecoderConfig:
             raise ValueError(
                 f"rotated dimensions must be 1 to {self.head_dim}, got {self.n_rotated}"
             )
-        if self.windows and len(self.windows) != self.n_layers:
-            raise ValueError(
-                f"windows must name {self.n_layers} layers, got {len(self.windows)}"
-            )
-        if self.rotated_layers and len(self.rotated_layers) != self.n_layers:
-            raise ValueError(
-                f"rotated_layers must name {self.n_layers} layers, "
-                f"got {len(self.rotated_layers)}"
-            )
+        for name in ("windows", "rotated_layers", "delta_layers"):
+            if (given := getattr(self, name)) and len(given) != self.n_layers:
+                raise ValueError(
+                    f"{name} must name {self.n_layers} layers, got {len(given)}"
+                )
+        if any(self.delta_layers) != (self.delta is not None):
+            raise ValueError("delta must be the shape of layers with that rule")
+        if self.delta is not None and (self.n_dense or self.latent or self.windows):
+            raise ValueError("a delta rule must be without dense blocks and windows")
         if self.rotated_layers and self.local_rope_theta is not None:
             raise ValueError("rotated_layers must have one base, got two")
         if any(window is not None and window < 1 for window in self.windows):
@@ -260,6 +228,15 @@ class DecoderConfig:
                 f"n_kv_heads must be n_heads = {self.n_heads} where keys are made of a "
                 f"narrow vector, got {self.n_kv_heads}"
             )
+        if self.local is not None and (
+            None not in self.windows or self.local_rope_theta is None
+        ):
+            raise ValueError("local must be of windows in some layers, with a rotation")
+        if self.n_reusing:
+            first = self.n_layers - self.n_reusing
+            kinds = [bool(size) for size in self.windows]
+            if self.local is None or not set(kinds[first:]) <= set(kinds[:first]):
+                raise ValueError("layers must reuse keys of layers like themselves")
         if self.gate_clip is not None and not self.gated:
             raise ValueError("gate_clip must be of a gated layer")
         if self.parallel and self.residual_scale != 1.0:
@@ -300,13 +277,6 @@ def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
     if not 2 <= context <= longest:
         raise ValueError(f"context must be 2 to {longest}, got {context}")
     return dataclasses.replace(config, context=context)
-
-
-def dense_blocks(config: DecoderConfig) -> DecoderConfig:
-    """Shape of the first blocks, with a dense layer in place of experts."""
-    return dataclasses.replace(
-        config, experts=None, n_dense=0, d_ff=config.d_dense, d_dense=0
-    )
 
 
 def llama_shape(

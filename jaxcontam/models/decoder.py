@@ -1,4 +1,4 @@
-"""The decoder: embedding, a scan over stacked blocks, final norm, head.
+"""The decoder: embedding, scans over stacked blocks, final norm, head.
 
 Matrix products take operands in the dtype of the weights (float32, or bfloat16 where
 they were read as such) and accumulate in float32; the residual stream and the norms are
@@ -8,7 +8,6 @@ Dimension key
     B  sequences in the batch
     T  tokens in a sequence
     P  tokens of a prefix
-    L  layers
     D  model width
     H  query heads
     G  key and value heads
@@ -20,20 +19,33 @@ Dimension key
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext, KVCache, attend
-from jaxcontam.models.config import DecoderConfig, dense_blocks
+from jaxcontam.models.attention import AttentionContext
+from jaxcontam.models.cache import Cache, cache_of, extended, length_of
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.delta import GatedDelta
 from jaxcontam.models.fused_attention import Hardware, hardware
+from jaxcontam.models.grouped import Attention
 from jaxcontam.models.latent import LatentAttention
-from jaxcontam.models.layers import Experts, Linear, Mlp, Norm, init_weight
+from jaxcontam.models.layer_inputs import LayerInput, LayerInputs
+from jaxcontam.models.layers import Experts, Mlp, Norm, init_weight
 from jaxcontam.models.precision import matmul_precision
-from jaxcontam.models.rope import rotary_cos_sin, rotate, unrotated
+from jaxcontam.models.rope import rotary_cos_sin, unrotated
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
+from jaxcontam.models.stacks import (
+    REUSED,
+    STACKS,
+    layer_stacks,
+    scan_runs,
+    stack_config,
+)
 
 
 class Decoder(nnx.Module):
@@ -42,6 +54,8 @@ class Decoder(nnx.Module):
     The scoring kernel or the loss applies the head block by block, so that no
     `[B, T, V]` array need exist.
     """
+
+    blocks: "Block"
 
     def __init__(
         self, config: DecoderConfig, *, rngs: nnx.Rngs, on: Hardware | None = None
@@ -62,10 +76,15 @@ class Decoder(nnx.Module):
         if config.positions == "learned":
             self.position_embedding = init_weight(rngs, (config.context, D))
 
-        self.blocks = _stacked(config, config.n_layers - config.n_dense, rngs)
-        if config.n_dense:
-            first = dense_blocks(config)
-            self.first_blocks = _stacked(first, config.n_dense, rngs)
+        stacks = layer_stacks(config)
+        for stack in STACKS:
+            if n_layers := stacks.count(stack):
+                blocks = _stacked(
+                    stack_config(config, stack), n_layers, rngs, reuses=stack in REUSED
+                )
+                setattr(self, stack, blocks)
+        if config.d_layer_input:
+            self.layer_inputs = LayerInputs(config, rngs=rngs)
         self.final_norm = Norm(config, D)
         if not config.tied:
             self.head = init_weight(rngs, (V, D))
@@ -97,7 +116,7 @@ class Decoder(nnx.Module):
     def __call__(
         self,
         tokens_BT: jax.Array,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
         *,
         remat: bool = False,
         unroll: bool = False,
@@ -108,7 +127,7 @@ class Decoder(nnx.Module):
         Args:
             tokens_BT: int32 ids in [0, V); T at most the context. Position t sees
                 tokens 0..t of its own row, so padding at the end changes nothing.
-            cache: Keys and values of a prefix before every row; see `prefill`.
+            cache: What is kept of a prefix before every row; see `prefill`.
             remat: Recompute each block in the backward pass instead of saving its
                 activations.
             unroll: Compile each layer by itself: what a layer saves for its gradient
@@ -131,7 +150,7 @@ class Decoder(nnx.Module):
         length: jax.Array,
         *,
         sharding: WeightSharding | None = None,
-    ) -> tuple[jax.Array, KVCache]:
+    ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
         Args:
@@ -140,61 +159,65 @@ class Decoder(nnx.Module):
             sharding: As in `__call__`.
 
         Returns:
-            Hidden states `[P, D]`, and keys and values of all layers.
+            Hidden states `[P, D]`, and what all layers keep.
         """
-        hidden_BPD, (k_LBPGE, v_LBPGE) = self._run(
-            tokens_P[None], None, keep=True, sharding=sharding
+        hidden_BPD, kept = self._run(
+            tokens_P[None], None, keep=True, length=length, sharding=sharding
         )
-        lengths_L = jnp.broadcast_to(length, (self.config.n_layers,))
-        return hidden_BPD[0], KVCache(k_LBPGE[:, 0], v_LBPGE[:, 0], lengths_L)
+        lengths = {
+            stack: jnp.broadcast_to(length, first.shape[:1])
+            for stack, (first, _) in kept.items()
+        }
+        return hidden_BPD[0], cache_of(kept, lengths)
 
-    def decode(self, token: jax.Array, cache: KVCache) -> tuple[jax.Array, KVCache]:
+    def decode(self, token: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
         """Read one id after a prefix.
 
         Args:
             token: int32 scalar.
-            cache: Keys and values of the prefix; P exceeds its length, and the first
+            cache: What is kept of the prefix; P exceeds its length, and the first
                 padding is overwritten.
 
         Returns:
             The hidden state `[D]` after the id, and the cache with the id.
         """
-        hidden_BTD, (k_LBTGE, v_LBTGE) = self._run(token[None, None], cache, keep=True)
-        write = jax.lax.dynamic_update_slice_in_dim
-        longer = KVCache(
-            write(cache.keys, k_LBTGE[:, 0], cache.length[0], axis=1),
-            write(cache.values, v_LBTGE[:, 0], cache.length[0], axis=1),
-            cache.length + 1,
-        )
-        return hidden_BTD[0, 0], longer
+        hidden_BTD, kept = self._run(token[None, None], cache, keep=True)
+        return hidden_BTD[0, 0], extended(cache, kept)
 
     def _run(
         self,
         tokens_BT: jax.Array,
-        cache: KVCache | None,
+        cache: Cache | None,
         *,
         keep: bool = False,
+        length: jax.Array | None = None,
         remat: bool = False,
         unroll: bool = False,
         sharding: WeightSharding | None = None,
     ) -> tuple[jax.Array, Any]:
-        """Hidden states and, if asked, the keys and values of every layer."""
+        """Hidden states and, if asked, what the layers of each stack keep."""
         _, T = tokens_BT.shape
         config = self.config
         if config.context < T:
             raise ValueError(f"T must be at most {config.context}, got {T}")
         positions_T = jnp.arange(T)
         if cache is not None:
-            positions_T += cache.length[0]
+            positions_T += length_of(cache)
         hidden_BTD = self.embedding[...][tokens_BT].astype(jnp.float32)
         if config.embedding_scale != 1.0:
             hidden_BTD *= config.embedding_scale
-        rotary = local_rotary = is_local_L = None
+        input_LBTP = None
+        if config.d_layer_input:
+            input_LBTP = self.layer_inputs(tokens_BT, hidden_BTD)
+        rotary = local_rotary = is_local_L = window_rotary = None
         if config.positions == "learned":
             hidden_BTD += self.position_embedding[...][positions_T][None]
         else:
             rotary = rotary_cos_sin(config, positions_T)
-        if config.local_rope_theta is not None:
+        if config.local is not None:
+            of_windows = stack_config(config, "local_blocks")
+            window_rotary = rotary_cos_sin(of_windows, positions_T)
+        elif config.local_rope_theta is not None:
             local_rotary = rotary_cos_sin(config, positions_T, local=True)
             is_local_L = jnp.array([size is not None for size in config.windows])
         elif config.rotated_layers and rotary is not None:
@@ -205,54 +228,78 @@ class Decoder(nnx.Module):
             # A window as long as the context hides nothing.
             windows_L = jnp.array([size or config.context for size in config.windows])
 
-        def step(graphdef: nnx.GraphDef, stack: str, hidden_BTD: jax.Array, layer):
-            weights, window, is_local, prefix = layer
+        # Keys and values that later layers reuse, by the stack that makes them.
+        reused: dict[str, tuple[jax.Array, jax.Array]] = {}
+        for stack in set(REUSED.values()) if config.n_reusing else ():
+            of_stack = stack_config(config, stack)
+            shape = (*tokens_BT.shape, of_stack.n_kv_heads, of_stack.head_dim)
+            reused[stack] = (jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
+
+        def step(stack: str, carry, layer):
+            hidden_BTD, reused = carry
+            weights, window, is_local, prefix, input_BTP = layer
+            source = REUSED.get(stack, "")
+            if cache is not None and source:
+                prefix = jax.tree.map(lambda x: x[-1], cache[source])
             if sharding is not None:
                 weights = sharding.gather_layer(weights, stack)
             own_rotary = rotary
+            if window_rotary is not None and stack.startswith("local_"):
+                own_rotary = window_rotary
             if local_rotary is not None:
                 choose = functools.partial(jnp.where, is_local)
                 own_rotary = jax.tree.map(choose, local_rotary, rotary)
             context = AttentionContext(
-                own_rotary, positions_T, window, prefix, self.hardware
+                own_rotary,
+                positions_T,
+                window,
+                prefix,
+                self.hardware,
+                length=length,
+                reused=reused.get(source),
+                layer_input=input_BTP,
             )
-            hidden_BTD, keys_values = nnx.merge(graphdef, weights)(hidden_BTD, context)
-            return hidden_BTD, keys_values if keep else None
+            block = nnx.merge(graphdefs[stack], weights)
+            hidden_BTD, kept = block(hidden_BTD, context)
+            if stack in reused:
+                reused = reused | {stack: kept}
+            return (hidden_BTD, reused), kept if keep else None
 
-        def scan(stack: str, hidden_BTD: jax.Array, inputs) -> tuple[jax.Array, Any]:
-            graphdef, stacked = nnx.split(getattr(self, stack))
-            one_layer = functools.partial(step, graphdef, stack)
+        def one_layer(stack: str) -> Callable[..., tuple[jax.Array, Any]]:
+            own = functools.partial(step, stack)
             if remat:
                 # The scan itself keeps the compiler from merging the two computations.
-                one_layer = jax.checkpoint(one_layer, prevent_cse=False)
-            elif sharding is not None and sharding.axes:
+                return jax.checkpoint(own, prevent_cse=False)
+            if sharding is not None and sharding.axes:
                 # Else the whole weights of all layers would be saved for the gradients.
-                one_layer = jax.checkpoint(
-                    one_layer, prevent_cse=False, policy=saves_no_gathered
-                )
-            layers = (stacked, *inputs)
-            return jax.lax.scan(one_layer, hidden_BTD, layers, unroll=unroll)
+                return jax.checkpoint(own, prevent_cse=False, policy=saves_no_gathered)
+            return own
 
-        inputs = (windows_L, is_local_L, cache)
-        first_kept = None
-        if n_dense := config.n_dense:
-            first, inputs = (
-                jax.tree.map(lambda x, part=part: x[part], inputs)
-                for part in (slice(n_dense), slice(n_dense, None))
+        stacks = layer_stacks(config)
+        graphdefs, inputs = {}, {}
+        for stack in sorted(set(stacks)):
+            graphdefs[stack], weights = nnx.split(getattr(self, stack))
+            own = np.flatnonzero([name == stack for name in stacks])
+            window_L, local_L, layer_input_L = (
+                x if x is None or len(own) == len(stacks) else x[own]
+                for x in (windows_L, is_local_L, input_LBTP)
             )
-            hidden_BTD, first_kept = scan("first_blocks", hidden_BTD, first)
-        hidden_BTD, keys_values = scan("blocks", hidden_BTD, inputs)
-        if n_dense:
-            keys_values = jax.tree.map(
-                lambda *parts: jnp.concatenate(parts), first_kept, keys_values
-            )
+            prefix = None if cache is None else cache.get(stack)
+            inputs[stack] = (weights, window_L, local_L, prefix, layer_input_L)
+        (hidden_BTD, _), kept = scan_runs(
+            {stack: one_layer(stack) for stack in inputs},
+            (hidden_BTD, reused),
+            inputs,
+            stacks,
+            unroll=unroll,
+        )
         hidden_BTD = self.final_norm(hidden_BTD)
         if config.logit_scale != 1.0:
             hidden_BTD *= config.logit_scale
         if config.head_bias:
             ones_BT1 = jnp.ones((*tokens_BT.shape, 1), jnp.float32)
             hidden_BTD = jnp.concatenate([hidden_BTD, ones_BT1], axis=-1)
-        return hidden_BTD, keys_values
+        return hidden_BTD, {k: made for k, made in kept.items() if made is not None}
 
 
 def abstract_decoder(config: DecoderConfig, on: Hardware | None = None) -> Decoder:
@@ -261,13 +308,15 @@ def abstract_decoder(config: DecoderConfig, on: Hardware | None = None) -> Decod
     return nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=on))
 
 
-def _stacked(config: DecoderConfig, n_layers: int, rngs: nnx.Rngs) -> "Block":
+def _stacked(
+    config: DecoderConfig, n_layers: int, rngs: nnx.Rngs, *, reuses: bool
+) -> "Block":
     """Blocks whose weights have a first axis over the layers."""
 
     @nnx.split_rngs(splits=n_layers)
     @nnx.vmap(in_axes=0, out_axes=0)
     def stacked(rngs: nnx.Rngs) -> Block:
-        return Block(config, rngs=rngs)
+        return Block(config, rngs=rngs, reuses=reuses)
 
     return stacked(rngs)
 
@@ -275,11 +324,15 @@ def _stacked(config: DecoderConfig, n_layers: int, rngs: nnx.Rngs) -> "Block":
 class Block(nnx.Module):
     """Attention and feed-forward with their norms, added to the residual stream."""
 
-    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs, reuses: bool = False):
         self.config = config
         D = config.d_model
-        attention = Attention if config.latent is None else LatentAttention
-        self.attention = attention(config, rngs=rngs)
+        if config.delta is not None:
+            self.attention = GatedDelta(config, rngs=rngs)
+        elif config.latent is not None:
+            self.attention = LatentAttention(config, rngs=rngs)
+        else:
+            self.attention = Attention(config, rngs=rngs, reuses=reuses)
         feed_forward = Mlp if config.experts is None else Experts
         self.mlp = feed_forward(config, rngs=rngs)
         if config.pre_norms:
@@ -289,19 +342,23 @@ class Block(nnx.Module):
         if config.post_norms:
             self.attention_post_norm = Norm(config, D)
             self.mlp_post_norm = Norm(config, D)
+        if config.d_layer_input:
+            self.layer_input = LayerInput(config, rngs=rngs)
+        if config.layer_scaled:
+            self.scale = nnx.Param(jnp.ones((1,)))
 
     def __call__(
         self, hidden_BTD: jax.Array, context: AttentionContext
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Residual stream after this block; keys and values of its attention."""
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
+        """Residual stream after this block; what its attention keeps."""
         config = self.config
         read_BTD = self.attention_norm(hidden_BTD) if config.pre_norms else hidden_BTD
-        mixed_BTD, keys_values = self.attention(read_BTD, context)
+        mixed_BTD, kept = self.attention(read_BTD, context)
         if config.parallel:
             if not config.shared_norm:
                 read_BTD = self.mlp_norm(hidden_BTD)
             fed_BTD = self._fed(read_BTD, context)
-            return hidden_BTD + mixed_BTD + fed_BTD, keys_values
+            return hidden_BTD + mixed_BTD + fed_BTD, kept
         if config.post_norms:
             mixed_BTD = self.attention_post_norm(mixed_BTD)
         if config.residual_scale != 1.0:
@@ -313,57 +370,14 @@ class Block(nnx.Module):
             fed_BTD = self.mlp_post_norm(fed_BTD)
         if config.residual_scale != 1.0:
             fed_BTD *= config.residual_scale
-        return hidden_BTD + fed_BTD, keys_values
+        hidden_BTD += fed_BTD
+        if context.layer_input is not None:
+            hidden_BTD += self.layer_input(hidden_BTD, context.layer_input)
+        if config.layer_scaled:
+            hidden_BTD *= jax.lax.stop_gradient(self.scale[...])[None, None]
+        return hidden_BTD, kept
 
     def _fed(self, read_BTD: jax.Array, context: AttentionContext) -> jax.Array:
         if isinstance(self.mlp, Experts):
             return self.mlp(read_BTD, context.hardware.platform)
         return self.mlp(read_BTD)
-
-
-class Attention(nnx.Module):
-    """Causal self-attention with grouped key and value heads."""
-
-    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        D, E = config.d_model, config.head_dim
-        n_fused = (config.n_heads + 2 * config.n_kv_heads) * E
-        self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs, rounds=True)
-        self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
-        if config.attention_sinks:
-            self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))
-        if config.query_key_norm is not None:
-            is_whole = config.query_key_norm == "whole"
-            self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
-            self.key_norm = Norm(config, config.n_kv_heads * E if is_whole else E)
-
-    def __call__(
-        self, hidden_BTD: jax.Array, context: AttentionContext
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Mixed values after the output projection, `[B, T, D]`; keys and values."""
-        B, T, _ = hidden_BTD.shape
-        config = self.config
-        H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
-        q_BTY, k_BTZ, v_BTZ = jnp.split(
-            self.qkv(hidden_BTD), [H * E, (H + G) * E], axis=-1
-        )
-        if config.query_key_norm == "whole":
-            q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
-        if (clip := config.qkv_clip) is not None:
-            q_BTY, k_BTZ, v_BTZ = (
-                jnp.clip(x, -clip, clip) for x in (q_BTY, k_BTZ, v_BTZ)
-            )
-        q_BTHE = q_BTY.reshape(B, T, H, E)
-        k_BTGE, v_BTGE = k_BTZ.reshape(B, T, G, E), v_BTZ.reshape(B, T, G, E)
-        if config.query_key_norm == "head":
-            q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
-        if context.rotary is not None:
-            q_BTHE = rotate(q_BTHE, context.rotary, config)
-            k_BTGE = rotate(k_BTGE, context.rotary, config)
-        dtype = self.qkv.kernel[...].dtype
-        q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
-        k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
-        if config.attention_sinks:
-            context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
-        mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
-        return self.out(mixed_BTGRE.reshape(B, T, H * E)), (k_BTGE, v_BTGE)

@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.attention import KVCache, softcapped
+from jaxcontam.models.attention import softcapped
+from jaxcontam.models.cache import Cache, with_room
 from jaxcontam.models.decoder import Decoder
 
 
@@ -27,7 +28,7 @@ class Written(NamedTuple):
     Attributes:
         step: int32, ids drawn for each sample so far.
         hidden_BKD: Hidden state after the last id of each sample.
-        cache: Keys and values of all ids of each sample.
+        cache: What is kept of all ids of each sample.
         ids_BKN: int32 ids drawn.
         counts_BK: int32, how many of them count.
         going_BK: Whether the next one counts too.
@@ -35,7 +36,7 @@ class Written(NamedTuple):
 
     step: jax.Array
     hidden_BKD: jax.Array
-    cache: KVCache
+    cache: Cache
     ids_BKN: jax.Array
     counts_BK: jax.Array
     going_BK: jax.Array
@@ -64,12 +65,9 @@ def read_prompts(
     B, K = wanted_BK.shape
     decoder: Decoder = nnx.merge(graphdef, state)
 
-    def read(prompt_P: jax.Array, length: jax.Array) -> tuple[jax.Array, KVCache]:
+    def read(prompt_P: jax.Array, length: jax.Array) -> tuple[jax.Array, Cache]:
         hidden_PD, cache = decoder.prefill(prompt_P, length)
-        after = ((0, 0), (0, room), (0, 0), (0, 0))
-        longer = KVCache(
-            jnp.pad(cache.keys, after), jnp.pad(cache.values, after), cache.length
-        )
+        longer = with_room(cache, room)
         return hidden_PD[length - 1], longer
 
     with jax.default_matmul_precision(decoder.precision):

@@ -23,6 +23,7 @@ from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.decoding import go_on, read_prompts
+from jaxcontam.models.stacks import REUSED, layer_stacks, stack_config
 
 VERSION = 2
 """Version of the samples: raised when the same seed could give others."""
@@ -238,8 +239,15 @@ def _batch_shape(
     """(B, K) of a batch: prompts, and samples of each."""
     config = decoder.config
     platform = jax.default_backend()
-    width = config.n_layers * config.n_kv_heads * (config.head_dim + config.d_values)
-    row_bytes = (P + sampling.new_tokens) * width * jnp.dtype(decoder.dtype).itemsize
+    itemsize = jnp.dtype(decoder.dtype).itemsize
+    row_bytes = 0
+    for stack in layer_stacks(config):
+        shape = stack_config(config, stack)
+        if shape.delta is not None:
+            row_bytes += 4 * shape.delta.d_state
+        elif stack not in REUSED:
+            width = shape.n_kv_heads * (shape.head_dim + shape.d_values)
+            row_bytes += (P + sampling.new_tokens) * width * itemsize
     memory = jax.local_devices()[0].memory_stats() or {}
     most_bytes = max(_CACHE_BYTES, _CACHE_SHARE * memory.get("bytes_limit", 0))
     if most_rows is None:

@@ -37,12 +37,13 @@ _INIT_STD = 0.02
 # Kernels of both layers, `[X, D, W]` and `[X, F, D]`, and biases of both, or None.
 _Layers = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
 
-_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
 }
+"""Activations by their name in a config."""
 
 
 class Mlp(nnx.Module):
@@ -318,7 +319,7 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     """Activation of a feed-forward layer's first product, gated or not, `[B, T, F]`."""
 
     def activate(x: jax.Array) -> jax.Array:
-        return _ACTIVATIONS[config.activation](x.astype(jnp.float32)).astype(x.dtype)
+        return ACTIVATIONS[config.activation](x.astype(jnp.float32)).astype(x.dtype)
 
     # Recomputed in the backward pass: that costs less than to save its steps.
     activate = jax.checkpoint(activate)

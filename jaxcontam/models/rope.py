@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontam.models.config import DecoderConfig, RopeScaling
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.shapes import RopeScaling
 
 CosSin = tuple[jax.Array, jax.Array]
 """Cosines and sines of the angle of each position, `[T, F]` float32 each."""

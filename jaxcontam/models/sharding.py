@@ -21,13 +21,16 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
+from jaxcontam.models.stacks import STACKS
 
 DATA_AXIS, MODEL_AXIS = "data", "model"
 """Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
 ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 """Spec of arrays whose first axis is rows."""
 
-_STACKED = ("blocks.", "first_blocks.")
+_STACKED = tuple(f"{stack}." for stack in STACKS)
+EMBEDDINGS = ("embedding", "layer_inputs.embedding")
+"""Weights with a row for each token, but the head."""
 # Least share of a model's weights that a mesh must divide.
 _LEAST_SHARE = 0.5
 
@@ -51,7 +54,7 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
     """
     if name.endswith(".kernel"):
         axis = len(shape) - 2
-    elif name in ("embedding", "head"):
+    elif name in (*EMBEDDINGS, "head"):
         axis = len(shape) - 1
     else:
         return None

@@ -24,9 +24,12 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
 from jaxcontam.models.hub import convert_hint
-from jaxcontam.models.sharding import mesh_sharding, place, weight_name
+from jaxcontam.models.sharding import EMBEDDINGS, mesh_sharding, place, weight_name
+from jaxcontam.models.stacks import STACKS, layer_stacks
 
 _INDEX = "model.safetensors.index.json"
+# Within the names of an image model's text model.
+_NESTED = "language_model."
 # Types of weights that stand for themselves, without a scale in another tensor.
 _KINDS = ("F64", "F32", "F16", "BF16")
 # Bytes; what XLA asks of memory that it takes over.
@@ -178,7 +181,7 @@ def is_operand(name: str) -> bool:
 
     Operands may be bfloat16; norms, biases and learned positions are float32.
     """
-    return name.endswith((".kernel", "head")) or name == "embedding"
+    return name.endswith((".kernel", "head")) or name in EMBEDDINGS
 
 
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
@@ -192,7 +195,7 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     tensors = {}
     for ours, tensor in _tensors(family, config).items():
         for index, value in _stacked(ours, tensor, np.asarray(state[ours]), config):
-            sizes = _output_sizes(tensor.names, config, value.shape[-1])
+            sizes = _output_sizes(tensor, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
                 tensors[name.format(**index)] = _on_disk(part, tensor, config)
@@ -252,11 +255,12 @@ def _stacked(
         yield named, value[index]
 
 
-def _layers(ours: str, config: DecoderConfig) -> range | None:
+def _layers(ours: str, config: DecoderConfig) -> list[int] | None:
     """Layers that a weight of ours has on its first axis; None where it has none."""
-    if ours.startswith("blocks."):
-        return range(config.n_dense, config.n_layers)
-    return range(config.n_dense) if ours.startswith("first_blocks.") else None
+    stack = ours.split(".")[0]
+    if stack not in STACKS:
+        return None
+    return [i for i, name in enumerate(layer_stacks(config)) if name == stack]
 
 
 def _fill(
@@ -281,7 +285,7 @@ def _fill(
         cut: The part; all outputs, where a weight is joined or reordered.
     """
     stop = 0
-    sizes = _output_sizes(tensor.names, config, shape[-1])
+    sizes = _output_sizes(tensor, config, shape[-1])
     is_whole = len(sizes) == 1 and tensor.conversion is None
     assert is_whole or cut[-1] == slice(0, shape[-1]), "outputs are not divided"
     for template, size in zip(tensor.names, sizes, strict=True):
@@ -312,14 +316,14 @@ def _on_disk(part: np.ndarray, tensor: Tensor, config: DecoderConfig) -> np.ndar
     return np.ascontiguousarray(part, dtype=np.float32)
 
 
-def _output_sizes(
-    names: tuple[str, ...], config: DecoderConfig, total: int
-) -> list[int]:
+def _output_sizes(tensor: Tensor, config: DecoderConfig, total: int) -> list[int]:
     """Outputs of each tensor that is joined into one of ours."""
-    if len(names) == 3:
+    if tensor.widths:
+        return list(tensor.widths)
+    if len(tensor.names) == 3:
         kv = config.n_kv_heads * config.head_dim
-        return [config.n_heads * config.head_dim, kv, kv]
-    return [total // len(names)] * len(names)
+        return [total - 2 * kv, kv, kv]
+    return [total // len(tensor.names)] * len(tensor.names)
 
 
 def _check_tie(
@@ -349,17 +353,19 @@ def _names_on_disk(
 ) -> dict[str, str]:
     """Full name of each wanted tensor -> its name in the file.
 
-    Some published files leave the family's prefix out.
+    Some published files leave the family's prefix out; those of an image model hold
+    more than text needs.
 
     Raises:
         InputError: If a tensor is missing, or one is unknown.
     """
     heads = {family.head, family.head_bias}
-    has_prefix = any(name.startswith(family.prefix) for name in found)
-    full = {
-        name if has_prefix or name in heads else family.prefix + name: name
-        for name in found
-    }
+    full = {name.replace(_NESTED, "", 1): name for name in found}
+    if full.keys() != set(found):
+        full = {x: name for x, name in full.items() if x != name or x in heads}
+    has_prefix = any(name.startswith(family.prefix) for name in full)
+    if not has_prefix:
+        full = {x if x in heads else family.prefix + x: full[x] for x in full}
     n_experts = 0 if config.experts is None else config.experts.n
     wanted = {
         name.format(i=layer, x=expert)

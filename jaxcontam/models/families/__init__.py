@@ -13,6 +13,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from jaxcontam.models.families.family import Conversion, Family, Tensor
 from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
+from jaxcontam.models.families.gemma4 import GEMMA4_TEXT
 from jaxcontam.models.families.gpt2 import GPT2
 from jaxcontam.models.families.gpt_neo import GPT_NEO
 from jaxcontam.models.families.gpt_neox import GPT_NEOX
@@ -24,9 +25,10 @@ from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_M
 from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
 from jaxcontam.models.families.opt import OPT
 from jaxcontam.models.families.phi import PHI, PHI3
+from jaxcontam.models.families.qwen3_5 import QWEN3_5_MOE_TEXT, QWEN3_5_TEXT
 from jaxcontam.models.families.smollm3 import SMOLLM3
 
-__all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of"]
+__all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of", "text_fields"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
@@ -45,6 +47,7 @@ FAMILIES: Mapping[str, Family] = {
         GEMMA,
         GEMMA2,
         GEMMA3_TEXT,
+        GEMMA4_TEXT,
         OLMO,
         OLMO2,
         OLMO3,
@@ -57,8 +60,28 @@ FAMILIES: Mapping[str, Family] = {
         MIXTRAL,
         QWEN2_MOE,
         QWEN3_MOE,
+        QWEN3_5_TEXT,
+        QWEN3_5_MOE_TEXT,
     )
 }
+
+# What an image model's config.json says outside of its text model's fields.
+_OF_BOTH = (
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "quantization_config",
+    "tie_word_embeddings",
+)
+
+
+def text_fields(raw: dict[str, Any]) -> dict[str, Any]:
+    """A config.json, or where it is an image model's, that of its text model."""
+    inner = raw.get("text_config")
+    if raw.get("model_type") in FAMILIES or not isinstance(inner, dict):
+        return raw
+    outer = {name: raw[name] for name in _OF_BOTH if name in raw}
+    return outer | {name: x for name, x in inner.items() if x is not None}
 
 
 def family_of(raw: Mapping[str, Any], where: str) -> Family:

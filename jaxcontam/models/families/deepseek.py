@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, ExpertShape, LatentShape
+from jaxcontam.models.config import DecoderConfig, ExpertShape
 from jaxcontam.models.families.family import (
     Family,
     Tensor,
@@ -22,6 +22,7 @@ from jaxcontam.models.families.rope_settings import (
     rope_kind,
     yarn_magnitude,
 )
+from jaxcontam.models.shapes import LatentShape
 
 _CHOICES = ("greedy", "group_limited_greedy")
 

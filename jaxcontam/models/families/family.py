@@ -33,12 +33,15 @@ class Tensor:
         skipped_rows: Rows on disk before the first one that is used; written as zeros,
             since no token that counts reads them.
         conversion: Where the family keeps another order of outputs.
+        widths: Outputs of each name; empty: as many of each, or where there are three,
+            those of queries, keys and values.
     """
 
     names: tuple[str, ...]
     transposed: bool = False
     skipped_rows: int = 0
     conversion: Conversion | None = None
+    widths: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.models.config import DecoderConfig, ExpertShape, GateClip
+from jaxcontam.models.config import DecoderConfig, ExpertShape
 from jaxcontam.models.families.family import (
     Conversion,
     Family,
@@ -16,6 +16,7 @@ from jaxcontam.models.families.family import (
     number,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
+from jaxcontam.models.shapes import GateClip
 
 _ROPE = {
     "rope_type": "yarn",

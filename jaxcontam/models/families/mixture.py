@@ -119,14 +119,17 @@ def _tensors_mixtral(config: DecoderConfig) -> dict[str, Tensor]:
     return llama_tensors(config) | linear_tensors(config, "layers.{i}.", linears)
 
 
-def _tensors_qwen(config: DecoderConfig) -> dict[str, Tensor]:
+def qwen_tensors(config: DecoderConfig) -> dict[str, Tensor]:
+    """Tensor names of Qwen, dense where it has no experts."""
+    if config.experts is None:
+        return llama_tensors(config)
     experts, shared = "mlp.experts.{x}", "mlp.shared_expert"
     linears = {
         "mlp.router": ["mlp.gate"],
         "mlp.up": [f"{experts}.gate_proj", f"{experts}.up_proj"],
         "mlp.down": [f"{experts}.down_proj"],
     }
-    if config.experts is not None and config.experts.d_shared:
+    if config.experts.d_shared:
         linears |= {
             "mlp.shared.up": [f"{shared}.gate_proj", f"{shared}.up_proj"],
             "mlp.shared.down": [f"{shared}.down_proj"],
@@ -136,6 +139,6 @@ def _tensors_qwen(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 MIXTRAL = Family("mixtral", "MixtralForCausalLM", _read_mixtral, _tensors_mixtral)
-OLMOE = Family("olmoe", "OlmoeForCausalLM", _read_olmoe, _tensors_qwen)
-QWEN2_MOE = Family("qwen2_moe", "Qwen2MoeForCausalLM", _read_qwen2_moe, _tensors_qwen)
-QWEN3_MOE = Family("qwen3_moe", "Qwen3MoeForCausalLM", _read_qwen3_moe, _tensors_qwen)
+OLMOE = Family("olmoe", "OlmoeForCausalLM", _read_olmoe, qwen_tensors)
+QWEN2_MOE = Family("qwen2_moe", "Qwen2MoeForCausalLM", _read_qwen2_moe, qwen_tensors)
+QWEN3_MOE = Family("qwen3_moe", "Qwen3MoeForCausalLM", _read_qwen3_moe, qwen_tensors)

@@ -24,9 +24,8 @@ from jaxcontam.models.families.rope_settings import (
 
 
 def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
-    rotary_dim = _rotary_dim(raw, rope_fields(raw), default=0.5)
     return dataclasses.replace(
-        read_llama(raw, rotary_dim=rotary_dim),
+        read_llama(raw, rotary_dim=rotary_dim(raw, rope_fields(raw), default=0.5)),
         norm="layer",
         norm_eps=number(raw, "layer_norm_eps", 1e-5),
         query_key_norm="head" if switch(raw, "qk_layernorm", False) else None,
@@ -41,9 +40,10 @@ def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
     )
 
 
-def _rotary_dim(
+def rotary_dim(
     raw: Mapping[str, Any], rope: Mapping[str, Any], *, default: float
 ) -> int:
+    """Rotated dimensions of a head; the argument is the family's default share."""
     width = need(raw, "hidden_size") // need(raw, "num_attention_heads")
     flat = number(raw, "partial_rotary_factor", default)
     part = number(rope, "partial_rotary_factor", flat)
@@ -76,7 +76,7 @@ def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
         rope["rope_type"] = "longrope"
     first = rope.get("original_max_position_embeddings", 4096)
     raw = {"original_max_position_embeddings": first, **raw, "rope_parameters": rope}
-    config = read_llama(raw, rotary_dim=_rotary_dim(raw, rope, default=1.0))
+    config = read_llama(raw, rotary_dim=rotary_dim(raw, rope, default=1.0))
     return dataclasses.replace(
         config,
         qkv_bias=False,

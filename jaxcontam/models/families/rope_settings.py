@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, RopeScaling
+from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.families.family import need, number, switch
+from jaxcontam.models.shapes import RopeScaling
 
 # The second is an older name of the first.
 LONG_ROPES = ("longrope", "su")

@@ -1,0 +1,107 @@
+"""Self-attention whose query heads share key and value heads.
+
+Dimension key
+    B  sequences in the batch
+    T  tokens in a sequence
+    D  model width
+    H  query heads
+    G  key and value heads
+    R  query heads a key head serves, R = H / G
+    E  width of a head
+    Y  width of all query heads, Y = H * E
+    Z  width of all key or value heads, Z = G * E
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxcontam.models.attention import AttentionContext, attend
+from jaxcontam.models.config import DecoderConfig
+from jaxcontam.models.layers import Linear, Norm
+from jaxcontam.models.rope import rotate
+
+
+class Attention(nnx.Module):
+    """Causal self-attention with grouped key and value heads."""
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs, reuses: bool = False):
+        """Random weights; those of queries alone where it reuses keys and values."""
+        self.config, self.reuses = config, reuses
+        D, E = config.d_model, config.head_dim
+        n_queries = config.n_heads * (2 if config.attention_gate else 1)
+        n_kv = 0 if reuses else config.n_kv_heads
+        n_values = 0 if config.values_are_keys else n_kv
+        n_fused = (n_queries + n_kv + n_values) * E
+        self.qkv = Linear(D, n_fused, bias=config.qkv_bias, rngs=rngs, rounds=True)
+        self.out = Linear(config.n_heads * E, D, bias=config.output_bias, rngs=rngs)
+        if config.attention_sinks:
+            self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))
+        if config.value_norm and not reuses:
+            plain = dataclasses.replace(config, norm_weights=False)
+            self.value_norm = Norm(plain, E)
+        if config.query_key_norm is not None:
+            is_whole = config.query_key_norm == "whole"
+            self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
+            if not reuses:
+                self.key_norm = Norm(config, config.n_kv_heads * E if is_whole else E)
+
+    def __call__(
+        self, hidden_BTD: jax.Array, context: AttentionContext
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
+        """Mixed values after the output projection, `[B, T, D]`; keys and values."""
+        B, T, _ = hidden_BTD.shape
+        config = self.config
+        H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
+        if self.reuses:
+            return self._reusing(hidden_BTD, context)
+        qkv, gate_BTY = self.qkv(hidden_BTD), None
+        n_queries = qkv.shape[-1] - (1 if config.values_are_keys else 2) * G * E
+        q_BTY, k_BTZ, v_BTZ = jnp.split(qkv, [n_queries, n_queries + G * E], axis=-1)
+        if config.values_are_keys:
+            v_BTZ = k_BTZ
+        if config.attention_gate:
+            # Of each head its query, then its gate.
+            pairs_BTHE = jnp.split(q_BTY.reshape(B, T, H, 2 * E), 2, axis=-1)
+            q_BTY, gate_BTY = (x.reshape(B, T, H * E) for x in pairs_BTHE)
+        if config.query_key_norm == "whole":
+            q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
+        if (clip := config.qkv_clip) is not None:
+            q_BTY, k_BTZ, v_BTZ = (
+                jnp.clip(x, -clip, clip) for x in (q_BTY, k_BTZ, v_BTZ)
+            )
+        q_BTHE = q_BTY.reshape(B, T, H, E)
+        k_BTGE, v_BTGE = k_BTZ.reshape(B, T, G, E), v_BTZ.reshape(B, T, G, E)
+        if config.query_key_norm == "head":
+            q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
+        if config.value_norm:
+            v_BTGE = self.value_norm(v_BTGE)
+        if context.rotary is not None:
+            q_BTHE = rotate(q_BTHE, context.rotary, config)
+            k_BTGE = rotate(k_BTGE, context.rotary, config)
+        dtype = self.qkv.kernel[...].dtype
+        q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
+        k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
+        if config.attention_sinks:
+            context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
+        mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
+        mixed_BTY = mixed_BTGRE.reshape(B, T, H * E)
+        if gate_BTY is not None:
+            mixed_BTY *= jax.nn.sigmoid(gate_BTY.astype(jnp.float32))
+        return self.out(mixed_BTY), (k_BTGE, v_BTGE)
+
+    def _reusing(
+        self, hidden_BTD: jax.Array, context: AttentionContext
+    ) -> tuple[jax.Array, None]:
+        """Mixed values of an earlier layer's keys and values; nothing is kept."""
+        B, T, _ = hidden_BTD.shape
+        config = self.config
+        assert context.reused is not None and context.rotary is not None
+        H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
+        q_BTHE = self.query_norm(self.qkv(hidden_BTD).reshape(B, T, H, E))
+        q_BTHE = rotate(q_BTHE, context.rotary, config)
+        q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(self.qkv.kernel[...].dtype)
+        mixed_BTGRE = attend(q_BTGRE, *context.reused, context, config)
+        return self.out(mixed_BTGRE.reshape(B, T, H * E)), None
