@@ -265,7 +265,7 @@ class Decoder(nnx.Module):
                 reused = reused | {stack: kept}
             return (hidden_BTD, reused), kept if keep else None
 
-        def one_layer(stack: str) -> Callable[..., tuple[jax.Array, Any]]:
+        def one_layer(stack: str) -> Callable[..., tuple[Any, Any]]:
             own = functools.partial(step, stack)
             if remat:
                 # The scan itself keeps the compiler from merging the two computations.
