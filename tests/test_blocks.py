@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
@@ -96,10 +97,11 @@ def test_checks_of_blocks_within_groups_take_the_groups_of_blocks(tmp_path):
         row["side"] = int(row["passage"][1:]) % 4
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     benchmark = load_benchmark(path, text_field="q")
-    flags = {"seed": 0, "group_field": "side"}
-    found = order_checks(benchmark, block_field="passage", **flags)
+    grouped = AuditDesign(group_field="side")
+    both = AuditDesign(group_field="side", block_field="passage")
+    found = order_checks(benchmark, both)
     blocks = as_blocks(benchmark, block_starts(benchmark, "passage"))
-    assert found == order_checks(blocks, **flags)
+    assert found == order_checks(blocks, grouped)
 
 
 def test_blocks_cannot_be_groups_too(capsys):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import jaxcontam as jc
-from jaxcontam.analyses.inflation_answers import writing
+from jaxcontam.analyses.inflation_answers import written_answers
 from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.commands.inflation import Inflation
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError
+from jaxcontam.progress import silent
 from jaxcontam.scoring.api.address import parse_api
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.inflation import gap_estimate
@@ -169,8 +170,8 @@ def test_a_written_answer_counts_by_its_first_line():
         {"text": "5"},
         {"text": "", "refused": "no"},
     )
-    with writing(contextlib.nullcontext(model), new_tokens=8) as one:
-        scores = one.score(questions, lambda *_: None)
+    opened = contextlib.nullcontext(model)
+    scores = written_answers(opened, questions, silent, new_tokens=8).scores
     assert scores[:3].tolist() == [1, 1, 0]
     assert np.isnan(scores[3])
 

@@ -168,7 +168,6 @@ def test_recall_elsewhere_is_against_the_next_suspicious_text():
         samples={0: ("a b", "c d"), 1: ("x", ""), 2: ("c", "d c")},
         truths={0: "a b", 1: "x y", 2: "c d"},
         n_cut_prompts=0,
-        new_tokens=4,
     )
     found = rouge_similarities(sampled)
     np.testing.assert_allclose(found.selected_AK, [[1.0, 0.0], [0.5, 0.5]])

@@ -28,6 +28,7 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.transformers import SHAPES, model_folder
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
@@ -136,7 +137,7 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
     began = time.process_time()
     kind = KINDS[case.kind]
     file = case_file(case)
-    pretests = order_checks(file, seed=case.seed)
+    pretests = order_checks(file, AuditDesign(seed=case.seed))
     planned, encoded = _planned(case, file, own)
     gains: list[Memory | Knowledge] = []
     if case.nats:

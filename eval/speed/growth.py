@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
@@ -72,7 +73,7 @@ def _seconds(path: Path) -> dict[str, float]:
     benchmark = timed(
         "load", lambda: without_repeats(load_benchmark(path, text_field="question"))
     )
-    timed("checks", lambda: order_checks(benchmark, seed=0))
+    timed("checks", lambda: order_checks(benchmark, AuditDesign()))
     timed("plan", lambda: _dry_run(benchmark))
     return found
 

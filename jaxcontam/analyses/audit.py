@@ -206,7 +206,7 @@ def audit(
         opened = load(one, tokenizer=tokenizer, dtype=dtype)
         return ReadyAudit(
             opened,
-            plan_audit(checked.benchmarks, files, opened, asked).tests,
+            plan_audit(checked.benchmarks, files, opened, asked)[0],
             opened.make_scorer(store=folder, batch_tokens=batch_tokens),
         )
 

@@ -145,11 +145,6 @@ class AuditDesign:
         return chosen_tests(self.tests, effort=self.effort, known=known)
 
     @property
-    def deciding(self) -> tuple[str, ...]:
-        """The test that decides, or the parts that it is made of."""
-        return tuple(method.name for method in methods_to_score(self.test_names[:1]))
-
-    @property
     def tests_options(self) -> bool:
         """Whether options of items are moved as well."""
         return options.METHOD.name in self.test_names

@@ -7,22 +7,17 @@ import dataclasses
 import functools
 import os
 import textwrap
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.analyses.inflation_answers import (
     NEW_TOKENS,
-    Answerer,
-    OpenAnswerer,
+    Answers,
     Sides,
-    choosing,
+    chosen_answers,
     read_sides,
-    writing,
+    written_answers,
 )
 from jaxcontam.analyses.inflation_judging import (
     MIN_POINTS,
@@ -40,13 +35,10 @@ from jaxcontam.data.score_columns import (
     read_model,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Bar, Progress, default_bar
+from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.inflation import COMMAND
-from jaxcontam.results import DeviceInfo, ModelInfo, Report
+from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationResult
-
-Answers = tuple[ModelInfo, DeviceInfo | None, np.ndarray, tuple[str, ...]]
-"""A model, its device, its scores, and what a reader should know of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -171,18 +163,23 @@ def inflation(
     if benchmark is None or against is None:
         raise InputError("no items to compare", hint="give benchmark and against")
     sides = read_sides(benchmark, against, QuestionFields(**fields), limit=limit)
+    bar = functools.partial(default_bar, progress)
 
-    def open_one(word: Any) -> AbstractContextManager[Answerer]:
+    def ask(word: Any) -> Answers:
         from jaxcontam.analyses.model import load
         from jaxcontam.analyses.prompted_model import open_prompted
 
         if not sides.is_choice:
-            return writing(
+            return written_answers(
                 open_prompted(word, tokenizer=tokenizer, dtype=dtype, is_plain=True),
+                sides.questions,
+                bar,
                 new_tokens=new_tokens,
             )
-        return choosing(
+        return chosen_answers(
             load(word, tokenizer=tokenizer, dtype=dtype),
+            sides.questions,
+            bar,
             store=None if store is None else Path(store),
             batch_tokens=batch_tokens,
             per_byte=per_byte,
@@ -191,23 +188,21 @@ def inflation(
     return score_and_judge(
         sides,
         (model, *reference),
-        open_one,
+        ask,
         dataclasses.replace(asked, metric=sides.metric(per_byte=per_byte)),
         command=(COMMAND, sides.benchmark, "--against", sides.against, *asked.words),
         watch=watch,
-        bar=lambda title: default_bar(progress, title),
     )
 
 
 def score_and_judge(
     sides: Sides,
     models: Sequence[Any],
-    open_one: OpenAnswerer,
+    ask: Callable[[Any], Answers],
     asked: Comparison,
     *,
     command: Sequence[str],
     watch: Stopwatch,
-    bar: Bar,
 ) -> InflationAnalysis:
     """Ask the model in question and then each reference, and judge.
 
@@ -218,19 +213,8 @@ def score_and_judge(
     from jaxcontam.scoring.shares import each_scored
 
     _refuse_same_weights(models)
-
-    def place(name: str, i: int) -> str:
-        return f"item {sides.questions[i].item!r}: a score of {name}"
-
     # Weights go once a model has answered.
-    def answers(model: Any) -> Answers:
-        with open_one(model) as one, bar(f"asking {one.info.name}") as progress:
-            with finite_scores(functools.partial(place, one.info.name)):
-                scores = one.score(sides.questions, progress)
-            return one.info, one.device, scores, one.notes()
-
-    calls = [functools.partial(answers, model) for model in models]
-    found = list(each_scored(calls))
+    found = list(each_scored([functools.partial(ask, model) for model in models]))
     infos = [info for info, _, _, _ in found]
     named = list(zip(distinct([info.name for info in infos]), found, strict=True))
     rows = sides.rows({name: scores for name, (_, _, scores, _) in named})
@@ -319,7 +303,7 @@ def given_scores(
             asked, benchmark=titles[0], against=titles[1], metric="given scores"
         ),
     )
-    report = watch.report(command, asked.seed, [result], model=None, device=None)
+    report = watch.report(command, asked.seed, [result])
     return InflationAnalysis(report=report, rows=tuple(rows))
 
 

@@ -2,18 +2,19 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxcontam.analyses.finite import finite_scores
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import Question, QuestionFields, read_questions
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Bar, Progress
 from jaxcontam.report.archive import number_or_none
 from jaxcontam.results import DeviceInfo, ModelInfo
 
@@ -113,71 +114,66 @@ def read_sides(
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Answerer:
-    """A model that answers questions.
+class Answers(NamedTuple):
+    """What a model answered.
 
-    Attributes:
-        info: What reports say of it.
-        device: Device of a local model.
-        score: Questions -> (n_questions,) float64, NaN where there is no answer.
-        notes: What a reader should know of the answers, once given.
+    `scores` are (n_questions,) float64, NaN where there is no answer; `notes` say what
+    a reader should know of them.
     """
 
     info: ModelInfo
     device: DeviceInfo | None
-    score: Callable[[Sequence[Question], Progress], np.ndarray]
-    notes: Callable[[], tuple[str, ...]]
-
-
-OpenAnswerer = Callable[[Any], AbstractContextManager[Answerer]]
-"""Opens a model, by what its user calls it, for as long as it is asked."""
+    scores: np.ndarray
+    notes: tuple[str, ...]
 
 
 @contextlib.contextmanager
-def choosing(
+def _asking(name: str, questions: Sequence[Question], bar: Bar) -> Iterator[Progress]:
+    def place(i: int) -> str:
+        return f"item {questions[i].item!r}: a score of {name}"
+
+    with bar(f"asking {name}") as progress, finite_scores(place):
+        yield progress
+
+
+def chosen_answers(
     opened: "OpenModel",
+    questions: Sequence[Question],
+    bar: Bar,
     *,
     store: Path | None,
     batch_tokens: int | None,
     per_byte: bool,
-) -> Iterator[Answerer]:
-    """A model that chooses by log-probability, for the block."""
+) -> Answers:
+    """Scores of a model that chooses by log-probability."""
     from jaxcontam.scoring.choices import choice_scores
 
-    def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
-        scorer = opened.make_scorer(store=store, batch_tokens=batch_tokens)
-        return choice_scores(
+    scorer = opened.make_scorer(store=store, batch_tokens=batch_tokens)
+    with _asking(opened.info.name, questions, bar) as progress:
+        scores = choice_scores(
             questions, opened, scorer, per_byte=per_byte, progress=progress
         )
-
-    yield Answerer(
-        info=opened.info, device=opened.device, score=score, notes=opened.notes
-    )
+    return Answers(opened.info, opened.device, scores, opened.notes())
 
 
-@contextlib.contextmanager
-def writing(
-    opened: AbstractContextManager["PromptedModel"], *, new_tokens: int
-) -> Iterator[Answerer]:
-    """A model that writes its answers, for the block."""
+def written_answers(
+    opened: AbstractContextManager["PromptedModel"],
+    questions: Sequence[Question],
+    bar: Bar,
+    *,
+    new_tokens: int,
+) -> Answers:
+    """Scores of a model that writes its answers."""
     from jaxcontam.methods.replication.questions import is_answer, readings
 
-    def score(questions: Sequence[Question], progress: Progress) -> np.ndarray:
-        found = prompted.completer.complete(
-            [one.prompt for one in questions], max_tokens=new_tokens, progress=progress
+    scores = np.full(len(questions), np.nan)
+    with opened as model, _asking(model.info.name, questions, bar) as progress:
+        prompts = [one.prompt for one in questions]
+        found = model.completer.complete(
+            prompts, max_tokens=new_tokens, progress=progress
         )
-        scores = np.full(len(questions), np.nan)
         for i, (one, (answer,)) in enumerate(zip(questions, found, strict=True)):
             if not answer.refused:
                 given = readings(answer.text)
                 scores[i] = any(is_answer(text, given) for text in one.written)
-        return scores
-
-    with opened as prompted:
-        yield Answerer(
-            info=prompted.info,
-            device=prompted.device,
-            score=score,
-            notes=prompted.notes,
-        )
+        return Answers(model.info, model.device, scores, model.notes())

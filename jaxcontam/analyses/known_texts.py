@@ -65,10 +65,6 @@ class RunTexts:
         """Documents of some of the texts; None where none are known."""
         return rows_of(self.clusters, chosen_N)
 
-    def number_of(self, i: int) -> int:
-        """Number of a text within its own file, from 1."""
-        return 1 + sum(source == self.sources[i] for source in self.sources[:i])
-
 
 def read_texts(
     texts: Source | None,

@@ -116,7 +116,7 @@ class MembershipAnalysis(Writable):
         """
         from jaxcontam.report.notebook import membership_figure
 
-        return membership_figure(self.report)
+        return membership_figure(self.results, self.blind)
 
 
 def membership(
@@ -261,7 +261,8 @@ def score_and_judge(
 
     def place(n: int) -> str:
         i = int(np.flatnonzero(scored_N)[n])
-        return f"{run.sources[i]}: text {run.number_of(i)}: a score"
+        number = 1 + run.sources[:i].count(run.sources[i])
+        return f"{run.sources[i]}: text {number}: a score"
 
     with finite_scores(place):
         table = score_texts(

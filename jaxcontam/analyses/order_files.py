@@ -106,18 +106,15 @@ def check_files(
     """
     if design.tests_options_alone:
         return CheckedFiles(files.benchmarks, {}, {}, ())
-    kept, n_repeats, pretests, heads = [], {}, {}, []
+    kept, unscored, n_repeats, pretests, heads = [], [], {}, {}, []
     for benchmark in files.benchmarks:
         # Blocks keep what they hold, repeats too.
         is_blocks = design.block_field is not None
         file = benchmark if is_blocks else without_repeats(benchmark)
-        kept.append(file)
-        n_repeats[file.name] = len(benchmark) - len(file)
-        pretests[file.name] = order_checks(
+        n_repeats[file.name] = n = len(benchmark) - len(file)
+        pretests[file.name] = checks = order_checks(
             file,
-            seed=design.seed,
-            group_field=design.group_field,
-            block_field=design.block_field,
+            design,
             most=most,
             say=lambda words, name=file.name: say(f"checking {name}: {words}"),
         )
@@ -126,31 +123,18 @@ def check_files(
                 f"{file.name}: checks read the first {most:,} of {len(file):,} "
                 "examples here; audit checks all"
             )
-    if design.score_anyway or design.tests_options:
-        return CheckedFiles(tuple(kept), pretests, n_repeats, (), tuple(heads))
-    deciding = design.test_names[0]
-    refused = {
-        file.name: found
-        for file in kept
-        if (
-            found := _refused(file, pretests[file.name], deciding, n_repeats[file.name])
-        )
-    }
-    return CheckedFiles(
-        tuple(file for file in kept if file.name not in refused),
-        pretests,
-        n_repeats,
-        tuple(refused.values()),
-        tuple(heads),
-    )
+        refused = _refused(file, checks, design.test_names[0], n)
+        if refused is None or design.score_anyway or design.tests_options:
+            kept.append(file)
+        else:
+            unscored.append(refused)
+    return CheckedFiles(tuple(kept), pretests, n_repeats, tuple(unscored), tuple(heads))
 
 
 def order_checks(
     benchmark: Benchmark,
+    design: AuditDesign,
     *,
-    seed: int,
-    group_field: str | None = None,
-    block_field: str | None = None,
     most: int | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
@@ -158,14 +142,19 @@ def order_checks(
 
     It reads the first `most` of them, or all.
     """
-    if block_field is not None:
-        benchmark = as_blocks(benchmark, block_starts(benchmark, block_field))
+    group_field = design.group_field
+    if design.block_field is not None:
+        benchmark = as_blocks(benchmark, block_starts(benchmark, design.block_field))
     benchmark = dataclasses.replace(
         benchmark, texts=benchmark.texts[:most], rows=benchmark.rows[:most]
     )
     groups = None if group_field is None else benchmark.groups(group_field)
     return pretest_battery(
-        benchmark.texts, columns(benchmark.rows), seed=seed, groups=groups, say=say
+        benchmark.texts,
+        columns(benchmark.rows),
+        seed=design.seed,
+        groups=groups,
+        say=say,
     )
 
 

@@ -112,7 +112,8 @@ def open_prompted(
     """
     if isinstance(model, PromptedModel):
         yield model
-    elif isinstance(model, str) and model.startswith(PREFIX):
+        return
+    if isinstance(model, str) and model.startswith(PREFIX):
         served = parse_api(model, flag="MODEL")
         kept = journal(served_name(served), served_info(served))
         with _client(served, kept, settings, key_from_environment()) as client:
@@ -122,23 +123,11 @@ def open_prompted(
                 info=served_info(served),
                 notes=lambda: _snapshot_notes(client),
             )
-    else:
-        yield _local(model, tokenizer, dtype, is_plain, journal)
-
-
-def _local(
-    model: Any,
-    tokenizer: Any,
-    dtype: str,
-    is_plain: bool,
-    journal: Callable[[str, ModelInfo], Journal],
-) -> PromptedModel:
-    """A model of our own."""
+        return
     from jaxcontam.scoring.completions import LocalCompleter
 
     opened = load(model, tokenizer=tokenizer, dtype=dtype)
-    checkpoint = opened.weights("replicate")
-    chat = None
+    checkpoint, chat, said = opened.weights("replicate"), None, ()
     if isinstance(model, str | Path) and not is_plain:
         from jaxcontam.models.chat import read_chat_layout
         from jaxcontam.models.checkpoint import model_directory
@@ -146,9 +135,8 @@ def _local(
         layout = read_chat_layout(model_directory(str(model)))
         # A base model reads a prompt as it reads any text.
         chat = None if layout.tokenizer is None else layout
-    notes = ()
     if chat is None and not is_plain:
-        notes = (
+        said = (
             f"{opened.name} has no chat template: it reads instructions as any text "
             "and may follow none",
         )
@@ -156,7 +144,7 @@ def _local(
         checkpoint=checkpoint, journal=journal(opened.name, opened.info), chat=chat
     )
     encode = checkpoint.tokenizer.encode
-    return PromptedModel(
+    yield PromptedModel(
         name=opened.name,
         completer=completer,
         info=opened.info,
@@ -164,7 +152,7 @@ def _local(
         tokenize=lambda text: encode(text, add_special_tokens=False).ids,
         read=completer.ids,
         context=opened.context,
-        notes=lambda: notes,
+        notes=lambda: said,
     )
 
 

@@ -89,9 +89,7 @@ def prove(
         else "nats per example boundary",
     )
     decided = decide([result], min_effect=min_effect)
-    report = watch.report(
-        command, seed, decided, model=None, device=None, min_effect=min_effect
-    )
+    report = watch.report(command, seed, decided, min_effect=min_effect)
     return AuditResult(report, (Evidence(scores=matrix_KM, boundaries=boundaries_K),))
 
 

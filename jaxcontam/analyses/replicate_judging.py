@@ -105,16 +105,13 @@ class Partition:
         bleurt_N = self.control_bleurt if self.judges_by_bleurt else None
         return judge_local(self.control.instances, self.control.guided, bleurt=bleurt_N)
 
-    @property
-    def _is_decided_locally(self) -> bool:
-        return self.llm is None or not self.llm_decides
-
     def results(self, *, seed: int) -> list[OverlapResult | JudgeResult]:
         """Rows of the report: the judge that decides, the others, then overlaps.
 
         A judge behind an API decides where one was asked, the local one otherwise.
         """
         rows: list[OverlapResult | JudgeResult] = []
+        is_local = self.llm is None or not self.llm_decides
         shared: dict[str, Any] = {
             "benchmark": self.name,
             "fingerprint": self.fingerprint,
@@ -135,10 +132,10 @@ class Partition:
                     judged,
                     method=LLM,
                     judge_version=version,
-                    primary=not self._is_decided_locally,
+                    primary=not is_local,
                     control=self.llm_control,
                     control_follows=None if self.llm_control is None else of_control,
-                    warnings=() if self._is_decided_locally else of_run,
+                    warnings=() if is_local else of_run,
                     **shared,
                 )
             )
@@ -147,11 +144,11 @@ class Partition:
                 self.judged_locally,
                 method=LOCAL,
                 judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
-                primary=self._is_decided_locally,
+                primary=is_local,
                 control=self.control_judged_locally,
                 control_follows=of_control,
                 warnings=(
-                    *(of_run if self._is_decided_locally else ()),
+                    *(of_run if is_local else ()),
                     *instance_warnings(self.arm.instances),
                     *self._bleurt_notes(),
                 ),

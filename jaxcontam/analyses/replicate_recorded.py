@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxcontam.analyses.replicate import (
     OverlapModel,
@@ -64,19 +65,18 @@ def recorded_analysis(
         control_warnings=() if other is None else _repeated_rows(other),
     )
     partition = measured(partition, measures, bar=bar)
-    overlaps, warnings = partition.overlaps, partition.warnings
-    warnings += _repeated_rows(recorded)
     # What can be measured again is; a score of a model that is not here is kept.
-    if "bleurt" in recorded.scores and "bleurt" not in overlaps:
+    overlaps = {**partition.overlaps}
+    for name, scores in recorded.scores.items():
+        overlaps.setdefault(name, scores)
+    changes: dict[str, Any] = {"overlaps": overlaps}
+    warnings = partition.warnings + _repeated_rows(recorded)
+    if "bleurt" in recorded.scores and "bleurt" not in partition.overlaps:
         warnings += (_TAKEN_FOR_BLEURT_20,)
-        partition = dataclasses.replace(partition, has_bleurt_20=True)
+        changes["has_bleurt_20"] = True
         if other is not None and "bleurt" in other.scores:
-            scores = other.scores["bleurt"][0]
-            partition = dataclasses.replace(partition, control_bleurt=scores)
-    others = {k: v for k, v in recorded.scores.items() if k not in overlaps}
-    partition = dataclasses.replace(
-        partition, overlaps={**overlaps, **others}, warnings=warnings
-    )
+            changes["control_bleurt"] = other.scores["bleurt"][0]
+    partition = dataclasses.replace(partition, warnings=warnings, **changes)
     return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)
 
 

@@ -29,27 +29,23 @@ if TYPE_CHECKING:
 Row = tuple[OrderResult, Evidence | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AuditPlan:
-    """Tests ready to be scored, and why tests that do not decide are left out."""
-
-    tests: tuple[Planned, ...]
-    left_out: tuple[str, ...]
-
-
 def plan_audit(
     benchmarks: Sequence[Benchmark],
     files: AuditFiles,
     model: "OpenModel",
     design: AuditDesign,
-) -> AuditPlan:
+) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Design and lay out the tests of every benchmark; scores nothing.
+
+    Returns:
+        The tests, and why tests that do not decide are left out.
 
     Raises:
         InputError: If the deciding test does not fit a file.
     """
     tests: list[Planned] = []
     left_out: list[str] = []
+    deciding = {one.name for one in methods_to_score(design.test_names[:1])}
     methods = methods_to_score(design.test_names)
     if any(method.whole for method in methods):
         # Direction is read from these pairs.
@@ -100,12 +96,12 @@ def plan_audit(
                     level=LEVEL / len(files.benchmarks),
                 )
             except NothingToPermuteError as e:
-                if method.name in design.deciding:
+                if method.name in deciding:
                     raise
                 left_out.append(str(e))
                 continue
             tests.append(test)
-    return AuditPlan(tuple(tests), tuple(left_out))
+    return tuple(tests), tuple(left_out)
 
 
 def scored_rows(

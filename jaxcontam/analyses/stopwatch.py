@@ -35,8 +35,8 @@ class Stopwatch:
         seed: int,
         results: Iterable[Result],
         *,
-        model: ModelInfo | None,
-        device: DeviceInfo | None,
+        model: ModelInfo | None = None,
+        device: DeviceInfo | None = None,
         min_effect: float | None = None,
         **more: Any,
     ) -> Report:

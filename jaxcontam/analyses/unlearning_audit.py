@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from jaxcontam.methods.unlearning import (
 )
 from jaxcontam.report.archive import number_or_none
 from jaxcontam.results.unlearning import ScreenedText, ScreenResult, SimilarityResult
+
+T = TypeVar("T", ScreenResult, SimilarityResult)
 
 DECIDING = MIN_K.name
 """Screen that decides, and says which texts to sample from."""
@@ -77,10 +79,7 @@ class TaskAudit:
                 primary=method == DECIDING,
                 bound=self.bound,
             )
-            if row.primary:
-                notes = (*row.warnings, *self._left_out(words))
-                row = dataclasses.replace(row, warnings=notes)
-            rows.append(row)
+            rows.append(_noted(row, self._left_out(words)))
         for number, one in enumerate(self.found):
             row = similarity_result(
                 one,
@@ -89,10 +88,7 @@ class TaskAudit:
                 n_samples=n_samples,
                 seed=seed,
             )
-            if number == 0:
-                notes = (*row.warnings, *self._not_sampled())
-                row = dataclasses.replace(row, warnings=notes)
-            rows.append(row)
+            rows.append(_noted(row, self._not_sampled()))
         return rows
 
     def _left_out(self, words: int) -> list[str]:
@@ -229,7 +225,6 @@ def audit_from_rows(
         samples={i: rows[i].samples for i in chosen},
         truths={i: rows[i].truth for i in chosen},
         n_cut_prompts=0,
-        new_tokens=0,
     )
     found = [rouge_similarities(sampled)]
     for row in measures[1:]:
@@ -244,6 +239,12 @@ def audit_from_rows(
         )
         found.append(dataclasses.replace(one, n_refused=row.n_refused))
     return dataclasses.replace(audit, sampled=sampled, found=found)
+
+
+def _noted(row: T, notes: Sequence[str]) -> T:
+    """The primary row with further warnings; others as they are."""
+    more = tuple(notes) if row.primary else ()
+    return dataclasses.replace(row, warnings=row.warnings + more)
 
 
 def _floats(values: Sequence[float | None]) -> list[float]:

@@ -14,11 +14,11 @@ from jaxcontam.methods.unlearning import Similarities
 from jaxcontam.progress import Progress
 from jaxcontam.report.archive import number_or_none
 from jaxcontam.results.unlearning import CHUNKS
-from jaxcontam.scoring.api.address import ApiModel
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
     from jaxcontam.models.generation import Sampling
+    from jaxcontam.scoring.similarity_judge import JudgedSamples
 
 ROUGE, COSINE, JUDGE = "rouge_l_recall", "embedding_cosine", "judge"
 """Measures of how alike a sample and the truth are."""
@@ -40,7 +40,6 @@ class Sampled:
         samples: Index -> K samples.
         truths: Index -> what they are compared with, cut to the length of a sample.
         n_cut_prompts: Prompts that lost their beginning for want of room.
-        new_tokens: Most tokens of a sample.
     """
 
     selected: np.ndarray
@@ -48,7 +47,6 @@ class Sampled:
     samples: dict[int, tuple[str, ...]]
     truths: dict[int, str]
     n_cut_prompts: int
-    new_tokens: int
 
 
 def sample_arms(
@@ -108,7 +106,6 @@ def sample_arms(
         samples=dict(zip(chosen, found, strict=True)),
         truths={i: _cut(items[i].truth, truths[i].offsets, new_tokens) for i in chosen},
         n_cut_prompts=sum(length > room for length in lengths),
-        new_tokens=new_tokens,
     )
 
 
@@ -143,29 +140,15 @@ def cosine_similarities(sampled: Sampled, checkpoint: "Checkpoint") -> Similarit
 def judge_similarities_of(
     screened: Screened,
     sampled: Sampled,
-    judge: ApiModel,
-    *,
-    api_key: str | None,
-    journal: Journal,
-    retry_refused: bool,
-    progress: Progress | None = None,
+    judge: Callable[[Sequence[tuple[str, str, str]]], "JudgedSamples"],
 ) -> Similarities:
     """Numbers from 1 to 5 that a chat model gives; NaN where it gives none."""
-    from jaxcontam.scoring.similarity_judge import judge_similarities
-
     triples = [
         (screened.items[i].prompt, sampled.truths[i], sample)
         for i, samples in sampled.samples.items()
         for sample in samples
     ]
-    found = judge_similarities(
-        judge,
-        triples,
-        journal,
-        api_key=api_key,
-        retry_refused=retry_refused,
-        progress=progress,
-    )
+    found = judge(triples)
     numbers = iter(found.numbers)
     of_text = {
         i: [np.nan if (n := next(numbers)) is None else float(n) for _ in samples]

@@ -161,11 +161,11 @@ class Audit(ScoringFlags, AuditDesign):
         self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
     ) -> tuple[ReadyAudit, tuple[str, ...]]:
         """The tests planned for a model, and why others are left out."""
-        plan = plan_audit(checked.benchmarks, files, model, self)
+        tests, left_out = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
         scorer = self.scorer(model, out, shared=True)
-        return ReadyAudit(model, plan.tests, scorer), plan.left_out
+        return ReadyAudit(model, tests, scorer), left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:
         """Write the report and print it; returns the document."""

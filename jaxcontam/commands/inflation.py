@@ -1,7 +1,6 @@
 """`jaxcontam inflation`: how many points of a score come from having seen the items."""
 
 import dataclasses
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,11 @@ from jaxcontam.analyses.inflation import (
 )
 from jaxcontam.analyses.inflation_answers import (
     NEW_TOKENS,
-    Answerer,
+    Answers,
     Sides,
-    choosing,
+    chosen_answers,
     read_sides,
-    writing,
+    written_answers,
 )
 from jaxcontam.analyses.inflation_judging import MIN_POINTS, NAME_ONCE, Comparison
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -144,18 +143,15 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         found = score_and_judge(
             sides,
             (self.model, *self.reference),
-            lambda word: self._open(word, sides, out),
+            lambda word: self._ask(word, sides, out),
             dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
             command=command,
             watch=watch,
-            bar=progress_bar,
         )
         return _shown(found, out, as_json=self.json)
 
-    def _open(
-        self, word: str, sides: Sides, out: Path
-    ) -> AbstractContextManager[Answerer]:
-        """A model, ready to answer."""
+    def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
+        """A model's answers to both sides."""
         make_folder(out)
         if not sides.is_choice:
             from jaxcontam.analyses.prompted_model import open_prompted
@@ -168,10 +164,14 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
                 settings=self._settings(),
             )
-            return writing(prompted, new_tokens=self.new_tokens)
+            return written_answers(
+                prompted, sides.questions, progress_bar, new_tokens=self.new_tokens
+            )
         opened = open_for(self, word)
-        return choosing(
+        return chosen_answers(
             opened,
+            sides.questions,
+            progress_bar,
             store=self.store_in(out / opened.store_name),
             batch_tokens=self.batch_tokens,
             per_byte=self.per_byte,

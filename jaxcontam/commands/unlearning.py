@@ -1,6 +1,7 @@
 """`jaxcontam unlearning`: which texts survived unlearning."""
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,7 @@ class Unlearning(StoreFlags, ReportFlags, ScreenDesign):
         from jaxcontam.models.checkpoint import load_checkpoint, read_identity
         from jaxcontam.scoring.compilation_cache import keep_compiled
         from jaxcontam.scoring.local import device_info, model_info
+        from jaxcontam.scoring.similarity_judge import judge_similarities
 
         keep_compiled()
         pair = read_identity(self.original), read_identity(self.unlearned)
@@ -192,11 +194,14 @@ class Unlearning(StoreFlags, ReportFlags, ScreenDesign):
                         found = judge_similarities_of(
                             audit.task,
                             audit.sampled,
-                            judge,
-                            api_key=api_key,
-                            journal=journal,
-                            retry_refused=self.retry_refused,
-                            progress=progress,
+                            functools.partial(
+                                judge_similarities,
+                                judge,
+                                journal=journal,
+                                api_key=api_key,
+                                retry_refused=self.retry_refused,
+                                progress=progress,
+                            ),
                         )
                     audit.found.append(found)
         document = self._publish(audits, watch, before, after, device_info(), out)

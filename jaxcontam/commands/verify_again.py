@@ -76,7 +76,7 @@ def ask_again(
             report,
             read_archive(directory / ARCHIVE_NAME, len(report.results)),
             opened.info,
-            plan_audit(checked.benchmarks, files, opened, command).tests,
+            plan_audit(checked.benchmarks, files, opened, command)[0],
             sample,
         )
         notes.append(f"{model} scored {sample.n_asked} random rows again")

@@ -19,6 +19,7 @@ from jaxcontam.report.section import (
     Section,
     Table,
 )
+from jaxcontam.report.table_csv import result_row
 from jaxcontam.results import ModelInfo, OrderResult, Report
 from jaxcontam.results.comparison import ComparedTest
 from jaxcontam.results.membership import ScoreResult
@@ -147,8 +148,7 @@ def design_of(
 ) -> dict[str, object]:
     """What must be the same for two tests of a benchmark to be comparable."""
     command = list(report.command)
-    fields = dataclasses.asdict(result)
-    fields |= fields.pop("numbers", {})
+    fields = result_row(result)
     design = {words: fields[name] for name, words in kind.design.items()}
     design["seed"] = report.seed
     for flag, words in kind.flags.items():

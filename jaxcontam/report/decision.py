@@ -114,11 +114,7 @@ class AuditedFile:
     @property
     def directed(self) -> OrderResult | None:
         """The exact test under reversibility that stands beside, if one does."""
-        found = [
-            other
-            for other in self.beside
-            if base_null(other.null) == "reversibility" and other.validity == "exact"
-        ]
+        found = self._exact_under("reversibility")
         return min(found, key=lambda other: other.reference is None, default=None)
 
     @property
@@ -127,12 +123,13 @@ class AuditedFile:
         of_direction = base_null(self.test.null) == "reversibility"
         if not of_direction or "attraction" not in self.test.reasons:
             return None
-        found = [
-            other
-            for other in self.beside
-            if base_null(other.null) == "exchangeability" and other.validity == "exact"
-        ]
+        found = self._exact_under("exchangeability")
         return min(found, key=lambda other: other.numbers.log10_p)
+
+    def _exact_under(self, null: str) -> list[OrderResult]:
+        """Exact tests beside the deciding one whose null it is."""
+        tests = [one for one in self.beside if base_null(one.null) == null]
+        return [one for one in tests if one.validity == "exact"]
 
 
 def audited_files(results: Sequence[Result]) -> list[AuditedFile]:

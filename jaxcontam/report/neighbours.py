@@ -43,11 +43,8 @@ class Gain(NamedTuple):
 
 def gains_of(found: Neighbours) -> dict[str, Gain]:
     """`forward`, `backward` and `excess`, as in `Neighbours`."""
-    return {
-        "forward": _gain(found.forward, found.forward_se),
-        "backward": _gain(found.backward, found.backward_se),
-        "excess": _gain(found.excess, found.excess_se),
-    }
+    names = ("forward", "backward", "excess")
+    return {n: _gain(getattr(found, n), getattr(found, f"{n}_se")) for n in names}
 
 
 def pair_test(file: AuditedFile) -> OrderResult | None:

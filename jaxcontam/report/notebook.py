@@ -12,13 +12,15 @@ from jaxcontam.report.outcome import print_outcome, print_unscored
 from jaxcontam.report.plots import draw_split, interval_row, intervals_figure
 from jaxcontam.report.replication import replication_rows
 from jaxcontam.results import OrderResult, Report
-from jaxcontam.results.membership import ScoreResult, SetResult
+from jaxcontam.results.membership import BlindBaseline, ScoreResult, SetResult
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal
 
 # p-values below are drawn here.
 _DEEPEST = 20.0
 _LEVEL = 3.0
+# A row that decides stands out.
+_COLOURS = {True: ORANGE, False: GREY}
 
 
 def summary_text(report: Report, words: Words) -> str:
@@ -38,14 +40,14 @@ def audit_figure(results: Sequence[OrderResult]) -> Figure:
     second one, as `draw_split` has it.
     """
     numbers = [row.numbers for row in results]
-    pairs = [one for one in numbers if one.neighbours is not None]
     # All pairs are better than some.
-    pairs.sort(key=lambda one: one.lag_profile is None)
+    by_pairs = sorted(numbers, key=lambda one: one.lag_profile is None)
+    pairs = [one for one in by_pairs if one.neighbours is not None]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 2.6), layout="constrained")
         panels = figure.subplots(1, 1 + bool(pairs), squeeze=False)[0]
         depths = [min(_DEEPEST, -one.log10_p) for one in numbers]
-        colours = [ORANGE if row.primary else GREY for row in results]
+        colours = [_COLOURS[row.primary] for row in results]
         panels[0].barh([row.method for row in results], depths, color=colours)
         panels[0].axvline(_LEVEL, color="black", lw=0.8, ls=":")
         panels[0].set_xlabel("-log10 p (dotted: p = 0.001)")
@@ -55,20 +57,20 @@ def audit_figure(results: Sequence[OrderResult]) -> Figure:
     return figure
 
 
-def membership_figure(report: Report) -> Figure:
+def membership_figure(
+    scores: Sequence[ScoreResult | SetResult], blind: Sequence[BlindBaseline]
+) -> Figure:
     """AUC of every score and of every blind baseline, with 95 % intervals.
 
     Raises:
         ValueError: If no side is known, so that nothing is ranked.
     """
-    rows = [
-        interval_row(row, "auc", row.method, ORANGE if row.primary else GREY)
-        for row in report.results
-        if isinstance(row, ScoreResult | SetResult)
-    ]
-    if not rows:
+    if not scores:
         raise ValueError("no members and non-members are known, so there is no AUC")
-    rows += [interval_row(one, "auc", blind_name(one.name)) for one in report.blind]
+    rows = [
+        interval_row(row, "auc", row.method, _COLOURS[row.primary]) for row in scores
+    ]
+    rows += [interval_row(one, "auc", blind_name(one.name)) for one in blind]
     return intervals_figure(rows, "AUC", nothing=0.5)
 
 
@@ -79,9 +81,8 @@ def replication_figure(report: Report, words: Words) -> Figure:
         ValueError: If nothing was judged.
     """
     judges, _, others = replication_rows(report.results)
-    colours = {True: ORANGE, False: GREY}
     rows = [
-        interval_row(row, "rate", words[row.method].label, colours[row.primary])
+        interval_row(row, "rate", words[row.method].label, _COLOURS[row.primary])
         for row in (*judges, *others)
         if row.rate is not None
     ]

@@ -334,7 +334,5 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
 def _blind_cell(test: Pretest | None) -> str:
     if test is None:
         return "-"
-    if not test.applicable:
-        return "not applicable"
-    verdict = "" if test.passed else ", failed"
-    return f"{test.statistic:+.2g} nats (p = {test.p_value:.2g}{verdict})"
+    words = _check_words(test)
+    return f"{test.statistic:+.2g} nats ({words})" if test.applicable else words

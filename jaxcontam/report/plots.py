@@ -103,10 +103,7 @@ def histogram(
     if edges is None:
         # Scores have long tails.
         every = np.concatenate(list(groups.values()))
-        ends = [
-            *np.quantile(every, [0.005, 0.995]),
-            *([] if mark is None else mark[1:]),
-        ]
+        ends = [*np.quantile(every, [0.005, 0.995]), *(mark or ())[1:]]
         low, high = float(min(ends)), float(max(ends))
         if low == high:
             low, high = low - 0.5, high + 0.5
@@ -335,9 +332,8 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
         for lag, value in zip(lags, side[1], strict=True)
         if value is not None
     ]
-    return f"How expected an example is by places from another, {unit}; " + ", ".join(
-        told
-    )
+    said = f"How expected an example is by places from another, {unit}; "
+    return said + ", ".join(told)
 
 
 def copies_plot(tests: Sequence[OrderResult]) -> str:
