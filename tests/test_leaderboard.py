@@ -81,7 +81,6 @@ def test_every_order_test_and_score_has_an_entry():
     # passes than a budget of ten buys before any p-value could be small.
     outside = {
         "con_recall",
-        "codec",
         "gradient_norm",
         "permutation_sequential",
         "permutation_besag_clifford",
