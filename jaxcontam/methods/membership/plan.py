@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.critique import critique_pass
 from jaxcontam.methods.membership.fluency import fluency_of
 from jaxcontam.methods.membership.frequencies import corpus_logprobs
 from jaxcontam.methods.membership.neighbours import edited
@@ -261,7 +262,7 @@ def _check_inputs(
     if inputs.corpus_counts is None:
         missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
     if model.model.checkpoint is None:
-        missing["gradients"] = (
+        missing["gradients"] = missing["answers"] = (
             "the weights of the model",
             "give a model directory, or leave the score out",
         )
@@ -358,6 +359,9 @@ def _passes(
             )
     if "own_file" in reads and model.plain.pairs is not None:
         passes.append(company_pass(model.plain.pairs, inputs.company, own, model))
+    if "answers" in reads and model.with_moments is not None:
+        asked = dict(zip(owners, texts, strict=True))
+        passes.append(critique_pass(model, model.with_moments, asked, own))
     if "gradients" in reads and isinstance(model.plain, Scorer):
         passes.append(gradient_pass(model.checkpoint.decoder, own, model.plain))
     return passes

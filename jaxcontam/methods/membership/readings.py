@@ -221,7 +221,7 @@ def prefix_pass(
         counts = zip(sums.n_scored.tolist(), sums.loglik.tolist(), strict=True)
         # A text without a token that counts has no mean.
         means = [loglik / n if n else np.nan for n, loglik in counts]
-        return Found({reading: _of_texts(own, means)}, sums.n_cached)
+        return Found({reading: of_texts(own, means)}, sums.n_cached)
 
     return Pass(sum(len(ids) - n_before for ids in own.fresh), read)
 
@@ -257,7 +257,7 @@ def company_pass(
             out=np.full(len(texts), np.nan),
             where=sums.n_scored > 0,
         )
-        return Found({"own_file": _of_texts(own, means.tolist())}, sums.n_cached)
+        return Found({"own_file": of_texts(own, means.tolist())}, sums.n_cached)
 
     return Pass(sum(map(len, texts)), read)
 
@@ -275,14 +275,14 @@ def gradient_pass(decoder: Decoder, own: Sequences, scorer: Scorer) -> Pass:
                 division=scorer.division,
                 progress=progress,
             )
-        norms = _of_texts(own, found.norms.tolist())
+        norms = of_texts(own, found.norms.tolist())
         return Found({"gradients": norms}, found.n_cached)
 
     context = decoder.config.context
     return Pass(sum(min(len(ids), context) - 1 for ids in own.fresh), read)
 
 
-def _of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
+def of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
     """One number for each text that is scored, from one for each distinct one."""
     of_key = {
         ids.tobytes(): np.array([value])
