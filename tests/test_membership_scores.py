@@ -304,7 +304,8 @@ def table():
     )
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS])
+# What `self_critique` finds are prompts that were rewarded, not texts that were read.
+@pytest.mark.parametrize("name", [r.name for r in ROWS if "answers" not in r.reads])
 def test_members_of_an_overfitted_model_score_higher(table, name):
     scores = table.values[:, table.names.index(name)]
     members, others = scores[: len(MEMBERS)], scores[len(MEMBERS) :]

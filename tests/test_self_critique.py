@@ -84,7 +84,7 @@ def test_score_is_that_of_two_greedy_answers_read_from_scratch(stops):
     first = prompt(TEXTS[0])
     answer, entropies = greedy(checkpoint.decoder, first, N_NEW, stops)
     words = continuation_text(checkpoint.tokenizer, first, answer)
-    second = prompt(critique._CRITIQUE.format(TEXTS[0], words))
+    second = prompt(critique.CRITIQUE.format(TEXTS[0], words))
     _, others = greedy(checkpoint.decoder, second, N_NEW, stops)
     # Entropies of float32 logits, of some nats.
     assert found == pytest.approx(similarity(entropies, others), abs=1e-5)

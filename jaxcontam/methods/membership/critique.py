@@ -26,13 +26,14 @@ from jaxcontam.scoring.opened import SequenceScorer
 MOST_TOKENS = 256
 """Longest answer; a quarter of the context where that is less."""
 
-_CRITIQUE = """{0}
+CRITIQUE = """{0}
 
 One answer to this, be it right or wrong:
 {1}
 
 Answer again in another way, as unlike that one as can be:
 """
+"""What asks for the second answer; the text and the first answer stand in it."""
 
 
 def critique_pass(
@@ -63,7 +64,7 @@ def critique_pass(
         first, answers = _answered(model, chat, asked, n_new)
         decode = model.checkpoint.tokenizer
         critiques = [
-            _CRITIQUE.format(text, continuation_text(decode, prompt, answer))
+            CRITIQUE.format(text, continuation_text(decode, prompt, answer))
             for text, prompt, answer in zip(asked, first, answers, strict=True)
         ]
         second, others = _answered(model, chat, critiques, n_new)
