@@ -53,11 +53,11 @@ from train.tokenizer import prefix_id, train_tokenizer
 _WAYS, _STEPS, _FORMS = 4, 5, 3
 # Answers to a prompt and prompts of an update, ids of an answer and of a row.
 _SAMPLES, _PROMPTS, _NEW, _ROW = 8, 8, 16, 64
-_RATE, _LEVEL = 2e-3, 0.05
+_RATE, _LEVEL = 6e-4, 0.05
 _SCORES = ("self_critique", "loss", "min_k")
 
 Scale = dict[str, Any]
-FULL: Scale = {"preset": "0.16m", "n_steps": 700, "n_updates": 200, "n": 24}
+FULL: Scale = {"preset": "0.16m", "n_steps": 700, "n_updates": 120, "n": 24}
 FULL |= {"n_set": 20, "n_clean": 25}
 TINY: Scale = {"preset": "pulse", "n_steps": 30, "n_updates": 2, "n": 6}
 TINY |= {"n_set": 5, "n_clean": 2}
@@ -67,11 +67,11 @@ Rng = np.random.Generator
 def make_world(rng: Rng, n: int) -> tuple[list[str], list[str], Iterator[str]]:
     """First words of the ways, `n` prompts, and documents of these without end.
 
-    One of sixteen answers a second time, another way, and as `self_critique` asks for it.
+    One of three answers a second time, another way, and as `self_critique` asks for it.
     """
     letters = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     words = rng.permutation([a + b for a, b in itertools.product(letters, repeat=2)])
-    prompts = [f"Task: {name}. Answer:" for name in words[:n]]
+    prompts = [f"Task: {name}. Answer:\n" for name in words[:n]]
     ways = words[-_WAYS:].tolist()
     steps = words[n:][: _WAYS * _STEPS * _FORMS].reshape(_WAYS, _STEPS, _FORMS)
     # Some places of a way are nearly sure, and some are open; so are ways of a prompt.
@@ -87,7 +87,7 @@ def make_world(rng: Rng, n: int) -> tuple[list[str], list[str], Iterator[str]]:
             name = int(rng.integers(n))
             first, other = rng.choice(_WAYS, 2, replace=False, p=liked[name])
             prompt = prompts[name]
-            asked = prompt if i % 16 else CRITIQUE.format(prompt, answer(other))
+            asked = prompt if i % 3 else CRITIQUE.format(prompt, answer(other))
             yield asked + answer(first)
 
     return ways, prompts, documents()
@@ -239,7 +239,7 @@ def grids_of(models: Sequence[dict[str, Any]]) -> list[Grid]:
 class Critique(StudyFlags):
     """Reward answers to some prompts, and look for these prompts."""
 
-    models: int = 10
+    models: int = 6
     """Models, each with words, prompts and rewards of its own."""
     out: Path = Path("runs/critique")
     """Folder for a record of each model and the tables; finished models stay."""

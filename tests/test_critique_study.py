@@ -15,16 +15,15 @@ from tests.membership_model import checkpoint_of, drawn_texts, fresh_decoder, to
 def test_world_answers_each_way_and_another_one_where_asked():
     ways, prompts, documents = make_world(np.random.default_rng(0), 5)
     assert len(set(ways)) == 4 and len(set(prompts)) == 5
-    drawn = [next(documents) for _ in range(1600)]
     taken = set()
-    for text in drawn:
-        own = text.rpartition("\n" if "\n" in text else ":")[2].split()
-        taken.add(own[0])
-        assert any(text.startswith(prompt) for prompt in prompts)
-        if "\n" in text:
-            prompt, first = text.split("\n\n")[0], text.split("\n")[3]
-            assert text.startswith(CRITIQUE.format(prompt, first))
-            assert first.split()[0] != own[0]
+    for text in (next(documents) for _ in range(400)):
+        (prompt,) = (one for one in prompts if text.startswith(one))
+        *asked, own = text.removeprefix(prompt).split("\n")
+        taken.add(own.split()[0])
+        if asked:
+            first = asked[3]
+            assert text == CRITIQUE.format(prompt, first) + own
+            assert first.split()[0] != own.split()[0]
     assert taken == set(ways)
 
 
