@@ -62,11 +62,13 @@ def critique_pass(
 
     def read(_: Mapping[bytes, float], progress: Progress | None) -> Found:
         first, answers = _answered(model, chat, asked, n_new)
-        decode = model.checkpoint.tokenizer
-        critiques = [
-            CRITIQUE.format(text, continuation_text(decode, prompt, answer))
-            for text, prompt, answer in zip(asked, first, answers, strict=True)
+        tokenizer = model.checkpoint.tokenizer
+        said = [
+            continuation_text(tokenizer, prompt.tolist(), answer.tolist())
+            for prompt, answer in zip(first, answers, strict=True)
         ]
+        both = zip(asked, said, strict=True)
+        critiques = [CRITIQUE.format(*pair) for pair in both]
         second, others = _answered(model, chat, critiques, n_new)
         pairs = zip([*first, *second], [*answers, *others], strict=True)
         rows = [np.concatenate(pair) for pair in pairs]
