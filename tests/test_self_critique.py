@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.known_texts import NONMEMBER, RunTexts
+from jaxcontam.analyses.membership_plan import WEIGHTS, choose
 from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership import critique
@@ -126,3 +128,11 @@ def test_model_without_weights_is_refused_in_words(model):
     )
     with pytest.raises(InputError, match="self_critique: needs the weights of the mod"):
         scored(TEXTS, bare)
+
+
+def test_all_scores_leave_it_out_and_its_name_asks_for_it():
+    roles = (NONMEMBER,) * len(TEXTS)
+    run = RunTexts(name="", texts=tuple(TEXTS), roles=roles, clusters=None, sources=())
+    found = {row.name for row in choose(run, ["all"], WEIGHTS, n_shots=1).methods}
+    assert "gradient_norm" in found and "self_critique" not in found
+    assert choose(run, ["self_critique"], WEIGHTS).methods == (ROW,)
