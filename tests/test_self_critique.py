@@ -131,8 +131,9 @@ def test_model_without_weights_is_refused_in_words(model):
 
 
 def test_all_scores_leave_it_out_and_its_name_asks_for_it():
-    roles = (NONMEMBER,) * len(TEXTS)
-    run = RunTexts(name="", texts=tuple(TEXTS), roles=roles, clusters=None, sources=())
-    found = {row.name for row in choose(run, ["all"], WEIGHTS, n_shots=1).methods}
+    texts = tuple(drawn_texts(40, seed=8))
+    roles = (NONMEMBER,) * len(texts)
+    run = RunTexts(name="", texts=texts, roles=roles, clusters=None, sources=texts)
+    found = {row.name for row in choose(run, ["all"], WEIGHTS).methods}
     assert "gradient_norm" in found and "self_critique" not in found
     assert choose(run, ["self_critique"], WEIGHTS).methods == (ROW,)
