@@ -206,7 +206,7 @@ def _digest(kind: str, arrays: Iterable[np.ndarray]) -> bytes:
 
 
 Gives = Literal["p-value", "score"]
-Family = Literal["order", "membership", "replication", "blind", "other"]
+Family = Literal["order", "membership", "replication", "inflation", "blind", "other"]
 Need = Literal[
     "log-probabilities", "distributions", "unseen texts", "reference model", "corpus"
 ]

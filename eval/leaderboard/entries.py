@@ -22,10 +22,14 @@ from eval.leaderboard.methods import (
     unseen_entry,
 )
 from eval.study import data_file
+from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
 from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.scoring.choices import choice_scores
+from jaxcontam.stats import conformal
+from jaxcontam.stats.inflation import gap_estimate
 from jaxcontam.stats.relabelling import set_level_test
 from jaxcontam.stats.roc import auc_delong
 
@@ -34,6 +38,7 @@ _PRICED_AS = {"sequential": "stratified"}
 
 _INFERENCE_FEATURES = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
 _BLIND_FOLDS = 5
+_N_WRONG = 3
 # Nats; a token that ties with the likeliest one counts as written.
 _TIE = 1e-5
 
@@ -51,6 +56,35 @@ def _blind_words(subject: Subject) -> Finding:
     values_N = cross_validated(bag_of_words(texts), labels_N, folds_N)
     auc, _ = auc_delong(values_N[labels_N], values_N[~labels_N])
     return Finding(score=auc)
+
+
+def _choice_gap(subject: Subject) -> Finding:
+    """Accuracy on the set's questions less that on unseen ones, with its t-test."""
+    scores = []
+    for texts in (subject.texts, subject.unseen):
+        rng, answers = np.random.default_rng(subject.seed), [*map(_answer, texts)]
+        items = []
+        for text, answer in zip(texts, answers, strict=True):
+            wrong = rng.permutation([one for one in answers if one != answer])
+            choices = (answer, *wrong[:_N_WRONG].tolist())
+            items.append(Question(text, text.removesuffix(answer), choices, 0))
+        right_N = choice_scores(
+            items, subject.model.model, subject.scorer, per_byte=False
+        )
+        scores.append(right_N[None])
+    found = gap_estimate(*scores, paired=False)
+    return Finding(score=found.estimate, p_value=found.p_value)
+
+
+def _answer(text: str) -> str:
+    """What follows the mark of an answer, with its space."""
+    return text.rpartition(" A:")[2]
+
+
+def _codec(subject: Subject) -> Finding:
+    """Share of texts that the model reads no better after another one of the set."""
+    values_N1 = scores_of(subject, subject.texts, (score_method("codec"),))
+    return Finding(score=float((values_N1 > 0).mean()))
 
 
 def _coin(subject: Subject) -> Finding:
@@ -89,6 +123,14 @@ def _first_pieces(subject: Subject) -> Finding:
     return Finding(score=float(np.mean(shares)))
 
 
+def _share_seen(subject: Subject) -> Finding:
+    """Bound of the share of texts whose Min-K% is above that of unseen texts."""
+    texts, labels_N = labelled(subject)
+    values_N = scores_of(subject, texts, (score_method("min_k"),))[:, 0]
+    low, _ = conformal.share_seen(values_N[labels_N], values_N[~labels_N])
+    return Finding(score=low, p_value=1 - conformal.LEVEL if low > 0 else 1.0)
+
+
 def _t_same_strata(subject: Subject) -> Finding:
     """One-sided t-test on the strata of `stratified` instead of fifty shards.
 
@@ -112,8 +154,8 @@ def _two_min(subject: Subject) -> Finding:
 
 
 _DETECTORS = (
-    *(_blind_length, _blind_words, _coin, _dataset_inference, _first_pieces),
-    *(_t_same_strata, _two_min),
+    *(_blind_length, _blind_words, _choice_gap, _codec, _coin, _dataset_inference),
+    *(_first_pieces, _share_seen, _t_same_strata, _two_min),
 )
 _OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}
 _TABLE = data_file(__file__)

@@ -15,6 +15,7 @@ from eval.leaderboard.detector import (
     Subject,
     finding_of_p,
 )
+from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.methods import order_method, score_method
 from jaxcontam.methods.layouts import PairLayout, SequenceLayout
 from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
@@ -255,10 +256,15 @@ def _inputs(
 ) -> Inputs:
     """What the scores may read beside the texts; neighbours as the budget allows."""
     inputs = Inputs()
+    n_own = len(subject.texts)
+    roles = (MEMBER,) * n_own + (NONMEMBER,) * (len(texts) - n_own)
+    run = RunTexts(name="", texts=texts, roles=roles, clusters=None, sources=texts)
+    company = draw_company(run, np.zeros(len(texts), bool), seed=subject.seed)
     for n_neighbours in range(_MOST_NEIGHBOURS, 0, -1):
         inputs = Inputs(
             reference=subject.reference,
             nonmember_prefix=subject.unseen,
+            company=company,
             corpus_counts=subject.corpus_counts,
             n_neighbours=n_neighbours,
         )

@@ -241,7 +241,7 @@ def _means_after(
             out=np.full(len(texts), np.nan),
             where=sums.n_scored > 0,
         )
-        return {reading: _of_texts(own, means.tolist())}, sums.n_cached
+        return {reading: of_texts(own, means.tolist())}, sums.n_cached
 
     return Pass(sum(map(len, texts)), read)
 
@@ -259,13 +259,13 @@ def gradient_pass(decoder: Decoder, own: Sequences, scorer: Scorer) -> Pass:
                 division=scorer.division,
                 progress=progress,
             )
-        return {"gradients": _of_texts(own, found.norms.tolist())}, found.n_cached
+        return {"gradients": of_texts(own, found.norms.tolist())}, found.n_cached
 
     context = decoder.config.context
     return Pass(sum(min(len(ids), context) - 1 for ids in own.fresh), read)
 
 
-def _of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
+def of_texts(own: Sequences, values: Sequence[float]) -> list[np.ndarray]:
     """One number for each text that is scored, from one for each distinct one."""
     of_key = {
         ids.tobytes(): np.array([value])

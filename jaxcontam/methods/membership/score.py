@@ -25,6 +25,7 @@ Reading = Literal[
     "member_prefix",
     "own_file",
     "gradients",
+    "answers",
 ]
 """What a score needs besides the log-probabilities of the text itself."""
 
@@ -45,7 +46,8 @@ class ScoredText:
             corpus that the user named; or None.
         rewrites: Reading -> (R,) float64, mean log-probability a token of the
             lowercased text, of each neighbour, of the text under the reference model,
-            after a prefix or after another text; for `gradients`, one norm.
+            after a prefix or after another text; for `gradients`, one norm; for
+            `answers`, one similarity.
     """
 
     text: str
