@@ -16,9 +16,9 @@ from jaxcontam.data.training_manifest import (
     write_manifest,
 )
 from jaxcontam.errors import InputError
-from tests.copy_rows import steps_of_copy
+from tests.copy_rows import in_one, steps_of_copy
 from train.plan import PlannedSet
-from train.planting_records import canary, planted_sets, set_file, write_set
+from train.planting_records import planted_sets, set_file, write_set
 from train.presets import PRESETS
 from train.stream import build_stream, training_order
 
@@ -42,8 +42,8 @@ def recorded(tokenizer, **fields):
     benchmark = Benchmark("quiz", TEXTS, (None,) * 6)
     planned = PlannedSet(benchmark=benchmark, **fields)
     encoded = encode_examples(tokenizer, planned.planted)
-    documents = [np.full(50, 1 + j, np.int32) for j in range(60)]
-    stream = build_stream(documents, [canary(planned, encoded)], prefix_id=0, seed=3)
+    documents = in_one([np.full(50, 1 + j, np.int32) for j in range(60)])
+    stream = build_stream(documents, [(planned, encoded)], prefix_id=0, seed=3)
     n_rows = (len(stream.ids) - 1) // CONTEXT
     n_steps = n_rows // BATCH
     starts = training_order(

@@ -26,11 +26,21 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
-from train.absent import absent_devices, has_compiler, use_virtual_devices
-from train.hardware import Machine, machine
+from train.hardware import (
+    Machine,
+    absent_devices,
+    has_compiler,
+    machine,
+    use_virtual_devices,
+)
 from train.presets import PRESETS, Preset
-from train.program import program_lines
-from train.step_memory import CompiledMemory, compiled_memory, divides, state_bytes
+from train.program import (
+    CompiledMemory,
+    compiled_memory,
+    divides,
+    program_lines,
+    state_bytes,
+)
 
 RESERVE = 0.15
 """Share of a chip's memory left for the runtime, the program and fragmentation."""

@@ -12,7 +12,7 @@ from jaxcontam.data.training_manifest import PlantedSet
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet
 from train.presets import Preset
-from train.stream import Canary, Stream, rows_of_copies
+from train.stream import Stream, rows_of_copies
 
 SETS_DIR = "sets"
 """Folder of the sets as audits read them."""
@@ -21,18 +21,6 @@ PLANTED_DIR = "planted"
 """Folder of texts that were planted in place of a set's own."""
 
 _TEXT_FIELD = "text"
-
-
-def canary(planned: PlannedSet, encoded: Encoded) -> Canary:
-    """A planned set for `build_stream`."""
-    return Canary(
-        name=planned.name,
-        encoded=encoded,
-        copies=planned.copies,
-        shuffled=planned.shuffled,
-        layout=planned.layout,
-        when=planned.when,
-    )
 
 
 def planted_sets(

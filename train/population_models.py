@@ -83,8 +83,12 @@ def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedMo
     import jax
     from flax import nnx
 
-    from train.population_forms import train_scanned, train_together
-    from train.population_scores import score_population_tests, stacked
+    from train.population_device import (
+        score_population_tests,
+        stacked,
+        train_scanned,
+        train_together,
+    )
 
     start, cpu = time.monotonic(), time.process_time()
     preset = job.design.preset

@@ -6,6 +6,7 @@ to train at once.
 """
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,13 +26,13 @@ from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.earlier import code_version
 from train.plan import PlannedSet
-from train.planting_records import canary, planted_sets
+from train.planting_records import planted_sets
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.sources import Corpus
 from train.stream import Stream, build_stream, stream_digest, training_order
 from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
-from train.tokens import ChosenDocuments, as_cache, choose_documents, token_cache
+from train.tokens import Documents, as_cache, choose_documents, token_cache
 
 STREAM_NAME = "stream.npy"
 
@@ -97,7 +98,7 @@ class Prepared:
 
     manifest: Manifest
     rows: Rows
-    documents: ChosenDocuments | None
+    documents: Documents | None
     tokenizer: Any
     plain: Tokenizer
     prefix_id: int
@@ -137,7 +138,7 @@ def prepare(
     ]
     stream = build_stream(
         documents,
-        [canary(planned, ids) for planned, ids in zip(sets, encoded, strict=True)],
+        list(zip(sets, encoded, strict=True)),
         prefix_id=first_id,
         seed=seed,
         out=stream_file,
@@ -204,7 +205,7 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
 
 def _background(
     corpus: Corpus | Sequence[str], plain: Tokenizer, options: RunOptions, *, seed: int
-) -> tuple[ChosenDocuments, str]:
+) -> tuple[Documents, str]:
     """Documents in random order up to the budget, and the digest of the corpus."""
     if isinstance(corpus, Corpus):
         assert options.cache is not None, "files are tokenised into a cache"
@@ -242,9 +243,9 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
     return Rows(stream.ids, starts, preset.context)
 
 
-def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:
-    for begin in range(0, len(documents), _DECODED):
-        batch = [ids.tolist() for ids in documents[begin : begin + _DECODED]]
+def _texts(documents: Documents, plain: Tokenizer) -> Iterator[str]:
+    stretches = documents.stretches()
+    while batch := [ids.tolist() for ids in itertools.islice(stretches, _DECODED)]:
         yield from plain.decode_batch(batch, skip_special_tokens=False)
 
 

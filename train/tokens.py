@@ -21,7 +21,6 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 import tokenizers
@@ -63,11 +62,6 @@ class TokenCache:
         return len(self.bounds) - 1
 
     @property
-    def n_ids(self) -> int:
-        """Ids of all documents."""
-        return int(self.bounds[-1])
-
-    @property
     def lengths(self) -> np.ndarray:
         """(M,) int64, ids of each document."""
         return np.diff(self.bounds)
@@ -79,35 +73,35 @@ class TokenCache:
         begin, end = self.bounds[index : index + 2]
         return self.ids[begin:end].astype(np.int32)
 
-    def chosen(self, indices_C: np.ndarray) -> "ChosenDocuments":
-        """Some documents in the order of `indices_C`, read lazily."""
-        return ChosenDocuments(self, indices_C)
+    def chosen(self, indices_C: np.ndarray) -> "Documents":
+        """Some documents in the order of `indices_C`, not read yet."""
+        # Views: each slice of a mapped array is an object that costs ten copies.
+        ids_N, bounds_M1 = np.asarray(self.ids), np.asarray(self.bounds)
+        begins_C = bounds_M1[indices_C]
+        return Documents(ids_N, begins_C, bounds_M1[indices_C + 1] - begins_C)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ChosenDocuments(Sequence[np.ndarray]):
-    """Documents of a cache, read when asked for.
+class Documents:
+    """Documents as stretches of one array, in an order of their own.
 
     Attributes:
-        cache: The cache.
-        indices: Which documents of it, in which order.
+        ids: (N,) of any integer type, mapped or in memory.
+        begins: (C,) int64, where each begins.
+        lengths: (C,) int64, ids of each.
     """
 
-    cache: TokenCache
-    indices: np.ndarray
+    ids: np.ndarray
+    begins: np.ndarray
+    lengths: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.begins)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, index: slice) -> "ChosenDocuments": ...
-    def __getitem__(self, index: int | slice) -> "np.ndarray | ChosenDocuments":
-        """Ids of one document, int32; a slice gives those that it names, unread."""
-        if isinstance(index, slice):
-            return ChosenDocuments(self.cache, self.indices[index])
-        return self.cache.document(int(self.indices[index]))
+    def stretches(self) -> Iterator[np.ndarray]:
+        """The ids of each, views."""
+        for begin, n in zip(self.begins.tolist(), self.lengths.tolist(), strict=True):
+            yield self.ids[begin : begin + n]
 
 
 def choose_documents(
