@@ -36,7 +36,7 @@ from jaxcontam.methods.replication.questions import FILE_PATH, Names, filled
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.share import share_seen
-from train.earlier import MODEL_DIR
+from train.run_folder import MODEL_DIR
 
 _SHARES = (0.0, 0.1, 0.25, 0.5)
 _SCORES = ("min_k", "loss")

@@ -18,7 +18,7 @@ from jaxcontam.data.training_manifest import (
 from jaxcontam.errors import InputError
 from tests.copy_rows import in_one, steps_of_copy
 from train.plan import PlannedSet
-from train.planting_records import planted_sets, set_file, write_set
+from train.prepare import set_file, stream_manifest, write_set
 from train.presets import PRESETS
 from train.stream import build_stream, training_order
 
@@ -54,7 +54,10 @@ def recorded(tokenizer, **fields):
         n_trained=n_steps * BATCH,
     )
     preset = dataclasses.replace(PRESETS["pulse"], batch_rows=BATCH, row_tokens=CONTEXT)
-    (row,) = planted_sets([planned], [encoded], stream, starts, preset)
+    said = {"seed": 0, "corpus_digest": "", "separator": "", "finished": True}
+    said |= {"code": None, "max_example_tokens": None}
+    canaries = [(planned, encoded)]
+    (row,) = stream_manifest(canaries, stream, starts, preset, **said).sets
     return encoded, stream, starts, row
 
 

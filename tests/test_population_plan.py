@@ -11,7 +11,6 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.planting_records import planted_sets
 from train.population_job import (
     Job,
     ModelResult,
@@ -29,6 +28,7 @@ from train.population_plan import (
     plan_model,
     read_pool,
 )
+from train.prepare import stream_manifest
 from train.presets import PRESETS
 from train.sources import open_corpus
 from train.tokenizer import prefix_id, train_tokenizer
@@ -73,9 +73,16 @@ def texts(words, tokenizer):
 
 
 def planted_rows(design, model):
-    return planted_sets(
-        model.sets, model.encoded, model.stream, model.starts, design.preset
-    )
+    canaries = list(zip(model.sets, model.encoded, strict=True))
+    said = dict.fromkeys(("code", "max_example_tokens")) | {
+        "seed": 0,
+        "corpus_digest": "",
+        "separator": "",
+        "finished": True,
+    }
+    return stream_manifest(
+        canaries, model.stream, model.starts, design.preset, **said
+    ).sets
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed():

@@ -212,10 +212,8 @@ class DryRun:
                 hint="data times model is the number of chips; leave data out",
             )
         if not divides(preset, asked.model):
-            raise InputError(
-                f"--mesh {self.mesh}: no weight of {preset.name} divides by "
-                f"{asked.model}"
-            )
+            words = f"no weight of {preset.name} divides by {asked.model}"
+            raise InputError(f"--mesh {self.mesh}: {words}")
         return [MeshShape(data, asked.model)]
 
     def _micro_batch_choices(self, on: Machine, preset: Preset) -> list[int]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.stats.proportions import wilson_interval
 from train.population_plan import Design, Texts, read_pool
 from train.tokenizer import prefix_id
-from train.tokens import BOUND_TYPE, BOUNDS, IDS, TokenCache, id_type
+from train.tokens import TokenCache, id_type, mapped_cache
 
 TESTS_NAME = "tests.json"
 TEXTS_DIR = "texts"
@@ -160,19 +161,14 @@ def open_texts(job: Job) -> tuple[Any, Texts]:
 
     The background is mapped from its files, which all processes share.
     """
-    from jaxcontam.models.checkpoint import quiet_transformers
-
     quiet_transformers()
     from transformers import PreTrainedTokenizerFast
 
     folder = job.out / TEXTS_DIR
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER_DIR)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    documents = TokenCache(
-        np.memmap(job.tokens / IDS, id_type(plain), mode="r"),
-        np.memmap(job.tokens / BOUNDS, BOUND_TYPE, mode="r"),
-        job.corpus_digest,
-        job.tokens_digest,
+    documents = mapped_cache(
+        job.tokens, id_type(plain), job.corpus_digest, job.tokens_digest
     )
     texts = read_pool(
         plain,
@@ -273,32 +269,18 @@ def print_power(
     )
     if not table:
         return
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("test", "copies", "sets"):
-        justify = "left" if name == "test" else "right"
-        grid.add_column(name, justify=justify, no_wrap=True)
-    for level in LEVELS:
-        grid.add_column(f"p <= {level:g} (95 %)", justify="right", no_wrap=True)
-    grid.add_column("median p", justify="right", no_wrap=True)
-    grid.add_column("effect", justify="right", no_wrap=True)
+    header = ("test", "copies", "sets", *(f"p <= {at:g} (95 %)" for at in LEVELS))
     cells = {(row.method, row.copies, row.level): row for row in table}
+    lines = []
     for method, copies in dict.fromkeys((row.method, row.copies) for row in table):
         found = [cells[method, copies, level] for level in LEVELS]
         effect = found[0].mean_effect
-        grid.add_row(
-            method,
-            str(copies),
-            str(found[0].n_sets),
-            *(
-                f"{row.n_rejected / row.n_sets:.2f} ({row.low:.2f}-{row.high:.2f})"
-                for row in found
-            ),
-            _p_value(found[0].median_log10_p),
-            "" if effect is None else f"{effect:+.3f}",
+        shares = (
+            f"{row.n_rejected / row.n_sets:.2f} ({row.low:.2f}-{row.high:.2f})"
+            for row in found
         )
-    console.print(grid)
-
-
-def _p_value(log10_p: float) -> str:
-    p = 10.0**log10_p
-    return f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
+        p = 10.0 ** found[0].median_log10_p
+        median = f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
+        end = "" if effect is None else f"{effect:+.3f}"
+        lines.append([method, str(copies), str(found[0].n_sets), *shares, median, end])
+    console.print(bare_table((*header, "median p", "effect"), lines, gap=2))

@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from flax import nnx
 
-from jaxcontam import __version__
 from jaxcontam.data.training_manifest import Manifest, write_manifest
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
@@ -28,10 +29,18 @@ from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.order_test import PlannedTest, order_result, plan_test
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.report.report_files import replace_folder
+from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.stats.pair_test import adjacency_test
-from train.allocator import keep_freed_memory
-from train.planting_records import planted_sets, write_set
+from train.audits import AUDIT_NUMBERS
+from train.population_device import (
+    score_population_tests,
+    stacked,
+    train_scanned,
+    train_together,
+)
 from train.population_job import (
     TESTS_NAME,
     Job,
@@ -40,12 +49,9 @@ from train.population_job import (
     open_texts,
 )
 from train.population_plan import PlannedModel, Texts, plan_model
-from train.presets import preset_to_json
-from train.stream import stream_digest
-
-MODEL_DIR = "model"
-STREAM_NAME = "stream.npy"
-MANIFEST_NAME = "manifest.json"
+from train.population_workers import keep_freed_memory
+from train.prepare import STREAM_NAME, stream_manifest, write_set
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 # The final loss is the mean over this many steps.
 _LAST_STEPS = 50
@@ -80,16 +86,6 @@ class TrainedModel:
 
 def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
-    import jax
-    from flax import nnx
-
-    from train.population_device import (
-        score_population_tests,
-        stacked,
-        train_scanned,
-        train_together,
-    )
-
     start, cpu = time.monotonic(), time.process_time()
     preset = job.design.preset
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
@@ -144,12 +140,8 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
         A function that trains the model of a seed, or takes one that was trained side
         by side with others, tests it and writes its folder.
     """
-    import jax
-    from flax import nnx
-
-    from jaxcontam.models.decoder import abstract_decoder
-    from jaxcontam.scoring.compilation_cache import keep_compiled
-
+    # Accelerators are left to the process that trains side by side.
+    jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
     keep_compiled()
     tokenizer, texts = open_texts(job)
@@ -210,7 +202,6 @@ def set_results(
         result = order_result(
             test, one, primary=False, pretests=(), method=_brief(test.method)
         )
-        numbers = result.numbers
         rows.append(
             SetResult(
                 name=result.benchmark,
@@ -218,11 +209,7 @@ def set_results(
                 method=result.method,
                 n_examples=result.n_examples,
                 n_strata=result.n_strata,
-                p_value=numbers.p_value,
-                log10_p=numbers.log10_p,
-                effect=numbers.effect,
-                effect_se=numbers.effect_se,
-                mde=numbers.mde,
+                **{name: getattr(result.numbers, name) for name in AUDIT_NUMBERS},
             )
         )
     return tuple(rows)
@@ -240,8 +227,6 @@ def write_model(
     job: Job, model: PlannedModel, result: ModelResult, decoder: Any, tokenizer: Any
 ) -> None:
     """Write a model's folder, whole or not at all."""
-    from jaxcontam.models.checkpoint import save_checkpoint
-
     folder = job.folder(model.seed)
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -262,34 +247,23 @@ def write_model(
 
 def _manifest(job: Job, model: PlannedModel) -> Manifest:
     design = job.design
-    return Manifest(
-        jaxcontam=__version__,
+    return stream_manifest(
+        list(zip(model.sets, model.encoded, strict=True)),
+        model.stream,
+        model.starts,
+        design.preset,
         code=job.code,
         seed=model.seed,
-        preset=design.preset.name,
         corpus_digest=job.corpus_digest,
         separator=design.separator,
         max_example_tokens=design.max_example_tokens,
-        context=design.preset.context,
-        n_tokens=len(model.stream.ids),
-        n_canary_tokens=model.stream.n_canary_ids,
-        n_steps=design.n_steps,
         finished=True,
-        stream=STREAM_NAME,
-        stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
-        recipe=preset_to_json(design.preset),
-        sets=planted_sets(
-            model.sets, model.encoded, model.stream, model.starts, design.preset
-        ),
     )
 
 
 def n_parameters(decoder: Any) -> int:
     """Weights, tied ones counted once."""
-    import jax
-    from flax import nnx
-
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 

@@ -22,6 +22,7 @@ from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_order
+from train.tokenizer import prefix_id, train_tokenizer
 from train.tokens import Documents, TokenCache, as_cache, choose_documents
 
 
@@ -141,8 +142,6 @@ def texts_in_memory(
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    from train.tokenizer import prefix_id, train_tokenizer
-
     tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     return read_pool(

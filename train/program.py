@@ -25,8 +25,7 @@ from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.hardware import compiled_for
 from train.loop import compiled_step
 from train.presets import Preset
-from train.state_sharding import abstract_params, param_shardings, state_shardings
-from train.step import adamw
+from train.step import abstract_params, adamw, param_shardings, state_shardings
 
 # Length of the learning-rate schedule; it changes no shape.
 _N_STEPS = 1000

@@ -94,34 +94,19 @@ def row_batches(
             f"n_steps must be at most {len(rows) // batch_rows} for {len(rows)} rows "
             f"in batches of {batch_rows}, got {n_steps}"
         )
-    batches = _Batches(rows, batch_rows, n_steps, process, n_processes)
+
+    def batch(step: int) -> np.ndarray:
+        first = step * batch_rows
+        own = range(first + process, first + batch_rows, n_processes)
+        return np.stack([rows[row] for row in own])
+
+    # Whole batches, since Grain calls Python several times an element: 8 rows of 512
+    # ids, read ahead by two threads, took 236 us a step as single rows, 66 as a batch.
+    batches = grain.MapDataset.range(n_steps).map(batch)
     options = grain.ReadOptions(
         num_threads=n_threads, prefetch_buffer_size=16 if n_threads else 0
     )
-    return iter(grain.MapDataset.source(batches).to_iter_dataset(options))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Batches:
-    """Source of whole batches.
-
-    Grain calls Python several times an element: 8 rows of 512 ids, read ahead by two
-    threads, took 236 us a step as single rows and take 66 us as a batch.
-    """
-
-    rows: Rows
-    batch_rows: int
-    n_steps: int
-    process: int
-    n_processes: int
-
-    def __len__(self) -> int:
-        return self.n_steps
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        first = index * self.batch_rows
-        own = range(first + self.process, first + self.batch_rows, self.n_processes)
-        return np.stack([self.rows[row] for row in own])
+    return iter(batches.to_iter_dataset(options))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

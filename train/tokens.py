@@ -29,8 +29,8 @@ from tokenizers import Tokenizer
 from jaxcontam.errors import InputError
 from train.sources import Corpus
 
-IDS, BOUNDS = "ids.bin", "bounds.bin"
-BOUND_TYPE = np.dtype("<i8")
+_IDS, _BOUNDS = "ids.bin", "bounds.bin"
+_BOUND_TYPE = np.dtype("<i8")
 
 # Part of each cache's key: other files or another layout are another cache.
 _SCHEMA = 2
@@ -38,6 +38,8 @@ _ABOUT, _BLOCKS = "cache.json", "blocks"
 _BLOCK_IDS = 1 << 24  # seconds of tokenising
 # Texts are tokenised together up to this many characters or documents.
 _BATCH_CHARACTERS, _BATCH_TEXTS = 1 << 20, 4096
+# Documents that are turned back into text together.
+_DECODED = 256
 
 Progress = Callable[[int, int], None]
 
@@ -121,6 +123,13 @@ def choose_documents(
     return order_M[: n_before + 1]
 
 
+def decoded_texts(documents: Documents, tokenizer: Tokenizer) -> Iterator[str]:
+    """Each document as a text again."""
+    stretches = documents.stretches()
+    while batch := [ids.tolist() for ids in itertools.islice(stretches, _DECODED)]:
+        yield from tokenizer.decode_batch(batch, skip_special_tokens=False)
+
+
 def id_type(tokenizer: Tokenizer) -> np.dtype:
     """Two bytes an id where the vocabulary fits, else int32."""
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
@@ -133,7 +142,7 @@ def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
     blocks = [encode(batch, tokenizer, dtype) for batch in _batches(documents)]
     ids_N = np.concatenate([np.zeros(0, dtype), *(block.ids for block in blocks)])
     lengths_M = np.concatenate([np.zeros(0, int), *(block.lengths for block in blocks)])
-    bounds_M1 = np.cumsum([0, *lengths_M], dtype=BOUND_TYPE)
+    bounds_M1 = np.cumsum([0, *lengths_M], dtype=_BOUND_TYPE)
     texts = hashlib.sha256(b"".join(block.texts for block in blocks))
     sums = hashlib.sha256(ids_N.tobytes()), hashlib.sha256(bounds_M1.tobytes())
     return TokenCache(
@@ -211,7 +220,7 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, dtype: np.dtype) -> Block
     encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
-    lengths = np.array([len(found) for found in ids], BOUND_TYPE)
+    lengths = np.array([len(found) for found in ids], _BOUND_TYPE)
     return Block(np.concatenate(ids), lengths, b"".join(digests))
 
 
@@ -252,7 +261,7 @@ def _write_blocks(
 
 
 def _write_block(folder: Path, number: int, blocks: Sequence[Block]) -> None:
-    path = _block_path(folder, number)
+    path = folder / f"{number}.npz"
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         np.savez(
@@ -264,15 +273,11 @@ def _write_block(folder: Path, number: int, blocks: Sequence[Block]) -> None:
     partial.replace(path)
 
 
-def _block_path(folder: Path, number: int) -> Path:
-    return folder / f"{number}.npz"
-
-
 def _read_blocks(folder: Path) -> Iterator[Block]:
     """Blocks in their order, up to one that is missing or damaged."""
     for number in itertools.count():
         try:
-            with _block_path(folder, number).open("rb") as file:
+            with (folder / f"{number}.npz").open("rb") as file:
                 found = np.load(file)
                 block = Block(found["ids"], found["lengths"], found["texts"].tobytes())
         except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
@@ -283,15 +288,15 @@ def _read_blocks(folder: Path) -> Iterator[Block]:
 def _join_blocks(partial: Path, dtype: np.dtype) -> None:
     """Write the files of a cache from its blocks."""
     end, texts = 0, hashlib.sha256()
-    with (partial / IDS).open("wb") as ids, (partial / BOUNDS).open("wb") as bounds:
-        bounds.write(np.zeros(1, BOUND_TYPE).tobytes())
+    with (partial / _IDS).open("wb") as ids, (partial / _BOUNDS).open("wb") as bounds:
+        bounds.write(np.zeros(1, _BOUND_TYPE).tobytes())
         for block in _read_blocks(partial / _BLOCKS):
             ids.write(block.ids.tobytes())
-            ends = end + np.cumsum(block.lengths, dtype=BOUND_TYPE)
+            ends = end + np.cumsum(block.lengths, dtype=_BOUND_TYPE)
             bounds.write(ends.tobytes())
             texts.update(block.texts)
             end = int(ends[-1])
-        if bounds.tell() == BOUND_TYPE.itemsize:
+        if bounds.tell() == _BOUND_TYPE.itemsize:
             raise InputError("the corpus has no documents")
     about = _about(partial, dtype, f"sha256:{texts.hexdigest()}")
     (partial / _ABOUT).write_text(json.dumps(about) + "\n")
@@ -345,17 +350,27 @@ def _opened(place: Path) -> TokenCache | None:
             return None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
-    bounds = np.memmap(place / BOUNDS, BOUND_TYPE, mode="r")
+    return mapped_cache(place, dtype, about["corpus_digest"], about["digest"])
+
+
+def mapped_cache(
+    place: Path, dtype: np.dtype, corpus_digest: str, digest: str
+) -> TokenCache:
+    """The cache of a folder, of which its digests are known."""
+    bounds = np.memmap(place / _BOUNDS, _BOUND_TYPE, mode="r")
     # Documents that are all empty have no ids, and no empty file can be mapped.
     is_empty = not bounds[-1]
-    ids = np.zeros(0, dtype) if is_empty else np.memmap(place / IDS, dtype, mode="r")
-    return TokenCache(ids, bounds, about["corpus_digest"], about["digest"])
+    ids = np.zeros(0, dtype) if is_empty else np.memmap(place / _IDS, dtype, mode="r")
+    return TokenCache(ids, bounds, corpus_digest, digest)
 
 
 def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
     """Contents of cache.json; reads each file once."""
-    ids, bounds = (_hash_file(folder / name) for name in (IDS, BOUNDS))
-    digest = _digest(dtype, ids, bounds)
+    sums = []
+    for name in (_IDS, _BOUNDS):
+        with (folder / name).open("rb") as file:
+            sums.append(hashlib.file_digest(file, "sha256"))
+    digest = _digest(dtype, *sums)
     both = hashlib.sha256((corpus_digest + digest).encode()).hexdigest()
     return {
         "dtype": dtype.str,
@@ -363,11 +378,6 @@ def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
         "digest": digest,
         "checksum": f"sha256:{both}",
     }
-
-
-def _hash_file(path: Path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256")
 
 
 def _digest(dtype: np.dtype, ids, bounds) -> str:
