@@ -29,14 +29,11 @@ from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
-    TEXTS_DIR,
     Job,
     ModelResult,
-    cache_folder,
     finished_result,
     power_rows,
     print_power,
-    save_texts,
     source_digest,
 )
 from train.population_models import TrainedModel, open_maker, trained_together
@@ -149,7 +146,7 @@ class Population:
             "device": job.device,
             "versions": library_versions(),
             "code": job.code,
-            "corpus_digest": job.corpus_digest,
+            "corpus_digest": job.texts.documents.corpus_digest,
             "pool_digest": job.pool_digest,
             "design": dataclasses.asdict(job.design),
             "models": [
@@ -216,7 +213,7 @@ class Population:
         )
         draw_sets(design, pool, seed=self.seed)
         corpus = open_corpus(self.corpus, leave_out=self.out)
-        folder = self.out / TEXTS_DIR
+        folder = self.out / "texts"
         make_folder(folder)
         tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
         plain = plain_tokenizer(tokenizer.backend_tokenizer)
@@ -232,7 +229,6 @@ class Population:
         )
         design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
         plan_model(design, texts, seed=self.seed)
-        save_texts(folder, tokenizer, pool)
         return Job(
             design=design,
             out=self.out.absolute(),
@@ -240,9 +236,8 @@ class Population:
             weights=self.weights,
             code=code_version(),
             sources=source_digest(),
-            tokens=cache_folder(cache),
-            corpus_digest=cache.corpus_digest,
-            tokens_digest=cache.digest,
+            tokenizer=tokenizer,
+            texts=texts,
             tokenizer_digest=tokenizer_digest(plain),
             pool_digest=corpus_digest(pool),
             device=self._device(),

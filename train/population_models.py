@@ -46,9 +46,8 @@ from train.population_job import (
     Job,
     ModelResult,
     SetResult,
-    open_texts,
 )
-from train.population_plan import PlannedModel, Texts, plan_model
+from train.population_plan import PlannedModel, plan_model
 from train.population_workers import keep_freed_memory
 from train.prepare import STREAM_NAME, stream_manifest, write_set
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
@@ -84,10 +83,10 @@ class TrainedModel:
     cpu_seconds: float
 
 
-def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
+def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
     start, cpu = time.monotonic(), time.process_time()
-    preset = job.design.preset
+    preset, texts = job.design.preset, job.texts
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
         (model,) = models
@@ -101,7 +100,7 @@ def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedMo
     scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
     if job.test is not None:
         scored = score_population_tests(
-            [plan_tests(job, texts, model) for model in models],
+            [plan_tests(job, model) for model in models],
             graphdef,
             states,
             context=preset.decoder.context,
@@ -126,11 +125,10 @@ def trained_together(
     job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
     """Train and score models chunk by chunk, those of a chunk side by side."""
-    _, texts = open_texts(job)
     for chunk in chunks:
         # A last chunk of another size would be another program to compile.
         padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
-        yield from train_models(job, texts, [*chunk, *padding])
+        yield from train_models(job, [*chunk, *padding])
 
 
 def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
@@ -144,21 +142,20 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
     keep_compiled()
-    tokenizer, texts = open_texts(job)
     graphdef, shapes = nnx.split(abstract_decoder(job.design.preset.decoder))
     structure = jax.tree.structure(shapes)
 
     def make(task: int | TrainedModel) -> ModelResult:
         if isinstance(task, int):
-            (task,) = train_models(job, texts, [task])
+            (task,) = train_models(job, [task])
         start, cpu = time.monotonic(), time.process_time()
         loss = last_loss(task.losses)
         if isinstance(task.scored, InputError):
             raise task.scored
-        model = plan_model(job.design, texts, seed=task.seed)
+        model = plan_model(job.design, job.texts, seed=task.seed)
         rows: tuple[SetResult, ...] = ()
         if job.test is not None:
-            rows = set_results(job, plan_tests(job, texts, model), task.scored)
+            rows = set_results(job, plan_tests(job, model), task.scored)
         decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
             seed=model.seed,
@@ -171,13 +168,13 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
             cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
-        write_model(job, model, result, decoder, tokenizer)
+        write_model(job, model, result, decoder)
         return result
 
     return make
 
 
-def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
+def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
     """The test of every set of a model."""
     assert job.test is not None
     return [
@@ -185,7 +182,7 @@ def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]
             planned.benchmark,
             encoded,
             order_method(job.test),
-            prefix_id=texts.prefix_id,
+            prefix_id=job.texts.prefix_id,
             context=job.design.preset.decoder.context,
             seed=model.seed,
         )
@@ -224,7 +221,7 @@ def _brief(method: TestMethod) -> TestMethod:
 
 
 def write_model(
-    job: Job, model: PlannedModel, result: ModelResult, decoder: Any, tokenizer: Any
+    job: Job, model: PlannedModel, result: ModelResult, decoder: Any
 ) -> None:
     """Write a model's folder, whole or not at all."""
     folder = job.folder(model.seed)
@@ -234,7 +231,7 @@ def write_model(
     if job.weights:
         preset = job.design.preset
         save_checkpoint(
-            decoder, tokenizer, partial / MODEL_DIR, model_type=preset.model_type
+            decoder, job.tokenizer, partial / MODEL_DIR, model_type=preset.model_type
         )
         np.save(partial / STREAM_NAME, model.stream.ids)
         for planned in model.sets:
@@ -254,7 +251,7 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         design.preset,
         code=job.code,
         seed=model.seed,
-        corpus_digest=job.corpus_digest,
+        corpus_digest=job.texts.documents.corpus_digest,
         separator=design.separator,
         max_example_tokens=design.max_example_tokens,
         finished=True,

@@ -63,6 +63,14 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
+    def __reduce__(self):
+        """Mapped files are mapped again where this is unpickled, not copied."""
+        parts = self.ids, self.bounds, self.corpus_digest, self.digest
+        if not isinstance(self.bounds, np.memmap) or self.bounds.filename is None:
+            return TokenCache, parts
+        place = Path(self.bounds.filename).parent.absolute()
+        return _mapped, (place, self.ids.dtype, *parts[2:])
+
     @property
     def lengths(self) -> np.ndarray:
         """(M,) int64, ids of each document."""
@@ -350,10 +358,10 @@ def _opened(place: Path) -> TokenCache | None:
             return None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
-    return mapped_cache(place, dtype, about["corpus_digest"], about["digest"])
+    return _mapped(place, dtype, about["corpus_digest"], about["digest"])
 
 
-def mapped_cache(
+def _mapped(
     place: Path, dtype: np.dtype, corpus_digest: str, digest: str
 ) -> TokenCache:
     """The cache of a folder, of which its digests are known."""
