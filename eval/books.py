@@ -22,9 +22,9 @@ from eval.python_docs import read_python_docs
 from eval.study import Grid, StudyFlags, grouped, print_grid, run_study, write_json
 from jaxcontam.commands.books import Books
 from jaxcontam.report.report_files import make_folder, replace_bytes
-from train.earlier import MODEL_DIR
 from train.prepare import RunOptions
 from train.presets import PRESETS
+from train.run_folder import MODEL_DIR
 
 _COPIES = (0, 1, 2, 4, 8)
 _KNOWN_COPIES = 4

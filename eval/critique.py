@@ -47,7 +47,7 @@ from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.kernel import target_scores
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import auc_delong
-from train.population_forms import train_scanned
+from train.population_device import train_scanned
 from train.tokenizer import prefix_id, train_tokenizer
 
 _WAYS, _STEPS, _FORMS = 4, 5, 3

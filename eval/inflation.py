@@ -46,10 +46,9 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.choices import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
-from train.allocator import keep_freed_memory
-from train.population_forms import train_scanned
+from train.population_device import train_scanned
 from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in_memory
-from train.population_workers import Failure, n_cores, over_processes
+from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
 from train.presets import PRESETS
 
 # Of the unplanted sets two are clean cases, and the third is the other split.

@@ -19,13 +19,13 @@ from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
-from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions, Start
 from train.presets import PRESETS, Preset, preset_to_json
 from train.pretrain import read_start
 from train.run import pretrain
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.sources import corpus_digest
 
 # File beside a trained model that says what it follows from.

@@ -38,11 +38,11 @@ from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
 from jaxcontam.verdict import MIN_EFFECT, decide
 from train.audits import MEMBERSHIP, encode_planted, references_of
-from train.earlier import MODEL_DIR
 from train.manifest import Manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions
 from train.presets import PRESETS
+from train.run_folder import MODEL_DIR
 
 # (name, copies, shuffled): two controls, five duplication counts, and one set whose
 # copies all have orders of their own.

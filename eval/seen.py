@@ -40,7 +40,7 @@ from jaxcontam.methods.replication.questions import (
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
-from train.earlier import MODEL_DIR
+from train.run_folder import MODEL_DIR
 
 _SHARES = (0.0, 0.1, 0.25, 0.5)
 _SCORES = ("min_k", "loss")

@@ -23,8 +23,8 @@ from jaxcontam.cli import run_module
 from jaxcontam.commands.flags import check_seed
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
+from train.population_workers import keep_freed_memory
+from train.run_folder import code_version
 
 _Row = TypeVar("_Row")
 _Key = TypeVar("_Key", bound=Hashable)

@@ -45,9 +45,9 @@ from jaxcontam.results.replication import JudgeResult
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.stats.roc import auc_delong
 from train.audits import encode_planted
-from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
 from train.presets import PRESETS
+from train.run_folder import MODEL_DIR
 
 _FORMS = {
     "chat": "<|user|>\n{question}\n<|assistant|>\n",

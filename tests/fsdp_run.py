@@ -17,8 +17,7 @@ from train.checkpoints import Checkpoints
 from train.loop import Watch, compiled_step, train
 from train.presets import PRESETS, Preset
 from train.rows import Rows, row_batches
-from train.state_sharding import abstract_params, fresh_decoder, placed, whole_decoder
-from train.step import Compute
+from train.step import Compute, abstract_params, fresh_decoder, placed, whole_decoder
 
 N_STEPS = 12
 PULSE = dataclasses.replace(PRESETS["pulse"], batch_rows=16)

@@ -4,7 +4,7 @@ import numpy as np
 
 from train.loop import Watch, train
 from train.rows import Rows, row_batches
-from train.state_sharding import fresh_decoder
+from train.step import fresh_decoder
 
 
 def train_decoder(preset, rows_RT, *, seed):

@@ -23,7 +23,6 @@ from train.audits import (
 )
 from train.manifest import Manifest, PlantedSet, read_manifest
 from train.step_log import (
-    AuditLog,
     AuditRow,
     audit_steps,
     audit_words,
@@ -272,28 +271,3 @@ def test_an_audit_in_a_line_counts_planted_sets_and_controls():
         "audit at step 20: adjacency p <= 0.001 in 2 of 3 planted sets and 0 of 1 "
         "controls"
     )
-
-
-def test_audit_log_that_resumes_forgets_later_steps(tmp_path):
-    path = tmp_path / "audits.jsonl"
-    log = AuditLog(path)
-    for step in (0, 10, 20):
-        log.append([_row(step, "a"), _row(step, "b")])
-    with path.open("a") as file:
-        file.write('{"step": 30, "tok')
-    log = AuditLog(path, last_step=15)
-    assert {row["step"] for row in log.rows} == {0, 10}
-    log.append([_row(20, "c")])
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(row["step"], row["set"]) for row in found] == [
-        *((0, "a"), (0, "b"), (10, "a"), (10, "b"), (20, "c"))
-    ]
-    assert found[0]["auc"] is None
-    assert found[0]["reference"] == []
-
-
-def test_audit_log_from_the_start_forgets_an_earlier_run(tmp_path):
-    path = tmp_path / "audits.jsonl"
-    AuditLog(path).append([_row(0), _row(5)])
-    assert AuditLog(path).rows == []
-    assert path.read_text() == ""

@@ -7,7 +7,7 @@ from etils.epath import backend
 
 from jaxcontam.cli import run_command
 from jaxcontam.errors import InputError, StorageError
-from train.disks import alone, keep_at_home, run_home
+from train.run_folder import alone, keep_at_home, run_home
 
 
 def test_a_file_or_an_unknown_address_is_no_home(tmp_path):

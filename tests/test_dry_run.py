@@ -11,13 +11,12 @@ from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train import dry_run as command
-from train.absent import has_compiler
 from train.dry_run import DryRun, Estimate, main, search
-from train.hardware import machine
+from train.hardware import has_compiler, machine
 from train.presets import PRESETS
 from train.pretrain import Pretrain
+from train.program import CompiledMemory, state_bytes
 from train.step import Compute
-from train.step_memory import CompiledMemory, state_bytes
 
 
 def _said(capsys, *words: str) -> str:
@@ -183,8 +182,8 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
 _ASK = """
 import dataclasses, json, jax
 from tests.test_dry_run import small_preset
-from train.absent import use_virtual_devices
-from train.step_memory import compiled_memory
+from train.hardware import use_virtual_devices
+from train.program import compiled_memory
 use_virtual_devices(4)
 found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
 print(json.dumps([dataclasses.asdict(one) for one in found]))

@@ -14,8 +14,7 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from jaxcontam.models.sharding import weight_name, weight_sharding
 from train.presets import PRESETS
-from train.state_sharding import abstract_params, state_shardings
-from train.step import adamw
+from train.step import abstract_params, adamw, state_shardings
 
 ROOT = Path(__file__).resolve().parent.parent
 

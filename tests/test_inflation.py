@@ -1,4 +1,4 @@
-"""`stats.inflation` and `stats.constat` against closed forms, enumeration and scipy."""
+"""`stats.inflation` against closed forms, enumeration and scipy."""
 
 import math
 

@@ -257,7 +257,7 @@ def test_finished_entries_are_kept_and_a_changed_file_is_tried_again(
     small, example, tmp_path, monkeypatch
 ):
     # A copy of the sources without .git, as CI's, keeps them too.
-    monkeypatch.setattr("train.earlier._ROOT", tmp_path)
+    monkeypatch.setattr("train.run_folder._ROOT", tmp_path)
     run = Leaderboard(
         tiny=True, out=tmp_path / "out", entry=(example,), only=("context_gain",)
     )

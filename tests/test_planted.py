@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from tests.copy_rows import steps_of_copy
+from tests.copy_rows import in_one, steps_of_copy
 from train.manifest import Manifest, SetOverlap, read_manifest, write_manifest
 from train.plan import PlannedSet
-from train.planting_records import canary, planted_sets, set_file, write_set
+from train.prepare import set_file, stream_manifest, write_set
 from train.presets import PRESETS
 from train.stream import build_stream, training_order
 
@@ -37,8 +37,8 @@ def recorded(tokenizer, **fields):
     benchmark = Benchmark("quiz", TEXTS, (None,) * 6)
     planned = PlannedSet(benchmark=benchmark, **fields)
     encoded = encode_examples(tokenizer, planned.planted)
-    documents = [np.full(50, 1 + j, np.int32) for j in range(60)]
-    stream = build_stream(documents, [canary(planned, encoded)], prefix_id=0, seed=3)
+    documents = in_one([np.full(50, 1 + j, np.int32) for j in range(60)])
+    stream = build_stream(documents, [(planned, encoded)], prefix_id=0, seed=3)
     n_rows = (len(stream.ids) - 1) // CONTEXT
     n_steps = n_rows // BATCH
     starts = training_order(
@@ -49,7 +49,10 @@ def recorded(tokenizer, **fields):
         n_trained=n_steps * BATCH,
     )
     preset = dataclasses.replace(PRESETS["pulse"], batch_rows=BATCH, row_tokens=CONTEXT)
-    (row,) = planted_sets([planned], [encoded], stream, starts, preset)
+    said = {"seed": 0, "corpus_digest": "", "separator": "", "finished": True}
+    said |= {"code": None, "max_example_tokens": None}
+    canaries = [(planned, encoded)]
+    (row,) = stream_manifest(canaries, stream, starts, preset, **said).sets
     return encoded, stream, starts, row
 
 

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from tests.stepwise import train_decoder
-from train.population_forms import _compiled_scan, train_scanned, train_together
+from train.population_device import _compiled_scan, train_scanned, train_together
 from train.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,10 +62,10 @@ TWO_DEVICES = """
 import jax, numpy as np
 from flax import nnx
 from tests.test_population import PULSE, assert_same_weights, random_rows
-from train.population_forms import train_scanned, train_together
+from train.population_device import train_scanned, train_together
 assert len(jax.devices()) == 2
 from tests import test_population_scorer as scorer
-from train.population_scores import score_population
+from train.population_device import score_population
 decoders, graphdef, states = scorer.population(range(4))
 groups = [scorer.draw_groups(9, seed) for seed in range(4)]
 found = score_population(

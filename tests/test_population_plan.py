@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
+import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +13,12 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.planting_records import planted_sets
 from train.population_job import (
     Job,
     ModelResult,
     SetResult,
-    cache_folder,
     finished_result,
-    open_texts,
     power_rows,
-    save_texts,
 )
 from train.population_models import DivergedError, last_loss
 from train.population_plan import (
@@ -29,6 +27,7 @@ from train.population_plan import (
     plan_model,
     read_pool,
 )
+from train.prepare import stream_manifest
 from train.presets import PRESETS
 from train.sources import open_corpus
 from train.tokenizer import prefix_id, train_tokenizer
@@ -73,9 +72,16 @@ def texts(words, tokenizer):
 
 
 def planted_rows(design, model):
-    return planted_sets(
-        model.sets, model.encoded, model.stream, model.starts, design.preset
-    )
+    canaries = list(zip(model.sets, model.encoded, strict=True))
+    said = dict.fromkeys(("code", "max_example_tokens")) | {
+        "seed": 0,
+        "corpus_digest": "",
+        "separator": "",
+        "finished": True,
+    }
+    return stream_manifest(
+        canaries, model.stream, model.starts, design.preset, **said
+    ).sets
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed():
@@ -160,21 +166,26 @@ def test_lengths_that_cannot_be_are_refused(texts, change, message):
         plan_model(dataclasses.replace(DESIGN, **change), texts, seed=0)
 
 
-def test_texts_are_read_back_as_they_were_saved(texts, tokenizer, words, tmp_path):
+def test_texts_are_unpickled_with_their_files_mapped(texts, tokenizer, words, tmp_path):
     (tmp_path / "docs.jsonl").write_text(
         "".join(json.dumps({"text": text}) + "\n" for text in words)
     )
-    folder = tmp_path / "texts"
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    cache = token_cache(open_corpus([tmp_path / "docs.jsonl"]), plain, folder)
-    save_texts(folder, tokenizer, POOL)
-    place = cache_folder(cache)
-    _, again = open_texts(dataclasses.replace(job(tmp_path), tokens=place))
-    assert again.pool == texts.pool
-    assert again.prefix_id == texts.prefix_id
-    assert len(again.documents) == len(texts.documents) == 90
-    one, other = (plan_model(DESIGN, t, seed=3) for t in (texts, again))
-    np.testing.assert_array_equal(one.rows, other.rows)
+    cache = token_cache(open_corpus([tmp_path / "docs.jsonl"]), plain, tmp_path)
+    for documents, is_mapped in ((cache, True), (texts.documents, False)):
+        own = dataclasses.replace(texts, documents=documents)
+        again = pickle.loads(pickle.dumps(own))
+        assert again.pool == texts.pool
+        assert again.prefix_id == texts.prefix_id
+        assert isinstance(again.documents.ids, np.memmap) == is_mapped
+        assert len(again.documents) == len(texts.documents) == 90
+        one, other = (plan_model(DESIGN, t, seed=3) for t in (texts, again))
+        np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def with_digests(corpus, ids):
+    """Stands for texts of a background with these digests."""
+    return SimpleNamespace(documents=SimpleNamespace(corpus_digest=corpus, digest=ids))
 
 
 def job(out: Path) -> Job:
@@ -185,9 +196,8 @@ def job(out: Path) -> Job:
         weights=False,
         code=None,
         sources="a",
-        tokens=Path("nowhere"),
-        corpus_digest="a",
-        tokens_digest="a",
+        tokenizer=None,
+        texts=with_digests("a", "a"),
         tokenizer_digest="a",
         pool_digest="a",
         device="scan on a CPU",
@@ -237,8 +247,8 @@ def write_result(job, one):
         {"test": None},
         {"weights": True},
         {"sources": "b"},
-        {"corpus_digest": "b"},
-        {"tokens_digest": "b"},
+        {"texts": with_digests("b", "a")},
+        {"texts": with_digests("a", "b")},
         {"tokenizer_digest": "b"},
         {"pool_digest": "b"},
         {"device": "vmap on a GPU"},

@@ -6,8 +6,7 @@ import pytest
 
 from eval.accelerator.compiled import compiled_case
 from eval.accelerator.subjects import in_fresh_process, subject
-from train.absent import absent_devices, has_compiler, use_virtual_devices
-from train.hardware import machine
+from train.hardware import absent_devices, has_compiler, machine, use_virtual_devices
 from train.program import read_program
 
 # A loop over four layers: each takes its slice of the weights, multiplies, and writes

@@ -1,5 +1,7 @@
 """The logs of a run: a run that was cut and resumed leaves those of a whole one."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -10,11 +12,11 @@ from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from train.audits import plan_audit
 from train.checkpoints import Checkpoints, saved_steps
-from train.loop import train
+from train.loop import Watch, train
 from train.manifest import Manifest, PlantedSet, write_manifest
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, TrainingProgress, shared_watch, step_rates
+from train.run_log import RunLog, TrainingProgress, step_rates
 from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 
@@ -110,9 +112,8 @@ def _train(out, planned, *, killed_at=None, audit_steps=(0, 12, 24)):
         n_steps=_N_STEPS,
         last_step=(saved_steps(out) or [0])[-1],
         plan=plan,
-        audit_steps=audit_steps,
     ) as log:
-        watch = shared_watch(log, audit_steps)
+        watch = Watch(losses=log.losses, audit=log.audit, audit_steps=audit_steps)
         if 0 in watch.audit_steps and not saved_steps(out):
             watch.audit(0, decoder)
         trained = train(
@@ -188,18 +189,39 @@ def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(planned, tmp_pa
 
 
 def test_without_a_plan_nothing_is_audited(tmp_path):
-    with RunLog(tmp_path, _PRESET, n_steps=4, audit_steps=(0, 2)) as log:
-        assert log.audit_steps == frozenset()
+    with RunLog(tmp_path, _PRESET, n_steps=4) as log:
         log.audit(0, _decoder(0))
     assert read_rows(tmp_path / "audits.jsonl") == []
     assert not (tmp_path / "training.html").exists()
+
+
+@pytest.mark.parametrize(("last_step", "kept"), [(0, []), (15, [0, 0, 10])])
+def test_audits_after_the_step_that_a_run_resumes_from_are_forgotten(
+    tmp_path, planned, last_step, kept
+):
+    manifest, plan = planned
+    write_manifest(manifest, tmp_path / "manifest.json")
+    path = tmp_path / "audits.jsonl"
+    lines = [json.dumps({"step": step}) for step in (0, 0, 10, 20)]
+    path.write_text("\n".join([*lines, '{"step": 30, "tok']))
+    with RunLog(tmp_path, _PRESET, n_steps=24, last_step=last_step, plan=plan) as log:
+        assert [row["step"] for row in read_rows(path)] == kept
+        if not kept:
+            log.audit(20, _decoder(2))
+    if not kept:
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [(row["step"], row["set"]) for row in found] == [
+            *((20, "planted"), (20, "control"), (20, "planted"))
+        ]
+        assert found[0]["auc"] is None
+        assert found[0]["reference"] == []
 
 
 def test_audits_are_not_counted_as_training(tmp_path, planned, capsys):
     manifest, plan = planned
     write_manifest(manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
-    with RunLog(tmp_path, _PRESET, n_steps=4, plan=plan, audit_steps=(2,)) as log:
+    with RunLog(tmp_path, _PRESET, n_steps=4, plan=plan) as log:
         log.progress = TrainingProgress(
             n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
         )

@@ -1,6 +1,5 @@
 """Streams and orders of training: what is planted where, and when it is read."""
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,16 +7,14 @@ import pytest
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from tests.copy_rows import steps_of_copy
-from train.rows import Rows
+from tests.copy_rows import canary, in_one, steps_of_copy
+from train.rows import Rows, Timed, rows_of_spans
 from train.stream import (
-    Canary,
     build_stream,
     rows_of_copies,
     stream_digest,
     training_order,
 )
-from train.timing import Timed, rows_of_spans
 
 CONTEXT = 16
 
@@ -32,17 +29,7 @@ def encoded(lengths, first):
 
 A = encoded((4, 7, 5), 1000)
 B = encoded((6, 2, 3, 9), 2000)
-DOCUMENTS = [np.full(3 + 5 * j % 11, j + 1, np.int32) for j in range(40)]
-
-
-class Lazy(Sequence):
-    """Documents of which one at a time is in memory."""
-
-    def __len__(self):
-        return len(DOCUMENTS)
-
-    def __getitem__(self, index):
-        return DOCUMENTS[index].astype(np.uint16).astype(np.int32)
+DOCUMENTS = in_one([np.full(3 + 5 * j % 11, j + 1, np.int32) for j in range(40)])
 
 
 def held(starts, stream, spans):
@@ -57,8 +44,8 @@ def planted(**fields):
     return build_stream(
         DOCUMENTS,
         [
-            Canary(name="a", encoded=A, copies=4, **fields),
-            Canary(name="b", encoded=B, copies=2),
+            canary(name="a", encoded=A, copies=4, **fields),
+            canary(name="b", encoded=B, copies=2),
         ],
         prefix_id=0,
         seed=7,
@@ -70,9 +57,9 @@ def test_uniform_blocks_stand_where_the_first_release_put_them():
     stream = build_stream(
         DOCUMENTS,
         [
-            Canary(name="a", encoded=A, copies=3),
-            Canary(name="b", encoded=B, copies=4, shuffled=True),
-            Canary(name="c", encoded=encoded((5, 5), 3000), copies=0),
+            canary(name="a", encoded=A, copies=3),
+            canary(name="b", encoded=B, copies=4, shuffled=True),
+            canary(name="c", encoded=encoded((5, 5), 3000), copies=0),
         ],
         prefix_id=0,
         seed=7,
@@ -98,11 +85,11 @@ def test_uniform_blocks_stand_where_the_first_release_put_them():
 def test_a_stream_that_the_disk_cannot_hold_is_refused_before_it_is_begun(
     tmp_path, monkeypatch
 ):
-    n_bytes = build_stream(Lazy(), [], prefix_id=0, seed=1).ids.astype("u2").nbytes
+    n_bytes = build_stream(DOCUMENTS, [], prefix_id=0, seed=1).ids.astype("u2").nbytes
 
     def build(free):
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-        build_stream(Lazy(), [], prefix_id=0, seed=1, out=tmp_path / "stream.npy")
+        build_stream(DOCUMENTS, [], prefix_id=0, seed=1, out=tmp_path / "stream.npy")
 
     with pytest.raises(InputError, match="GB are free"):
         build(n_bytes - 1)
@@ -114,12 +101,11 @@ def test_a_stream_that_the_disk_cannot_hold_is_refused_before_it_is_begun(
 def test_a_stream_in_a_file_holds_the_ids_of_the_one_in_memory(
     tmp_path, largest, dtype
 ):
-    canary = Canary(name="a", encoded=A, copies=3)
     last = encoded((1,), largest)
-    canaries = [canary, Canary(name="z", encoded=last, copies=1)]
+    canaries = [canary("a", A, copies=3), canary("z", last, copies=1)]
     memory = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1)
     out = tmp_path / "stream.npy"
-    on_disk = build_stream(Lazy(), canaries, prefix_id=0, seed=1, out=out)
+    on_disk = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1, out=out)
     assert on_disk.ids.dtype == np.load(out).dtype == dtype
     np.testing.assert_array_equal(memory.ids, np.load(out))
     assert (memory.offsets, memory.n_canary_ids) == (
@@ -152,7 +138,7 @@ def test_every_example_of_a_spread_copy_is_a_document_of_its_own():
 
 def test_spread_examples_stand_at_places_that_do_not_depend_on_one_another():
     """1,000 copies of two examples: as often one way round as the other."""
-    pair = Canary(name="p", encoded=encoded((2, 2), 50), copies=1000, layout="spread")
+    pair = canary(name="p", encoded=encoded((2, 2), 50), copies=1000, layout="spread")
     stream = build_stream(DOCUMENTS, [pair], prefix_id=0, seed=3)
     first, second = np.array(stream.example_offsets["p"]).T
     # 4 standard errors of a fair coin: 2 / sqrt(1000).
@@ -203,7 +189,7 @@ def test_rows_of_copies_are_the_rows_that_hold_any_of_a_copy(layout):
 
 
 def test_a_control_has_no_rows():
-    control = Canary(name="a", encoded=A, copies=0, when="clustered")
+    control = canary(name="a", encoded=A, copies=0, when="clustered")
     stream = build_stream(DOCUMENTS, [control], prefix_id=0, seed=7)
     starts = training_order(len(stream.ids), CONTEXT, seed=7, timed=stream.timed)
     assert stream.timed == ()
@@ -231,7 +217,7 @@ def test_times_move_rows_and_change_none(when, layout, n_trained):
 def test_a_copy_with_a_time_begins_at_that_share_of_training(fraction):
     stream = build_stream(
         DOCUMENTS,
-        [Canary(name="a", encoded=A, copies=1, when=(fraction,))],
+        [canary(name="a", encoded=A, copies=1, when=(fraction,))],
         prefix_id=0,
         seed=2,
     )
@@ -325,8 +311,8 @@ def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
         documents = [np.full(60, i, np.int32) for i in range(1, 40)]
         ids = tuple(np.full(9, 100 + i, np.int32) for i in range(10))
         encoded = Encoded(ids, np.array([], np.int32), np.zeros(10, np.int32))
-        canary = Canary(name="c", encoded=encoded, copies=2, when=when)
-        stream = build_stream(documents, [canary], prefix_id=0, seed=seed)
+        own = canary(name="c", encoded=encoded, copies=2, when=when)
+        stream = build_stream(in_one(documents), [own], prefix_id=0, seed=seed)
         n_trained = 64  # of 81 rows of 32
         plain = training_order(
             len(stream.ids), 32, seed=seed, timed=stream.timed, n_trained=n_trained

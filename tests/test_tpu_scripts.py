@@ -18,7 +18,7 @@ from tpu_cloud import (
     cloud_in,
 )
 
-from train.earlier import code_version
+from train.run_folder import code_version
 
 ARGUMENTS = {
     "run_all.sh": ["true"],
@@ -193,7 +193,7 @@ def test_create_waits_for_its_request_to_be_served_or_to_fail(states, cloud):
 
 def code_of(root):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.earlier._ROOT", root)
+        patch.setattr("train.run_folder._ROOT", root)
         code = code_version()
     assert code is not None and re.fullmatch("[0-9a-f]{40}[+][0-9a-f]{8}", code)
     return code

@@ -16,7 +16,7 @@ from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from tests.copy_rows import steps_of_copy
+from tests.copy_rows import canary, in_one, steps_of_copy
 from tests.stepwise import train_decoder
 from tests.train_corpus import write_corpus
 from train.export import export
@@ -26,7 +26,7 @@ from train.pretrain import Pretrain
 from train.pretrain import main as pretrain_main
 from train.rows import Rows
 from train.sources import read_documents
-from train.stream import Canary, build_stream, training_order
+from train.stream import build_stream, training_order
 from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -116,8 +116,8 @@ def test_background_documents_keep_their_order_around_the_blocks(corpus):
     documents = [np.full(5, i, np.int32) for i in range(1, 8)]
     encoded = _encoded(4)
     stream = build_stream(
-        documents,
-        [Canary(name="c", encoded=encoded, copies=3)],
+        in_one(documents),
+        [canary(name="c", encoded=encoded, copies=3)],
         prefix_id=0,
         seed=1,
     )
@@ -134,8 +134,8 @@ def test_blocks_fall_before_between_and_after_documents():
     documents = [np.full(5, i, np.int32) for i in range(1, 4)]
     starts = set()
     for seed in range(200):
-        canary = Canary(name="c", encoded=_encoded(2), copies=1)
-        stream = build_stream(documents, [canary], prefix_id=0, seed=seed)
+        own = canary(name="c", encoded=_encoded(2), copies=1)
+        stream = build_stream(in_one(documents), [own], prefix_id=0, seed=seed)
         starts.add(stream.offsets["c"][0])
     assert starts == {1, 7, 13, 19}
 

@@ -8,12 +8,11 @@ import pytest
 
 from jaxcontam.errors import InputError
 from tests.train_corpus import write_corpus
-from train.disks import alone
-from train.earlier import earlier_manifest
 from train.loop import train
 from train.manifest import read_manifest, write_manifest
+from train.prepared import prepared_once
 from train.pretrain import Pretrain
-from train.shared_rows import prepared_once
+from train.run_folder import alone, earlier_manifest
 from train.step_log import read_rows
 
 pytestmark = pytest.mark.unoptimised

@@ -12,7 +12,7 @@ from jaxcontam.errors import InputError
 from tests.page_laws import check_page
 from train.manifest import Manifest, PlantedSet, SetOverlap, write_manifest
 from train.page import _local_means, main, write_training_page
-from train.step_log import AuditLog, AuditRow, MetricsLog
+from train.step_log import AuditRow, MetricsLog, row_bytes
 
 _STEP_TOKENS = 64
 _N_STEPS = 40
@@ -72,9 +72,9 @@ def _write(folder, *, sets=_SETS, losses=None, audited=(), finished=True):
                 rates=[1e-3 / last] * 4,
                 seconds=last / 4,
             )
-    audits = AuditLog(folder / "audits.jsonl")
-    for step in audited:
-        audits.append([row for one in sets for row in _audit(one, step)])
+    rows = [row for step in audited for one in sets for row in _audit(one, step)]
+    audits = row_bytes([dataclasses.asdict(row) for row in rows])
+    (folder / "audits.jsonl").write_bytes(audits)
     return folder
 
 

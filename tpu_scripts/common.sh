@@ -70,7 +70,7 @@ run_url() {
 }
 
 # code_version: the commit of this checkout and a digest of its edits, in the form that
-# train/earlier.py has; empty where there is no commit. A copy has no .git to ask.
+# train/run_folder.py has; empty where there is no commit. A copy has no .git to ask.
 code_version() {
   local commit edits
   if ! commit=$(git -C "$ROOT" rev-parse --verify --quiet HEAD); then

@@ -32,7 +32,7 @@ MEMBERSHIP = "min_k"
 DEFAULT_TESTS = ("adjacency",)
 # What an AUC and its standard error need of each side.
 _FEWEST_TEXTS = 2
-_NUMBERS = ("p_value", "log10_p", "effect", "effect_se", "mde")
+AUDIT_NUMBERS = ("p_value", "log10_p", "effect", "effect_se", "mde")
 _DIVERGED = "training diverged; lower the learning rate"
 
 
@@ -127,7 +127,7 @@ def audit_model(
             raise InputError(f"audit at step {step}: {e}", hint=_DIVERGED) from e
         result = test.result(scored, primary=False, pretests=())
         row = _row(plan.sets[test.benchmark.name], result.method, step, tokens)
-        numbers = {name: getattr(result.numbers, name) for name in _NUMBERS}
+        numbers = {name: getattr(result.numbers, name) for name in AUDIT_NUMBERS}
         rows.append(dataclasses.replace(row, validity=result.validity, **numbers))
     scores = {}
     for name, sequences in plan.texts.items():

@@ -211,14 +211,6 @@ def _hits(rows: _Rows) -> _Rows:
     )
 
 
-def _others(rows: _Rows) -> str:
-    """Which examples beside the first, as many as a line takes."""
-    if not rows:
-        return ""
-    told = ", ".join(str(row.id + 1) for row in rows[:_TOLD])
-    return f"; also {told}" + (", ..." if len(rows) > _TOLD else "")
-
-
 def _refuse(
     sets: Sequence[PlannedSet],
     background: Mapping[int, _Rows],
@@ -236,13 +228,18 @@ def _refuse(
             for i, rows in in_sets[number].items()
             if sets[i].copies
         }
-        faults += [
-            f"control {control.name!r}: {len(rows)} of {len(control.benchmark)} "
-            f"examples stand in {where.format(rows[0].id + 1, rows[0].line)} "
-            f"({rows[0].rule}: {rows[0].matched}){_others(rows[1:])}"
-            for where, rows in found.items()
-            if rows
-        ]
+        for where, rows in found.items():
+            if not rows:
+                continue
+            first, *others = rows
+            # Which others, as many as a line takes.
+            told = ", ".join(str(row.id + 1) for row in others[:_TOLD])
+            more = ", ..." if len(others) > _TOLD else ""
+            faults.append(
+                f"control {control.name!r}: {len(rows)} of {len(control.benchmark)} "
+                f"examples stand in {where.format(first.id + 1, first.line)} "
+                f"({first.rule}: {first.matched}){told and '; also '}{told}{more}"
+            )
     if faults:
         more = f"; likewise {len(faults) - 1} more places" if len(faults) > 1 else ""
         raise InputError(

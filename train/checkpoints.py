@@ -6,13 +6,13 @@ its last whole one.
 """
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
 
 import grain
 import jax
+from etils import epath
 from flax import nnx
 
 from jaxcontam.data.bucket import is_of_bucket
@@ -34,21 +34,6 @@ _UNREACHED = (
     "ABORTED",
     "CANCELLED",
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Restored:
-    """A checkpoint in memory.
-
-    Attributes:
-        step: Steps done.
-        params: The decoder's weights.
-        opt_state: The optimiser's state.
-    """
-
-    step: int
-    params: nnx.State
-    opt_state: Any
 
 
 class Checkpoints:
@@ -116,7 +101,7 @@ class Checkpoints:
             step,
             args=ocp.args.Composite(
                 **{
-                    _STATE: ocp.args.StandardSave(_flat(params, opt_state)),
+                    _STATE: ocp.args.StandardSave(_flat((params, opt_state))),
                     _META: ocp.args.JsonSave(
                         {
                             "step": step,
@@ -140,8 +125,11 @@ class Checkpoints:
 
     def restore(
         self, params: Any, opt_state: Any, batches: grain.DatasetIterator
-    ) -> Restored | None:
+    ) -> tuple[int, Any, Any] | None:
         """The newest checkpoint, on the devices of `params`; None if there is none.
+
+        Returns:
+            Its step, the decoder's weights and the optimiser's state.
 
         Raises:
             InputError: If the checkpoint is damaged.
@@ -158,7 +146,7 @@ class Checkpoints:
                 step,
                 args=ocp.args.Composite(
                     **{
-                        _STATE: ocp.args.StandardRestore(_flat(*abstract)),
+                        _STATE: ocp.args.StandardRestore(_flat(abstract)),
                         _META: ocp.args.JsonRestore(),
                     }
                 ),
@@ -173,7 +161,7 @@ class Checkpoints:
         filled = jax.tree.map_with_path(
             lambda path, _: leaves[_name(path)], (params, opt_state)
         )
-        return Restored(step, *filled)
+        return step, *filled
 
     def wait(self) -> None:
         """Return when everything is on disk."""
@@ -213,7 +201,7 @@ def restore_params(
         nnx.state(decoder),
     )
     with ocp.PyTreeCheckpointer() as reader:
-        flat = {_name(p): leaf for p, leaf in jax.tree.leaves_with_path((wanted,))}
+        flat = _flat((wanted,))
         leaves = reader.restore(
             folder / str(step) / _STATE,
             args=ocp.args.PyTreeRestore(
@@ -284,18 +272,13 @@ def _read_error(error: Exception, folder: Any) -> InputError | StorageError | No
 
 def _folder(run_dir: Any) -> Any:
     """The checkpoints' folder as Orbax wants it: an absolute path or a URL."""
-    from etils import epath
-
     folder = epath.Path(run_dir) / CHECKPOINTS_DIR
     return folder if "://" in str(folder) else folder.absolute()
 
 
-def _flat(params: Any, opt_state: Any) -> dict[str, Any]:
+def _flat(trees: Any) -> dict[str, Any]:
     """Arrays by their dotted names, independent of the classes that hold them."""
-    return {
-        _name(path): leaf
-        for path, leaf in jax.tree.leaves_with_path((params, opt_state))
-    }
+    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(trees)}
 
 
 def _name(path) -> str:

@@ -26,11 +26,21 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
-from train.absent import absent_devices, has_compiler, use_virtual_devices
-from train.hardware import Machine, machine
+from train.hardware import (
+    Machine,
+    absent_devices,
+    has_compiler,
+    machine,
+    use_virtual_devices,
+)
 from train.presets import PRESETS, Preset
-from train.program import program_lines
-from train.step_memory import CompiledMemory, compiled_memory, divides, state_bytes
+from train.program import (
+    CompiledMemory,
+    compiled_memory,
+    divides,
+    program_lines,
+    state_bytes,
+)
 
 RESERVE = 0.15
 """Share of a chip's memory left for the runtime, the program and fragmentation."""
@@ -202,10 +212,8 @@ class DryRun:
                 hint="data times model is the number of chips; leave data out",
             )
         if not divides(preset, asked.model):
-            raise InputError(
-                f"--mesh {self.mesh}: no weight of {preset.name} divides by "
-                f"{asked.model}"
-            )
+            words = f"no weight of {preset.name} divides by {asked.model}"
+            raise InputError(f"--mesh {self.mesh}: {words}")
         return [MeshShape(data, asked.model)]
 
     def _micro_batch_choices(self, on: Machine, preset: Preset) -> list[int]:

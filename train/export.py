@@ -17,11 +17,11 @@ import tyro
 from jaxcontam.cli import run_module
 from jaxcontam.data.files import writing
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import quiet_transformers, save_checkpoint
+from jaxcontam.models.checkpoint import read_fast_tokenizer, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.report.report_files import replace_folder
 from train.checkpoints import restore_params, saved_steps
-from train.earlier import MODEL_DIR
+from train.run_folder import MODEL_DIR
 
 EXPORTS_DIR = "exports"
 TOKENIZER_DIR = "tokenizer"
@@ -74,6 +74,7 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
             hint=f"the run is finished: its model is {model}",
         )
     preset, step, decoder = restore_params(run_dir, step)
+    config = run_dir / INIT_CONFIG_NAME
     if out is None:
         out = run_dir / EXPORTS_DIR / f"step-{step}"
     write_model(
@@ -81,7 +82,7 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
         tokenizer,
         out,
         model_type=preset.model_type,
-        raw_config=read_init_config(run_dir),
+        raw_config=json.loads(config.read_text("utf-8")) if config.is_file() else None,
     )
     return out
 
@@ -107,12 +108,6 @@ def write_model(
         replace_folder(partial, folder)
 
 
-def read_init_config(run_dir: Path) -> dict[str, Any] | None:
-    """config.json of the model that a run started from; None for random weights."""
-    path = run_dir / INIT_CONFIG_NAME
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
 def read_run_tokenizer(run_dir: Path):
     """The tokenizer that a run keeps from before its first step.
 
@@ -127,12 +122,7 @@ def read_run_tokenizer(run_dir: Path):
         raise InputError(
             f"{folder}: no tokenizer", hint=f"is {run_dir} the folder of a run?"
         )
-    quiet_transformers()
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=False
-    )
+    return read_fast_tokenizer(folder)
 
 
 def main() -> int:

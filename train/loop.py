@@ -29,13 +29,14 @@ from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.presets import Preset
-from train.state_sharding import (
+from train.step import (
     abstract_params,
+    adamw,
     param_shardings,
     placed,
     state_shardings,
+    training_step,
 )
-from train.step import adamw, training_step
 
 # Steps dispatched ahead of the host: the device is never idle, and stops soon.
 _STEPS_AHEAD = 2
@@ -126,7 +127,7 @@ def train(
     if restored is None:
         opt_state = first_state(params)
     else:
-        done, params, opt_state = restored.step, restored.params, restored.opt_state
+        done, params, opt_state = restored
     losses = _Losses(done, watch.losses)
     saved_at = time.monotonic()
     for step in range(done + 1, n_steps + 1):
@@ -141,7 +142,10 @@ def train(
             if checkpoint_steps is None
             else step % checkpoint_steps == 0
         )
-        is_stopped, is_due = _agreed(should_stop(), is_due)
+        # One process alone may be told to stop, and hosts have clocks of their own; but
+        # all must save at the same step: any stops all, and process 0 says what is due.
+        told = gather(np.array([should_stop(), is_due]))
+        is_stopped, is_due = bool(told[:, 0].any()), bool(told[0, 1])
         if checkpoints is None:
             if is_stopped:
                 break
@@ -156,16 +160,6 @@ def train(
     if checkpoints is not None:
         checkpoints.wait()
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
-
-
-def _agreed(is_stopped: bool, is_due: bool) -> tuple[bool, bool]:
-    """Whether any process is to stop, and whether process 0 finds a checkpoint due.
-
-    One process alone may be told to stop, and hosts have clocks of their own; but all
-    must save at the same step.
-    """
-    told = gather(np.array([is_stopped, is_due]))
-    return bool(told[:, 0].any()), bool(told[0, 1])
 
 
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
@@ -298,39 +292,29 @@ class _Losses:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class StopRequest:
-    """Whether somebody asked this process to end.
-
-    Attributes:
-        signal: SIGTERM or SIGINT once it came; None before.
-    """
-
-    def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
-
-    def __bool__(self) -> bool:
-        return self.signal is not None
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: do not wait for the checkpoint
-        self.signal = signal.Signals(number)
-
-
 @contextlib.contextmanager
-def stop_request() -> Iterator[StopRequest]:
-    """Keep SIGTERM and Ctrl-C for the block, which looks at the request when it can.
+def stop_request() -> Iterator[list[int]]:
+    """Keep SIGTERM and Ctrl-C for the block, which looks at them when it can.
 
     A second Ctrl-C interrupts at once. Outside of the main thread, which alone receives
     signals, nothing changes.
+
+    Yields:
+        Numbers of the signals that came, so far none.
     """
-    request = StopRequest()
+    received: list[int] = []
+
+    def receive(number: int, _: FrameType | None) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: do not wait for the checkpoint
+        received.append(number)
+
     if threading.current_thread() is not threading.main_thread():
-        yield request
+        yield received
         return
-    before = {number: signal.signal(number, request._receive) for number in _SIGNALS}
+    before = {number: signal.signal(number, receive) for number in _SIGNALS}
     try:
-        yield request
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

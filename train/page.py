@@ -32,8 +32,8 @@ from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.page import render
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
-from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.manifest import Manifest, PlantedSet, read_manifest
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.step_log import AUDITS_NAME, METRICS_NAME, Row, read_rows, smoothed
 
 PAGE_NAME = "training.html"

@@ -72,7 +72,7 @@ class PlannedSet:
         if self.copies < 0:
             raise ValueError(f"copies must be at least 0, got {self.copies}")
         if not _is_when(self.when):
-            raise ValueError(f"when must be {_KEYS['when'].rule}, got {self.when!r}")
+            raise ValueError(f"when must be {_KEYS['when'][0]}, got {self.when!r}")
         if len(self.planted) != len(self.benchmark):
             raise ValueError(
                 f"texts_planted must be as many as the {len(self.benchmark)} "
@@ -282,20 +282,16 @@ def _checked(table: object, place: str) -> dict[str, Any]:
         if key not in _KEYS:
             unknown = unknown_name("key", key, _KEYS)
             raise InputError(f"{place}.{key}: unknown key", hint=unknown.hint)
-        if not _KEYS[key].holds(value):
-            raise InputError(f"{place}.{key}: must be {_KEYS[key].rule}, got {value!r}")
+        if not _KEYS[key][1](value):
+            raise InputError(f"{place}.{key}: must be {_KEYS[key][0]}, got {value!r}")
     for key in ("file", "copies"):
         if key not in table:
             raise InputError(f"{place}.{key}: missing", hint="every set needs it")
     return table
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Key:
-    """What a value must be, in words and as a check."""
-
-    rule: str
-    holds: Callable[[Any], bool]
+# What a value must be, in words and as a check.
+_Rule = tuple[str, Callable[[Any], bool]]
 
 
 def _is_text(value: object) -> bool:
@@ -313,17 +309,17 @@ def _is_name(value: object) -> bool:
     )
 
 
-def _at_least(least: int) -> _Key:
+def _at_least(least: int) -> _Rule:
     def holds(value: object) -> bool:
         # A bool is an int, too.
         return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
-    return _Key(f"a whole number of at least {least}", holds)
+    return f"a whole number of at least {least}", holds
 
 
-def _one_of(*words: str) -> _Key:
+def _one_of(*words: str) -> _Rule:
     rule = " or ".join(f'"{word}"' for word in words)
-    return _Key(rule, lambda value: isinstance(value, str) and value in words)
+    return rule, lambda value: isinstance(value, str) and value in words
 
 
 def _is_when(value: object) -> bool:
@@ -341,19 +337,19 @@ def _is_when(value: object) -> bool:
     )
 
 
-_KEYS: Mapping[str, _Key] = {
-    "file": _Key("the path of a file", _is_text),
+_KEYS: Mapping[str, _Rule] = {
+    "file": ("the path of a file", _is_text),
     "copies": _at_least(0),
-    "name": _Key("a name that a file can have", _is_name),
+    "name": ("a name that a file can have", _is_name),
     "limit": _at_least(1),
-    "template": _Key("a text with fields in braces", _is_text),
-    "text_field": _Key("the name of a field", _is_text),
+    "template": ("a text with fields in braces", _is_text),
+    "text_field": ("the name of a field", _is_text),
     "order": _one_of("published", "shuffled"),
     "layout": _one_of("block", "spread"),
-    "when": _Key(
+    "when": (
         '"uniform", "clustered" or a list of fractions of training from 0 to 1',
         _is_when,
     ),
     "held_out": _one_of("none", "tail", "random"),
-    "paraphrases": _Key("the path of a file", _is_text),
+    "paraphrases": ("the path of a file", _is_text),
 }

@@ -6,10 +6,8 @@ Hardware: every core makes its own models, one after the other; on an accelerato
 models are trained side by side. A killed run resumes.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
 import statistics
 import sys
 import time
@@ -29,25 +27,22 @@ from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
-from train.allocator import keep_freed_memory
-from train.earlier import code_version
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
-    TEXTS_DIR,
     Job,
     ModelResult,
-    cache_folder,
     finished_result,
     power_rows,
     print_power,
-    save_texts,
     source_digest,
 )
 from train.population_models import TrainedModel, open_maker, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
-from train.population_workers import Failure, n_cores, over_processes
+from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
 from train.presets import PRESETS
+from train.run_folder import code_version
 from train.sources import corpus_digest, open_corpus
+from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 from train.tokens import token_cache
 
 TABLE_NAME = "population.json"
@@ -151,7 +146,7 @@ class Population:
             "device": job.device,
             "versions": library_versions(),
             "code": job.code,
-            "corpus_digest": job.corpus_digest,
+            "corpus_digest": job.texts.documents.corpus_digest,
             "pool_digest": job.pool_digest,
             "design": dataclasses.asdict(job.design),
             "models": [
@@ -204,8 +199,6 @@ class Population:
 
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse an impossible design."""
-        from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
-
         preset = PRESETS["pulse" if self.tiny else self.preset]
         # Pair tests read one example after another one, and a prefix token.
         most = self.max_example_tokens or (preset.decoder.context - 1) // 2
@@ -220,7 +213,7 @@ class Population:
         )
         draw_sets(design, pool, seed=self.seed)
         corpus = open_corpus(self.corpus, leave_out=self.out)
-        folder = self.out / TEXTS_DIR
+        folder = self.out / "texts"
         make_folder(folder)
         tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
         plain = plain_tokenizer(tokenizer.backend_tokenizer)
@@ -236,7 +229,6 @@ class Population:
         )
         design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
         plan_model(design, texts, seed=self.seed)
-        save_texts(folder, tokenizer, pool)
         return Job(
             design=design,
             out=self.out.absolute(),
@@ -244,9 +236,8 @@ class Population:
             weights=self.weights,
             code=code_version(),
             sources=source_digest(),
-            tokens=cache_folder(cache),
-            corpus_digest=cache.corpus_digest,
-            tokens_digest=cache.digest,
+            tokenizer=tokenizer,
+            texts=texts,
             tokenizer_digest=tokenizer_digest(plain),
             pool_digest=corpus_digest(pool),
             device=self._device(),
@@ -290,25 +281,9 @@ class Population:
             chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
             tasks = trained_together(job, chunks)
         n_processes = min(self.processes or n_cores(), len(seeds))
-        with _on_cpu():
-            made = over_processes(open_maker, job, tasks, n_processes=n_processes)
-            for task, outcome in made:
-                yield task if isinstance(task, int) else task.seed, outcome
-
-
-@contextlib.contextmanager
-def _on_cpu() -> Iterator[None]:
-    """Processes that are started meanwhile leave accelerators alone."""
-    name = "JAX_PLATFORMS"
-    before = os.environ.get(name)
-    os.environ[name] = "cpu"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        made = over_processes(open_maker, job, tasks, n_processes=n_processes)
+        for task, outcome in made:
+            yield task if isinstance(task, int) else task.seed, outcome
 
 
 def main() -> int:

@@ -9,20 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.report.outcome import bare_table
 from jaxcontam.stats.proportions import wilson_interval
-from train.population_plan import Design, Texts, read_pool
-from train.tokenizer import prefix_id
-from train.tokens import BOUND_TYPE, BOUNDS, IDS, TokenCache, id_type
+from train.population_plan import Design, Texts
 
 TESTS_NAME = "tests.json"
-TEXTS_DIR = "texts"
-TOKENIZER_DIR = "tokenizer"
-POOL_NAME = "pool.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +29,8 @@ class Job:
         weights: Whether models, sets and streams are kept.
         code: Git commit, for manifests.
         sources: Digest of the source files; another one makes models anew.
-        tokens: Folder of the tokenised background.
-        corpus_digest: Digest of the background documents.
-        tokens_digest: Digest of their ids.
+        tokenizer: A transformers fast tokenizer, as models are saved with it.
+        texts: Background and pool; processes share the background's files.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
         pool_digest: Digest of the pool, in its order.
         device: What computes: `scan` or `vmap`, and on which kind of device.
@@ -50,9 +42,8 @@ class Job:
     weights: bool
     code: str | None
     sources: str
-    tokens: Path
-    corpus_digest: str
-    tokens_digest: str
+    tokenizer: Any
+    texts: Texts
     tokenizer_digest: str
     pool_digest: str
     device: str
@@ -74,8 +65,8 @@ class Job:
             self.test,
             self.weights,
             self.sources,
-            self.corpus_digest,
-            self.tokens_digest,
+            self.texts.documents.corpus_digest,
+            self.texts.documents.digest,
             self.tokenizer_digest,
             self.pool_digest,
             self.device,
@@ -141,48 +132,6 @@ def source_digest() -> str:
             digest.update(str(path.relative_to(root)).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
-
-
-def cache_folder(cache: TokenCache) -> Path:
-    """Folder of a cache's files."""
-    assert isinstance(cache.bounds, np.memmap) and cache.bounds.filename is not None
-    return Path(cache.bounds.filename).parent.absolute()
-
-
-def save_texts(folder: Path, tokenizer: Any, pool: Sequence[str]) -> None:
-    """Write what `open_texts` reads beside the tokenised background."""
-    tokenizer.save_pretrained(folder / TOKENIZER_DIR)
-    (folder / POOL_NAME).write_text(json.dumps(pool), encoding="utf-8")
-
-
-def open_texts(job: Job) -> tuple[Any, Texts]:
-    """The tokenizer as models are saved with it, and the texts.
-
-    The background is mapped from its files, which all processes share.
-    """
-    from jaxcontam.models.checkpoint import quiet_transformers
-
-    quiet_transformers()
-    from transformers import PreTrainedTokenizerFast
-
-    folder = job.out / TEXTS_DIR
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER_DIR)
-    plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    documents = TokenCache(
-        np.memmap(job.tokens / IDS, id_type(plain), mode="r"),
-        np.memmap(job.tokens / BOUNDS, BOUND_TYPE, mode="r"),
-        job.corpus_digest,
-        job.tokens_digest,
-    )
-    texts = read_pool(
-        plain,
-        prefix_id(tokenizer),
-        documents,
-        json.loads((folder / POOL_NAME).read_text(encoding="utf-8")),
-        max_example_tokens=job.design.max_example_tokens,
-        separator=job.design.separator,
-    )
-    return tokenizer, texts
 
 
 def finished_result(job: Job, seed: int) -> ModelResult | None:
@@ -273,32 +222,18 @@ def print_power(
     )
     if not table:
         return
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("test", "copies", "sets"):
-        justify = "left" if name == "test" else "right"
-        grid.add_column(name, justify=justify, no_wrap=True)
-    for level in LEVELS:
-        grid.add_column(f"p <= {level:g} (95 %)", justify="right", no_wrap=True)
-    grid.add_column("median p", justify="right", no_wrap=True)
-    grid.add_column("effect", justify="right", no_wrap=True)
+    header = ("test", "copies", "sets", *(f"p <= {at:g} (95 %)" for at in LEVELS))
     cells = {(row.method, row.copies, row.level): row for row in table}
+    lines = []
     for method, copies in dict.fromkeys((row.method, row.copies) for row in table):
         found = [cells[method, copies, level] for level in LEVELS]
         effect = found[0].mean_effect
-        grid.add_row(
-            method,
-            str(copies),
-            str(found[0].n_sets),
-            *(
-                f"{row.n_rejected / row.n_sets:.2f} ({row.low:.2f}-{row.high:.2f})"
-                for row in found
-            ),
-            _p_value(found[0].median_log10_p),
-            "" if effect is None else f"{effect:+.3f}",
+        shares = (
+            f"{row.n_rejected / row.n_sets:.2f} ({row.low:.2f}-{row.high:.2f})"
+            for row in found
         )
-    console.print(grid)
-
-
-def _p_value(log10_p: float) -> str:
-    p = 10.0**log10_p
-    return f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
+        p = 10.0 ** found[0].median_log10_p
+        median = f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
+        end = "" if effect is None else f"{effect:+.3f}"
+        lines.append([method, str(copies), str(found[0].n_sets), *shares, median, end])
+    console.print(bare_table((*header, "median p", "effect"), lines, gap=2))

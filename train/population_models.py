@@ -18,28 +18,34 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from flax import nnx
 
-from jaxcontam import __version__
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.report.report_files import replace_folder
+from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.stats.pair_test import adjacency_test
-from train.allocator import keep_freed_memory
+from train.audits import AUDIT_NUMBERS
 from train.manifest import Manifest, write_manifest
-from train.planting_records import planted_sets, write_set
-from train.population_job import TESTS_NAME, Job, ModelResult, SetResult, open_texts
-from train.population_plan import PlannedModel, Texts, plan_model
-from train.presets import preset_to_json
-from train.stream import stream_digest
-
-MODEL_DIR = "model"
-STREAM_NAME = "stream.npy"
-MANIFEST_NAME = "manifest.json"
+from train.population_device import (
+    score_population_tests,
+    stacked,
+    train_scanned,
+    train_together,
+)
+from train.population_job import TESTS_NAME, Job, ModelResult, SetResult
+from train.population_plan import PlannedModel, plan_model
+from train.population_workers import keep_freed_memory
+from train.prepare import STREAM_NAME, stream_manifest, write_set
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 # The final loss is the mean over this many steps.
 _LAST_STEPS = 50
@@ -72,16 +78,10 @@ class TrainedModel:
     cpu_seconds: float
 
 
-def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedModel]:
+def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
-    import jax
-    from flax import nnx
-
-    from train.population_forms import train_scanned, train_together
-    from train.population_scores import score_population_tests, stacked
-
     start, cpu = time.monotonic(), time.process_time()
-    preset = job.design.preset
+    preset, texts = job.design.preset, job.texts
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
         (model,) = models
@@ -95,7 +95,7 @@ def train_models(job: Job, texts: Texts, seeds: Sequence[int]) -> list[TrainedMo
     scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
     if job.test is not None:
         scored = score_population_tests(
-            [plan_tests(job, texts, model) for model in models],
+            [plan_tests(job, model) for model in models],
             graphdef,
             states,
             context=preset.decoder.context,
@@ -120,11 +120,10 @@ def trained_together(
     job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
     """Train and score models chunk by chunk, those of a chunk side by side."""
-    _, texts = open_texts(job)
     for chunk in chunks:
         # A last chunk of another size would be another program to compile.
         padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
-        yield from train_models(job, texts, [*chunk, *padding])
+        yield from train_models(job, [*chunk, *padding])
 
 
 def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
@@ -134,29 +133,24 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
         A function that trains the model of a seed, or takes one that was trained side
         by side with others, tests it and writes its folder.
     """
-    import jax
-    from flax import nnx
-
-    from jaxcontam.models.decoder import abstract_decoder
-    from jaxcontam.scoring.compilation_cache import keep_compiled
-
+    # Accelerators are left to the process that trains side by side.
+    jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
     keep_compiled()
-    tokenizer, texts = open_texts(job)
     graphdef, shapes = nnx.split(abstract_decoder(job.design.preset.decoder))
     structure = jax.tree.structure(shapes)
 
     def make(task: int | TrainedModel) -> ModelResult:
         if isinstance(task, int):
-            (task,) = train_models(job, texts, [task])
+            (task,) = train_models(job, [task])
         start, cpu = time.monotonic(), time.process_time()
         loss = last_loss(task.losses)
         if isinstance(task.scored, InputError):
             raise task.scored
-        model = plan_model(job.design, texts, seed=task.seed)
+        model = plan_model(job.design, job.texts, seed=task.seed)
         rows: tuple[SetResult, ...] = ()
         if job.test is not None:
-            rows = set_results(job, plan_tests(job, texts, model), task.scored)
+            rows = set_results(job, plan_tests(job, model), task.scored)
         decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
             seed=model.seed,
@@ -169,13 +163,13 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
             cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
-        write_model(job, model, result, decoder, tokenizer)
+        write_model(job, model, result, decoder)
         return result
 
     return make
 
 
-def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]:
+def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
     """The test of every set of a model."""
     assert job.test is not None
     return [
@@ -183,7 +177,7 @@ def plan_tests(job: Job, texts: Texts, model: PlannedModel) -> list[PlannedTest]
             planned.benchmark,
             encoded,
             order_method(job.test),
-            prefix_id=texts.prefix_id,
+            prefix_id=job.texts.prefix_id,
             context=job.design.preset.decoder.context,
             seed=model.seed,
         )
@@ -200,7 +194,6 @@ def set_results(
         result = test.result(
             one, primary=False, pretests=(), method=_brief(test.method)
         )
-        numbers = result.numbers
         rows.append(
             SetResult(
                 name=result.benchmark,
@@ -208,11 +201,7 @@ def set_results(
                 method=result.method,
                 n_examples=result.n_examples,
                 n_strata=result.n_strata,
-                p_value=numbers.p_value,
-                log10_p=numbers.log10_p,
-                effect=numbers.effect,
-                effect_se=numbers.effect_se,
-                mde=numbers.mde,
+                **{name: getattr(result.numbers, name) for name in AUDIT_NUMBERS},
             )
         )
     return tuple(rows)
@@ -227,11 +216,9 @@ def _brief(method: TestMethod) -> TestMethod:
 
 
 def write_model(
-    job: Job, model: PlannedModel, result: ModelResult, decoder: Any, tokenizer: Any
+    job: Job, model: PlannedModel, result: ModelResult, decoder: Any
 ) -> None:
     """Write a model's folder, whole or not at all."""
-    from jaxcontam.models.checkpoint import save_checkpoint
-
     folder = job.folder(model.seed)
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -239,7 +226,7 @@ def write_model(
     if job.weights:
         preset = job.design.preset
         save_checkpoint(
-            decoder, tokenizer, partial / MODEL_DIR, model_type=preset.model_type
+            decoder, job.tokenizer, partial / MODEL_DIR, model_type=preset.model_type
         )
         np.save(partial / STREAM_NAME, model.stream.ids)
         for planned in model.sets:
@@ -252,34 +239,23 @@ def write_model(
 
 def _manifest(job: Job, model: PlannedModel) -> Manifest:
     design = job.design
-    return Manifest(
-        jaxcontam=__version__,
+    return stream_manifest(
+        list(zip(model.sets, model.encoded, strict=True)),
+        model.stream,
+        model.starts,
+        design.preset,
         code=job.code,
         seed=model.seed,
-        preset=design.preset.name,
-        corpus_digest=job.corpus_digest,
+        corpus_digest=job.texts.documents.corpus_digest,
         separator=design.separator,
         max_example_tokens=design.max_example_tokens,
-        context=design.preset.context,
-        n_tokens=len(model.stream.ids),
-        n_canary_tokens=model.stream.n_canary_ids,
-        n_steps=design.n_steps,
         finished=True,
-        stream=STREAM_NAME,
-        stream_digest=stream_digest(model.stream.ids),
         tokenizer_digest=job.tokenizer_digest,
-        recipe=preset_to_json(design.preset),
-        sets=planted_sets(
-            model.sets, model.encoded, model.stream, model.starts, design.preset
-        ),
     )
 
 
 def n_parameters(decoder: Any) -> int:
     """Weights, tied ones counted once."""
-    import jax
-    from flax import nnx
-
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
 
 

@@ -20,10 +20,10 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from train.plan import PlannedSet, When
-from train.planting_records import canary
 from train.presets import Preset
 from train.stream import Stream, build_stream, training_order
-from train.tokens import TokenCache, as_cache, choose_documents
+from train.tokenizer import prefix_id, train_tokenizer
+from train.tokens import Documents, TokenCache, as_cache, choose_documents
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +142,6 @@ def texts_in_memory(
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    from train.tokenizer import prefix_id, train_tokenizer
-
     tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     return read_pool(
@@ -202,8 +200,8 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
     )
     encoded = tuple(_chosen(texts.encoded, part) for part in members)
     stream = build_stream(
-        fill_background(design, texts, _n_copied(design, encoded), seed=seed),
-        [canary(one, ids) for one, ids in zip(sets, encoded, strict=True)],
+        _background(design, texts, encoded, seed=seed),
+        list(zip(sets, encoded, strict=True)),
         prefix_id=texts.prefix_id,
         seed=seed,
     )
@@ -230,20 +228,12 @@ def _chosen(encoded: Encoded, members_E: np.ndarray) -> Encoded:
     )
 
 
-def _n_copied(design: Design, encoded: Sequence[Encoded]) -> int:
-    """Tokens of all copies of all sets."""
+def _background(
+    design: Design, texts: Texts, encoded: Sequence[Encoded], *, seed: int
+) -> Documents:
+    """Random documents that fill what planted tokens leave, the last one cut."""
     sizes = [int(ids.lengths.sum()) for ids in encoded]
-    return sum(n * size for n, size in zip(design.copies, sizes, strict=True))
-
-
-def fill_background(
-    design: Design, texts: Texts, n_planted: int, *, seed: int
-) -> list[np.ndarray]:
-    """Random documents that fill what planted tokens leave, the last one cut.
-
-    Raises:
-        InputError: If copies or documents do not fit.
-    """
+    n_planted = sum(n * size for n, size in zip(design.copies, sizes, strict=True))
     n_ids = design.n_tokens - n_planted
     if n_ids < 0:
         raise InputError(
@@ -253,13 +243,13 @@ def fill_background(
         )
     cache = texts.documents
     order = choose_documents(cache.lengths, budget=n_ids, seed=seed)
-    chosen: list[np.ndarray] = []
-    for index in order if n_ids else ():
-        chosen.append(cache.document(int(index))[:n_ids])
-        n_ids -= len(chosen[-1])
-    if n_ids:
+    documents = cache.chosen(order if n_ids else order[:0])
+    surplus = int(documents.lengths.sum()) - n_ids
+    if surplus < 0:
         raise InputError(
-            f"the corpus has {n_ids:,} tokens too few to fill {design.n_steps:,} steps",
+            f"the corpus has {-surplus:,} tokens too few to fill {design.n_steps:,} "
+            "steps",
             hint="give more text, or train for fewer steps",
         )
-    return chosen
+    documents.lengths[-1:] -= surplus
+    return documents

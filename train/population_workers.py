@@ -1,21 +1,28 @@
-"""Tasks in worker processes, one per core.
+"""Tasks in worker processes, one per core, that keep the memory they free.
 
 A worker that fails or dies costs its current task only.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 # If this many tasks fail before one succeeds, the rest would too.
 _HOPELESS = 3
+# Parameters of mallopt(3), from malloc.h.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_NEVER_TRIM = 2**31 - 1
+_LARGEST_HEAP_BLOCK = 10**9
+_GROW_BY = 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,3 +210,21 @@ def _pinned(core: int | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc not to return memory: a third of a small model's training time on CPU.
+
+    XLA's CPU backend asks for large buffers at every step. glibc maps them from the
+    kernel and gives them back each time, so that much of the cost is page faults. Only
+    for small models: what loading a large one frees would stay in the process too. Does
+    nothing where there is no glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK)
+    mallopt(_TRIM_THRESHOLD, _NEVER_TRIM)
+    mallopt(_TOP_PAD, _GROW_BY)

@@ -1,4 +1,4 @@
-"""From texts to training rows, before the first step.
+"""From texts to training rows, and to the record of what was planted.
 
 Command: `python -m train.prepare ... --prepared PLACE`, with the flags of
 `train.pretrain`, on a machine without chips. `train.pretrain` with the same line begins
@@ -6,37 +6,57 @@ to train at once.
 """
 
 import dataclasses
+import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam import __version__
 from jaxcontam.cli import parse, run_command
-from jaxcontam.data.encoding import encode_examples, plain_tokenizer
+from jaxcontam.data.benchmark import parse_records
+from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
-from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.mesh_shape import MeshShape
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
-from train.earlier import code_version
-from train.manifest import Manifest
+from train.manifest import Manifest, PlantedSet
 from train.plan import PlannedSet
-from train.planting_records import canary, planted_sets
 from train.presets import Preset, preset_to_json
 from train.rows import Rows
+from train.run_folder import code_version
 from train.sources import Corpus
-from train.stream import Stream, build_stream, stream_digest, training_order
+from train.stream import (
+    Canary,
+    Stream,
+    build_stream,
+    rows_of_copies,
+    stream_digest,
+    training_order,
+)
 from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
-from train.tokens import ChosenDocuments, as_cache, choose_documents, token_cache
+from train.tokens import (
+    Documents,
+    as_cache,
+    choose_documents,
+    decoded_texts,
+    token_cache,
+)
 
 STREAM_NAME = "stream.npy"
+SETS_DIR = "sets"
+"""Folder of the sets as audits read them."""
 
-# Documents that are turned back into text together.
-_DECODED = 256
+PLANTED_DIR = "planted"
+"""Folder of texts that were planted in place of a set's own."""
+
+_TEXT_FIELD = "text"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +85,15 @@ class Start:
     """A model to continue training.
 
     Attributes:
-        name: As it was given.
-        decoder: With its weights, which training takes.
-        tokenizer: Its transformers fast tokenizer.
+        checkpoint: Training takes the weights of its decoder.
         prefix_id: Before each document and each copy.
-        fingerprint: Digest of the model.
+        tokenizer: Its transformers fast tokenizer.
         raw_config: Fields of its config.json.
     """
 
-    name: str
-    decoder: Decoder
-    tokenizer: Any
+    checkpoint: Checkpoint
     prefix_id: int
-    fingerprint: str
+    tokenizer: Any
     raw_config: Mapping[str, Any]
 
 
@@ -97,73 +113,100 @@ class Prepared:
 
     manifest: Manifest
     rows: Rows
-    documents: ChosenDocuments | None
+    documents: Documents | None
     tokenizer: Any
     plain: Tokenizer
     prefix_id: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """What a run trains, and where.
+
+    Attributes:
+        sets: Test sets and controls.
+        preset: Model and batch.
+        seed: The same seed gives the same weights.
+        out: Folder of the run.
+        options: See `RunOptions`.
+        start: The model that it continues; None begins with random weights.
+        mesh: Devices of all processes; None where there is only one, or none is used.
+        home: An `etils.epath.Path`: where checkpoints are kept.
+    """
+
+    sets: Sequence[PlannedSet]
+    preset: Preset
+    seed: int
+    out: Path
+    options: RunOptions
+    start: Start | None = None
+    mesh: Mesh | None = None
+    home: Any = None
+
+
 def prepare(
-    corpus: Corpus | Sequence[str],
-    sets: Sequence[PlannedSet],
-    preset: Preset,
-    *,
-    stream_file: Path,
-    seed: int,
-    options: RunOptions,
-    start: Start | None = None,
-    tokenizer: Any = None,
+    run: Run, corpus: Corpus | Sequence[str], stream_file: Path, *, tokenizer: Any
 ) -> Prepared:
-    """Tokenise, lay out the stream and cut it into rows; arguments as for `pretrain`.
+    """Tokenise, lay out the stream in a file and cut it into rows.
+
+    Args:
+        run: Its `out` is not read.
+        corpus: Background: files, or texts in memory.
+        stream_file: Takes the ids.
+        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
+            one on the corpus.
 
     Raises:
         InputError: If there is too little text, or an example cannot be encoded.
     """
+    preset, seed, options, start = run.preset, run.seed, run.options, run.start
     if start is not None:
         tokenizer = start.tokenizer
     elif tokenizer is None:
         tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
     first_id = prefix_id(tokenizer) if start is None else start.prefix_id
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    documents, corpus_sum = _background(corpus, plain, options, seed=seed)
-    encoded = [
-        encode_examples(
-            plain,
-            planned.planted,
-            separator=options.separator,
-            max_example_tokens=options.max_example_tokens,
+    if isinstance(corpus, Corpus):
+        assert options.cache is not None, "files are tokenised into a cache"
+        with progress_bar("tokenising", unit="bytes/s") as progress:
+            cache = token_cache(corpus, plain, options.cache, progress=progress)
+    else:
+        cache = as_cache(corpus, plain)
+    # In random order, up to the budget.
+    documents = cache.chosen(
+        choose_documents(cache.lengths, budget=options.background_tokens, seed=seed)
+    )
+    canaries = [
+        (
+            planned,
+            encode_examples(
+                plain,
+                planned.planted,
+                separator=options.separator,
+                max_example_tokens=options.max_example_tokens,
+            ),
         )
-        for planned in sets
+        for planned in run.sets
     ]
     stream = build_stream(
-        documents,
-        [canary(planned, ids) for planned, ids in zip(sets, encoded, strict=True)],
-        prefix_id=first_id,
-        seed=seed,
-        out=stream_file,
+        documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
     )
     rows = _rows(stream, preset, seed=seed)
-    manifest = Manifest(
-        jaxcontam=__version__,
-        code=code_version(),
+    manifest = stream_manifest(
+        canaries,
+        stream,
+        rows.starts,
+        preset,
         seed=seed,
-        preset=preset.name,
-        corpus_digest=corpus_sum,
+        code=code_version(),
+        corpus_digest=cache.corpus_digest,
         separator=options.separator,
         max_example_tokens=options.max_example_tokens,
-        context=preset.context,
-        n_tokens=len(stream.ids),
-        n_canary_tokens=stream.n_canary_ids,
-        n_steps=len(rows) // preset.batch_rows,
         finished=False,
-        stream=STREAM_NAME,
-        stream_digest=stream_digest(stream.ids),
         tokenizer_digest=tokenizer_digest(plain),
-        recipe=preset_to_json(preset),
-        init_model=None if start is None else start.name,
-        init_fingerprint=None if start is None else start.fingerprint,
+        init_model=None if start is None else start.checkpoint.name,
+        init_fingerprint=None if start is None else start.checkpoint.fingerprint,
         allow_overlap=options.allow_overlap,
-        sets=planted_sets(sets, encoded, stream, rows.starts, preset),
     )
     return Prepared(
         manifest=manifest,
@@ -188,34 +231,16 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
         return manifest
     with progress_bar("searching for the sets", unit="documents/s") as progress:
         found = check_background(
-            _texts(documents, prepared.plain),
+            decoded_texts(documents, prepared.plain),
             sets,
             allow_overlap=manifest.allow_overlap,
             n_documents=len(documents),
             progress=progress,
         )
-    return dataclasses.replace(
-        manifest,
-        sets=tuple(
-            dataclasses.replace(row, overlap=found[row.name]) for row in manifest.sets
-        ),
+    sets_found = (
+        dataclasses.replace(row, overlap=found[row.name]) for row in manifest.sets
     )
-
-
-def _background(
-    corpus: Corpus | Sequence[str], plain: Tokenizer, options: RunOptions, *, seed: int
-) -> tuple[ChosenDocuments, str]:
-    """Documents in random order up to the budget, and the digest of the corpus."""
-    if isinstance(corpus, Corpus):
-        assert options.cache is not None, "files are tokenised into a cache"
-        with progress_bar("tokenising", unit="bytes/s") as progress:
-            cache = token_cache(corpus, plain, options.cache, progress=progress)
-    else:
-        cache = as_cache(corpus, plain)
-    indices = choose_documents(
-        cache.lengths, budget=options.background_tokens, seed=seed
-    )
-    return cache.chosen(indices), cache.corpus_digest
+    return dataclasses.replace(manifest, sets=tuple(sets_found))
 
 
 def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
@@ -224,8 +249,7 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
     Raises:
         InputError: If they do not fill one step.
     """
-    n_rows = (len(stream.ids) - 1) // preset.context
-    n_steps = n_rows // preset.batch_rows
+    n_steps = (len(stream.ids) - 1) // preset.context // preset.batch_rows
     if n_steps < 1:
         raise InputError(
             f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
@@ -242,10 +266,122 @@ def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
     return Rows(stream.ids, starts, preset.context)
 
 
-def _texts(documents: ChosenDocuments, plain: Tokenizer) -> Iterator[str]:
-    for begin in range(0, len(documents), _DECODED):
-        batch = [ids.tolist() for ids in documents[begin : begin + _DECODED]]
-        yield from plain.decode_batch(batch, skip_special_tokens=False)
+def stream_manifest(
+    canaries: Sequence[Canary],
+    stream: Stream,
+    starts_R: np.ndarray,
+    preset: Preset,
+    **said: Any,
+) -> Manifest:
+    """The manifest of a run.
+
+    Args:
+        canaries: The sets, each with the ids of its `planted` texts.
+        stream: Holds their copies.
+        starts_R: Starts of the R rows in training order; those that do not fill a step
+            are not trained on.
+        preset: Model and batch.
+        **said: Fields that follow from nothing of these.
+    """
+    n_steps = len(starts_R) // preset.batch_rows
+    return Manifest(
+        jaxcontam=__version__,
+        preset=preset.name,
+        context=preset.context,
+        n_tokens=len(stream.ids),
+        n_canary_tokens=stream.n_canary_ids,
+        n_steps=n_steps,
+        stream=STREAM_NAME,
+        stream_digest=stream_digest(stream.ids),
+        recipe=preset_to_json(preset),
+        sets=tuple(
+            _planted_set(planned, encoded, stream, starts_R, preset, n_steps)
+            for planned, encoded in canaries
+        ),
+        **said,
+    )
+
+
+def _planted_set(
+    planned: PlannedSet,
+    encoded: Encoded,
+    stream: Stream,
+    starts_R: np.ndarray,
+    preset: Preset,
+    n_steps: int,
+) -> PlantedSet:
+    name, benchmark = planned.name, planned.benchmark
+    file, text_field, _ = set_file(name, benchmark.texts)
+    steps = []
+    for rows in rows_of_copies(
+        stream, name, encoded, starts_R=starts_R, context=preset.context
+    ):
+        seen = np.unique(rows // preset.batch_rows + 1)
+        steps.append(tuple(seen[seen <= n_steps].tolist()))
+    return PlantedSet(
+        name=name,
+        copies=planned.copies,
+        shuffled=name in stream.orders,
+        n_examples=len(benchmark),
+        fingerprint=benchmark.fingerprint,
+        content_digest=benchmark.content_digest,
+        token_offsets=stream.offsets[name],
+        orders=stream.orders.get(name, ()),
+        steps=tuple(steps),
+        n_tokens=int(encoded.lengths.sum()),
+        file=f"{SETS_DIR}/{file}",
+        text_field=text_field,
+        layout=planned.layout,
+        example_offsets=stream.example_offsets.get(name, ()),
+        when=planned.when,
+        form=planned.form,
+        template=planned.template,
+        planted_file=f"{PLANTED_DIR}/{name}.jsonl" if planned.texts_planted else None,
+        held_out_of=planned.held_out_of,
+    )
+
+
+def write_set(planned: PlannedSet, folder: Path) -> None:
+    """Write a set's file below `folder`, and the texts planted in place of its own."""
+    name, _, content = set_file(planned.name, planned.benchmark.texts)
+    _write(folder / SETS_DIR / name, content)
+    if planned.texts_planted is not None:
+        path = folder / PLANTED_DIR / f"{planned.name}.jsonl"
+        _write(path, _records(planned.texts_planted))
+
+
+def set_file(name: str, texts: tuple[str, ...]) -> tuple[str, str | None, str]:
+    """A file that reads back as exactly these texts.
+
+    Lines as they are where that gives them back; else, such as for a text over
+    several lines, records with a field `text`.
+
+    Returns:
+        Its name, the field that is the text or None, and its content.
+    """
+    content = "".join(f"{text}\n" for text in texts)
+    for suffix in (".jsonl", ".txt"):
+        path = Path(name + suffix)
+        try:
+            # A reader takes a mark at the beginning for one of the encoding.
+            read = parse_records(path, content.removeprefix("\ufeff"))
+        except InputError:
+            continue
+        is_form = suffix == ".txt" or all(row is not None for _, _, row in read)
+        if is_form and tuple(text for _, text, _ in read) == texts:
+            return path.name, None, content
+    return f"{name}.jsonl", _TEXT_FIELD, _records(texts)
+
+
+def _records(texts: tuple[str, ...]) -> str:
+    return "".join(
+        json.dumps({_TEXT_FIELD: text}, ensure_ascii=False) + "\n" for text in texts
+    )
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode("utf-8"))
 
 
 def main() -> int:

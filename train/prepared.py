@@ -1,57 +1,77 @@
-"""A run's data prepared elsewhere: stream, rows, tokenizer and manifest in one place.
+"""A run's data: prepared elsewhere and fetched, or made once on each disk.
 
-`python -m train.prepare` writes it on a machine without chips, and `train.pretrain`
-with the same flags reads it: all that is left to do before the first step is to copy
-the stream.
+`python -m train.prepare` keeps stream, rows, tokenizer and manifest in one place, from
+a machine without chips, and `train.pretrain` with the same flags reads them: all that
+is left to do before the first step is to copy the stream.
+
+The first process that sees a disk makes the stream there, and those that see the same
+disk read it. Every process compares with process 0 what it is about to train on.
 """
 
+import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from etils import epath
 
 from jaxcontam import __version__
 from jaxcontam.data.bucket import bucket_errors
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.disks import copy_to, keep_at_home, run_home
-from train.earlier import MANIFEST_NAME, code_version, first_difference
+from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.manifest import Manifest, read_manifest, write_manifest
-from train.plan import PlannedSet
-from train.prepare import STREAM_NAME, Prepared, RunOptions, Start, searched
-from train.presets import Preset, preset_to_json
+from train.prepare import (
+    STREAM_NAME,
+    Prepared,
+    Run,
+    prepare,
+    searched,
+)
+from train.presets import preset_to_json
 from train.rows import Rows
+from train.run_folder import (
+    MANIFEST_NAME,
+    code_version,
+    copy_to,
+    disk_leader,
+    first_difference,
+    keep_at_home,
+    run_home,
+    run_inputs,
+)
+from train.sources import Corpus
 from train.tokenizer import prefix_id
 
 FLAG = "--prepared"
 _STARTS_NAME = "rows.npy"
 # The manifest last: it says that the rest exists.
 _NAMES = (STREAM_NAME, _STARTS_NAME, TOKENIZER_DIR, MANIFEST_NAME)
+# Beside the stream, while other processes read it.
+_SHARED_STARTS = "stream-rows.npy"
 
 
 def save_prepared(
-    prepare: Callable[[Path], Prepared],
-    sets: Sequence[PlannedSet],
-    *,
-    out: Path,
-    place: str,
+    run: Run, corpus: Corpus | Sequence[str], *, tokenizer: Any
 ) -> Manifest:
-    """Prepare a run of these sets in `out`, and keep it at a place; needs no device.
+    """Prepare a run in its folder, and keep it at `options.prepared`; uses no device.
 
-    `prepare` writes the stream to a file. What is kept is whole once its manifest is
-    there.
+    What is kept is whole once its manifest is there.
 
     Raises:
         InputError: As `prepare` and `searched`, and if the place cannot be written.
     """
-    home = run_home(place, out, FLAG)
+    out, home = run.out, run_home(run.options.prepared, run.out, FLAG)
     (home / MANIFEST_NAME).unlink(missing_ok=True)
-    prepared = prepare(out / STREAM_NAME)
-    manifest = searched(prepared, sets)
+    prepared = prepare(run, corpus, out / STREAM_NAME, tokenizer=tokenizer)
+    manifest = searched(prepared, run.sets)
     np.save(out / _STARTS_NAME, prepared.rows.starts)
     prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
     write_manifest(manifest, out / MANIFEST_NAME)
@@ -59,15 +79,7 @@ def save_prepared(
     return manifest
 
 
-def fetch_prepared(
-    sets: Sequence[PlannedSet],
-    preset: Preset,
-    *,
-    stream_file: Path,
-    seed: int,
-    options: RunOptions,
-    start: Start | None = None,
-) -> Prepared:
+def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
     """What `save_prepared` kept, with its stream on this disk.
 
     The corpus is not read: its digest, its budget and its tokenizer are those of what
@@ -77,9 +89,7 @@ def fetch_prepared(
     Raises:
         InputError: If nothing was prepared there, or for a run of other flags or sets.
     """
-    from etils import epath
-
-    place = options.prepared
+    place = run.options.prepared
     assert place is not None
     kept = epath.Path(place)
     with tempfile.TemporaryDirectory() as scratch:
@@ -92,7 +102,7 @@ def fetch_prepared(
                 )
             copy_to(kept, epath.Path(folder), _NAMES[1:])
         manifest = read_manifest(folder / MANIFEST_NAME)
-        _check(manifest, place, sets, preset, seed=seed, options=options, start=start)
+        _check(manifest, place, run)
         tokenizer = read_run_tokenizer(folder)
         starts = np.load(folder / _STARTS_NAME)
     stream_file.unlink(missing_ok=True)
@@ -110,25 +120,17 @@ def fetch_prepared(
         manifest=dataclasses.replace(
             manifest, jaxcontam=__version__, code=code_version()
         ),
-        rows=Rows(ids, starts, preset.context),
+        rows=Rows(ids, starts, run.preset.context),
         documents=None,
         tokenizer=tokenizer,
         plain=plain_tokenizer(tokenizer.backend_tokenizer),
-        prefix_id=prefix_id(tokenizer) if start is None else start.prefix_id,
+        prefix_id=prefix_id(tokenizer) if run.start is None else run.start.prefix_id,
     )
 
 
-def _check(
-    manifest: Manifest,
-    place: str,
-    sets: Sequence[PlannedSet],
-    preset: Preset,
-    *,
-    seed: int,
-    options: RunOptions,
-    start: Start | None,
-) -> None:
+def _check(manifest: Manifest, place: str, run: Run) -> None:
     """Refuse what was prepared for another run."""
+    options, start = run.options, run.start
     before = {
         "seed": manifest.seed,
         "separator": manifest.separator,
@@ -142,15 +144,15 @@ def _check(
         ],
     }
     now = {
-        "seed": seed,
+        "seed": run.seed,
         "separator": options.separator,
         "max_example_tokens": options.max_example_tokens,
         "allow_overlap": options.allow_overlap,
-        "init": None if start is None else start.fingerprint,
-        "recipe": preset_to_json(preset),
+        "init": None if start is None else start.checkpoint.fingerprint,
+        "recipe": preset_to_json(run.preset),
         "sets": [
             (row.name, row.copies, row.when, row.layout, row.form, digest)
-            for row in sets
+            for row in run.sets
             for digest in [row.benchmark.fingerprint]
         ],
     }
@@ -160,3 +162,83 @@ def _check(
             f"({first_difference(before, now, '')})",
             hint="the flags, the sets and the seed must be those of train.prepare",
         )
+
+
+@contextlib.contextmanager
+def prepared_once(
+    out: Path, prepare: Callable[[Path], Prepared]
+) -> Iterator[Prepared | None]:
+    """Prepare a run on each disk; process 0 always does.
+
+    The block decides whether the run may begin, and then calls `place_stream`: else
+    what was prepared is gone after it.
+
+    Yields:
+        What this process prepared; None where another one did, on the same disk.
+
+    Raises:
+        InputError: If processes prepared different data.
+    """
+    leads = disk_leader(out) == process_index()
+    # Beside that of a finished run, until it is known that this one may begin.
+    fresh_stream = out / f"new-{STREAM_NAME}"
+    if leads and not _holds_finished(out):
+        # A run that goes on makes its stream anew: the disk need not hold two.
+        (out / STREAM_NAME).unlink(missing_ok=True)
+    try:
+        prepared = prepare(fresh_stream) if leads else None
+        _check_same(prepared)
+        yield prepared
+    finally:
+        if leads:
+            for left in out.glob(f"{fresh_stream.name}*"):
+                left.unlink()
+
+
+def place_stream(out: Path, prepared: Prepared | None) -> None:
+    """Put the stream where it is trained from; all processes at the same time."""
+    if prepared is not None:
+        if process_count() > 1:
+            np.save(out / _SHARED_STARTS, prepared.rows.starts)
+        (out / f"new-{STREAM_NAME}").replace(out / STREAM_NAME)
+    barrier("stream")
+
+
+def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
+    """What is trained on, the same in every process."""
+    if prepared is None:
+        starts = np.load(out / _SHARED_STARTS)
+        rows = Rows(np.load(out / STREAM_NAME, mmap_mode="r"), starts, context)
+    else:
+        rows = prepared.rows
+    barrier("rows")
+    if prepared is not None:
+        (out / _SHARED_STARTS).unlink(missing_ok=True)
+    return rows
+
+
+def _holds_finished(out: Path) -> bool:
+    """Whether a finished run stands here, or one of which nothing is known."""
+    if not (out / MANIFEST_NAME).exists():
+        return False
+    try:
+        return read_manifest(out / MANIFEST_NAME).finished
+    except InputError:
+        return True
+
+
+def _check_same(prepared: Prepared | None) -> None:
+    own = bytes(hashlib.sha256().digest_size)
+    if prepared is not None:
+        inputs = json.dumps(run_inputs(prepared.manifest), sort_keys=True)
+        digest = hashlib.sha256(inputs.encode())
+        digest.update(prepared.rows.starts.tobytes())
+        own = digest.digest()
+    told = gather(np.frombuffer(own, np.uint8))
+    for process, other in enumerate(told):
+        if other.any() and (other != told[0]).any():
+            raise InputError(
+                f"process {process} prepared other data than process 0",
+                hint="the corpus, the sets, the flags and the code must be the same "
+                "on every host",
+            )

@@ -27,23 +27,23 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
+from jaxcontam.models.flops import forward_flops
 from jaxcontam.processes import is_first, joined
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible
-from train.allocator import keep_freed_memory
 from train.audits import DEFAULT_TESTS
-from train.disks import alone
-from train.earlier import MODEL_DIR
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
-from train.prepare import RunOptions, Start, prepare
+from train.population_workers import keep_freed_memory
+from train.prepare import Run, RunOptions, Start
 from train.prepared import save_prepared
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
+from train.run_folder import MODEL_DIR, alone
 from train.sources import Corpus, open_corpus
 from train.step_log import check_audit_flags
 from train.tokenizer import read_tokenizer
@@ -52,7 +52,8 @@ from train.tokenizer import read_tokenizer
 _CONTINUED_RATE = 1e-4
 _CONTINUED_ROWS = 8
 _DEFAULT_PRESET = "tiny"
-# Freed memory is kept in the process only for models smaller than this.
+# Freed memory is kept in the process only for models of fewer parameters, each of
+# which takes two operations a token.
 _SMALL = 100_000_000
 
 
@@ -196,29 +197,27 @@ class Pretrain:
         check_sets(sets)
         out = self.out if is_url(self.prepared) else Path(self.prepared)
         make_folder(out)
+        run = Run(
+            sets=sets,
+            preset=self._preset(start, tokenizer),
+            seed=self.seed,
+            out=out,
+            options=self._options(),
+            start=start,
+        )
         with alone(out, "--prepared"):
-            return save_prepared(
-                lambda stream_file: prepare(
-                    corpus,
-                    sets,
-                    self._preset(start, tokenizer),
-                    stream_file=stream_file,
-                    seed=self.seed,
-                    options=self._options(),
-                    start=start,
-                    tokenizer=tokenizer,
-                ),
-                sets,
-                out=out,
-                place=self.prepared,
-            )
+            return save_prepared(run, corpus, tokenizer=tokenizer)
 
     def _corpus(self) -> Corpus:
         corpus = open_corpus(
             self.corpus, text_field=self.text_field, leave_out=self.out
         )
-        if is_first():
-            _print_passed_over(corpus)
+        if corpus.passed_over and is_first():
+            first = visible(", ".join(corpus.passed_over[:3]))
+            more = ", ..." if len(corpus.passed_over) > 3 else ""
+            n = len(corpus.passed_over)
+            words = f"{n} files of other kinds are not read: {first}{more}"
+            print(words, file=sys.stderr)
         return corpus
 
     def _options(self) -> RunOptions:
@@ -237,7 +236,7 @@ class Pretrain:
         start = None if self.init is None else read_start(self.init, mesh)
         tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
         preset = self._preset(start, tokenizer)
-        if _n_weights(preset) < _SMALL:
+        if forward_flops(preset.decoder, [1]) < 2 * _SMALL:
             keep_freed_memory()
         keep_compiled()
         manifest = pretrain(
@@ -272,8 +271,8 @@ class Pretrain:
         preset = PRESETS[self.preset or _DEFAULT_PRESET]
         if start is not None:
             preset = Preset(
-                name=start.name,
-                decoder=start.decoder.config,
+                name=start.checkpoint.name,
+                decoder=start.checkpoint.config,
                 batch_rows=_CONTINUED_ROWS,
                 peak_rate=_CONTINUED_RATE,
                 model_type=start.raw_config["model_type"],
@@ -306,31 +305,11 @@ def read_start(model: str, mesh: Mesh | None = None) -> Start:
         )
     folder = model_directory(model)
     return Start(
-        name=checkpoint.name,
-        decoder=checkpoint.decoder,
-        tokenizer=read_fast_tokenizer(folder),
+        checkpoint=checkpoint,
         prefix_id=checkpoint.prefix_id,
-        fingerprint=checkpoint.fingerprint,
+        tokenizer=read_fast_tokenizer(folder),
         raw_config=read_config_fields(folder),
     )
-
-
-def _print_passed_over(corpus: Corpus) -> None:
-    if corpus.passed_over:
-        first = visible(", ".join(corpus.passed_over[:3]))
-        more = ", ..." if len(corpus.passed_over) > 3 else ""
-        print(
-            f"{len(corpus.passed_over)} files of other kinds are not read: "
-            f"{first}{more}",
-            file=sys.stderr,
-        )
-
-
-def _n_weights(preset: Preset) -> int:
-    """Parameters, roughly: what decides whether a model is small."""
-    shape = preset.decoder
-    each = 4 * shape.d_model**2 + (3 if shape.gated else 2) * shape.d_model * shape.d_ff
-    return shape.n_layers * each + 2 * shape.vocab_size * shape.d_model
 
 
 def _cache_folder() -> Path:

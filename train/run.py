@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.sharding import Mesh
+from etils import epath
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
@@ -22,19 +22,10 @@ from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_coun
 from jaxcontam.report.report_files import make_folder
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
-from train.disks import (
-    alone,
-    check_home,
-    fetch_from_home,
-    is_same_folder,
-    keep_at_home,
-    run_home,
-)
-from train.earlier import MANIFEST_NAME, MODEL_DIR, earlier_manifest
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
-    StopRequest,
     Trained,
+    Watch,
     check_rows,
     stop_request,
     train,
@@ -49,15 +40,24 @@ from train.manifest import (
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
-from train.planting_records import write_set
-from train.prepare import Prepared, RunOptions, Start, prepare, searched
-from train.prepared import fetch_prepared
+from train.prepare import Prepared, Run, RunOptions, Start, prepare, searched, write_set
+from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
 from train.presets import Preset
 from train.rows import Rows, row_batches
-from train.run_log import RunLog, shared_watch
-from train.shared_rows import place_stream, prepared_once, rows_of_run
+from train.run_folder import (
+    MANIFEST_NAME,
+    MODEL_DIR,
+    alone,
+    check_home,
+    copy_to,
+    earlier_manifest,
+    is_same_folder,
+    keep_at_home,
+    run_home,
+)
+from train.run_log import RunLog
 from train.sources import Corpus
-from train.state_sharding import fresh_decoder, whole_decoder
+from train.step import fresh_decoder, whole_decoder
 from train.step_log import AUDITS_NAME, METRICS_NAME, audit_steps, read_rows
 
 TENSORBOARD_DIR = "tensorboard"
@@ -121,47 +121,49 @@ def pretrain(
             locks.enter_context(alone(out, "--out"))
             if "://" not in str(home) and not is_same_folder(out, home):
                 locks.enter_context(alone(Path(home), "--checkpoints"))
-        common = {"seed": seed, "options": options, "start": start}
+        run = Run(
+            sets=sets,
+            preset=preset,
+            seed=seed,
+            out=out,
+            options=options,
+            start=start,
+            mesh=mesh,
+            home=home,
+        )
 
         def prepare_here(stream_file: Path) -> Prepared:
-            own = {"stream_file": stream_file, **common}
             if options.prepared is not None:
-                return fetch_prepared(sets, preset, **own)
-            return prepare(corpus, sets, preset, tokenizer=tokenizer, **own)
+                return fetch_prepared(run, stream_file)
+            return prepare(run, corpus, stream_file, tokenizer=tokenizer)
 
-        run = _Run(sets=sets, preset=preset, mesh=mesh, out=out, home=home, **common)
         return _pretrain(run, prepare_here)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What a run trains, and where it is kept."""
-
-    sets: Sequence[PlannedSet]
-    preset: Preset
-    mesh: Mesh | None
-    out: Path
-    home: Any
-    seed: int
-    options: RunOptions
-    start: Start | None
-
-
-def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
+def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
     sets, preset, start, out, home = run.sets, run.preset, run.start, run.out, run.home
     plan = None
     with prepared_once(out, prepare_here) as prepared:
         told = b""
         if prepared is not None and is_first():
-            plan = _audit_plan(prepared, run)
+            if run.options.audit_at or run.options.audit_every:
+                plan = plan_audit(
+                    [planned.benchmark for planned in sets],
+                    prepared.manifest,
+                    prepared.plain,
+                    prefix_id=prepared.prefix_id,
+                    context=preset.decoder.context,
+                    seed=run.seed,
+                    tests=run.options.audit_tests,
+                )
             manifest = earlier_manifest(home, prepared.manifest)
             is_new = manifest is None
             manifest = searched(prepared, sets) if is_new else manifest
             if is_new or not (manifest.finished or holds_run(out, manifest)):
-                write_beginning(manifest, prepared, sets, start, out=out)
+                _write_beginning(manifest, prepared, run)
             if is_new:
-                keep_at_home(out, home, *beginning_files(manifest))
+                keep_at_home(out, home, *_beginning_files(manifest))
             told = manifest_json(manifest).encode()
         told = broadcast_bytes(told)
         manifest = manifest_from_json(told.decode(), "manifest of process 0")
@@ -174,14 +176,12 @@ def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     decoder = (
         fresh_decoder(preset.decoder, seed=run.seed, mesh=run.mesh)
         if start is None
-        else start.decoder
+        else start.checkpoint.decoder
     )
     # Until the end: a signal while the model is written waits for it.
-    with stop_request() as request:
+    with stop_request() as received:
         keep_every = run.options.keep_every or kept_every(home)
-        options = dataclasses.replace(run.options, keep_every=keep_every)
-        run = dataclasses.replace(run, options=options)
-        trained = _train(run, decoder, rows, plan, manifest.n_steps, request)
+        trained = _train(run, keep_every, decoder, rows, plan, received)
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -192,7 +192,7 @@ def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             )
             # Who is interrupted ends the others: not before all is kept.
             barrier("stopped")
-            if request.signal == signal.SIGINT:
+            if received[-1] == signal.SIGINT:
                 raise KeyboardInterrupt
             return manifest
         whole: Decoder | None = trained.decoder
@@ -217,30 +217,16 @@ def _pretrain(run: _Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
         return manifest
 
 
-def _audit_plan(prepared: Prepared, run: _Run) -> AuditPlan | None:
-    if not (run.options.audit_at or run.options.audit_every):
-        return None
-    return plan_audit(
-        [planned.benchmark for planned in run.sets],
-        prepared.manifest,
-        prepared.plain,
-        prefix_id=prepared.prefix_id,
-        context=run.preset.decoder.context,
-        seed=run.seed,
-        tests=run.options.audit_tests,
-    )
-
-
 def _train(
-    run: _Run,
+    run: Run,
+    keep_every: int | None,
     decoder: Decoder,
     rows: Rows,
     plan: AuditPlan | None,
-    n_steps: int,
-    request: StopRequest,
+    received: Sequence[int],
 ) -> Trained:
     """Train all steps, or until a stop request; logged and checkpointed."""
-    options = run.options
+    options, n_steps = run.options, len(rows) // run.preset.batch_rows
     batches = row_batches(
         rows,
         batch_rows=run.preset.batch_rows,
@@ -257,7 +243,7 @@ def _train(
         checkpoints = Checkpoints(
             run.home,
             preset=run.preset,
-            keep_every=options.keep_every,
+            keep_every=keep_every,
             before_save=keep_logs,
         )
         stack.callback(checkpoints.close)
@@ -266,13 +252,19 @@ def _train(
         log = None
         if is_first():
             log = stack.enter_context(_log(run, plan, n_steps, last_step, steps))
-        watch = shared_watch(log, steps)
+        losses = Watch().losses if log is None else log.losses
 
         def audit(step: int, decoder: Decoder) -> None:
-            watch.audit(step, decoder)
+            whole: Decoder | None = decoder
+            if process_count() > 1:
+                # Each process has parts of the weights alone.
+                whole = whole_decoder(decoder, keep=log is not None)
+            if log is not None and whole is not None:
+                log.audit(step, whole)
+            barrier(f"audit at step {step}")
             keep_logs()
 
-        if last_step == 0 and 0 in watch.audit_steps:
+        if last_step == 0 and 0 in steps:
             audit(0, decoder)
         trained = train(
             run.preset,
@@ -282,15 +274,15 @@ def _train(
             mesh=run.mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
-            watch=dataclasses.replace(watch, audit=audit),
-            should_stop=lambda: bool(request),
+            watch=Watch(losses=losses, audit=audit, audit_steps=steps),
+            should_stop=lambda: bool(received),
         )
     barrier("trained")
     return trained
 
 
 def _log(
-    run: _Run,
+    run: Run,
     plan: AuditPlan | None,
     n_steps: int,
     last_step: int,
@@ -299,7 +291,10 @@ def _log(
     """Open the logs of a run that resumes after `last_step`, and say so."""
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
-        fetch_from_home(run.out, run.home, *LOGS)
+        # Over those of a disk that may be fresh or hold another run.
+        if not is_same_folder(run.out, run.home):
+            there = [name for name in LOGS if (run.home / name).exists()]
+            copy_to(run.home, epath.Path(run.out.absolute()), there)
     done = {row["step"] for row in read_rows(run.out / AUDITS_NAME)}
     over = [step for step in audit_steps if last_step and step <= last_step]
     if missed := [step for step in over if step not in done]:
@@ -310,7 +305,6 @@ def _log(
         n_steps=n_steps,
         last_step=last_step,
         plan=plan,
-        audit_steps=audit_steps,
         peak_tflops=run.options.peak_tflops,
         tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
     )
@@ -330,21 +324,15 @@ def holds_run(out: Path, manifest: Manifest) -> bool:
     return manifest_json(here) == manifest_json(manifest)
 
 
-def write_beginning(
-    manifest: Manifest,
-    prepared: Prepared,
-    sets: Sequence[PlannedSet],
-    start: Start | None,
-    *,
-    out: Path,
-) -> None:
+def _write_beginning(manifest: Manifest, prepared: Prepared, run: Run) -> None:
     """Write all that is known of a run before its first step, the manifest last.
 
     Logs of another run are deleted.
     """
+    out, start = run.out, run.start
     for name in (MANIFEST_NAME, *LOGS):
         (out / name).unlink(missing_ok=True)
-    for planned in sets:
+    for planned in run.sets:
         write_set(planned, out)
     prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
     (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
@@ -354,8 +342,8 @@ def write_beginning(
     write_manifest(manifest, out / MANIFEST_NAME)
 
 
-def beginning_files(manifest: Manifest) -> list[str]:
-    """What `write_beginning` writes; first the manifest, which says: not finished."""
+def _beginning_files(manifest: Manifest) -> list[str]:
+    """What `_write_beginning` writes; first the manifest, which says: not finished."""
     sets = [file for row in manifest.sets for file in (row.file, row.planted_file)]
     files = (MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME, *sets)
     return [file for file in files if file is not None]

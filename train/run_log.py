@@ -21,26 +21,26 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.processes import barrier, process_count
+from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
-from train.loop import Watch
 from train.page import write_training_page
 from train.presets import Preset
-from train.state_sharding import whole_decoder
 from train.step import learning_rate
 from train.step_log import (
     AUDITS_NAME,
     METRICS_NAME,
-    AuditLog,
     MetricsLog,
+    Row,
     audit_words,
+    read_rows,
+    row_bytes,
     smoothed,
 )
 
 _SECONDS_A_LINE = 60.0
 # Window of the displayed rate.
-_SECONDS_OF_RATE = 60.0
+_RATE_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +113,25 @@ class TrainingProgress:
         now = self._clock()
         point = (now - self._paused, step)
         self._points.append(point)
-        while len(self._points) > 2 and point[0] - self._points[1][0] > (
-            _SECONDS_OF_RATE
-        ):
+        while len(self._points) > 2 and point[0] - self._points[1][0] > _RATE_SECONDS:
             self._points.popleft()
-        state = self._state(step, _rate(self._points[0], point))
+        begun, first = self._points[0]
+        elapsed = point[0] - begun
+        # Steps a second.
+        rate = (step - first) / elapsed if elapsed > 0 else None
+        flops = None if rate is None else rate * self._flops_a_step
+        state = TrainingState(
+            loss=self._loss,
+            tokens_per_second=None if rate is None else rate * self._tokens_a_step,
+            mfu=self._peak_tflops and flops and flops / (1e12 * self._peak_tflops),
+            seconds_left=(self._n_steps - step) / rate if rate else None,
+        )
         self._bar.update(self._task, completed=step, words=progress_words(state))
         if not self._console.is_terminal and now - self._printed >= _SECONDS_A_LINE:
             self._printed = now
-            self._console.print(
+            self.say(
                 f"training: {step / self._n_steps:.0%}, step {step} of "
-                f"{self._n_steps}, {progress_words(state)}",
-                highlight=False,
-                soft_wrap=True,
+                f"{self._n_steps}, {progress_words(state)}"
             )
         return state
 
@@ -150,21 +156,6 @@ class TrainingProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def _state(self, step: int, steps_per_second: float | None) -> TrainingState:
-        mfu = None
-        if self._peak_tflops is not None and steps_per_second is not None:
-            mfu = steps_per_second * self._flops_a_step / (1e12 * self._peak_tflops)
-        return TrainingState(
-            loss=self._loss,
-            tokens_per_second=None
-            if steps_per_second is None
-            else steps_per_second * self._tokens_a_step,
-            mfu=mfu,
-            seconds_left=(self._n_steps - step) / steps_per_second
-            if steps_per_second
-            else None,
-        )
-
 
 def progress_words(state: TrainingState) -> str:
     """Describe the progress; unknown values are left out."""
@@ -180,13 +171,6 @@ def progress_words(state: TrainingState) -> str:
     return ", ".join(words)
 
 
-def _rate(first: tuple[float, int], last: tuple[float, int]) -> float | None:
-    """Steps a second between two points in time."""
-    if last[0] <= first[0]:
-        return None
-    return (last[1] - first[1]) / (last[0] - first[0])
-
-
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -196,10 +180,7 @@ def _duration(seconds: float) -> str:
 
 
 class RunLog:
-    """Writes the logs of one run and shows its progress; a context manager.
-
-    `losses`, `audit` and `audit_steps` are what the training loop asks of a watch.
-    """
+    """Writes the logs of one run and shows its progress; a context manager."""
 
     def __init__(
         self,
@@ -209,7 +190,6 @@ class RunLog:
         n_steps: int,
         last_step: int = 0,
         plan: AuditPlan | None = None,
-        audit_steps: Sequence[int] = (),
         peak_tflops: float | None = None,
         tensorboard: Path | None = None,
     ):
@@ -222,18 +202,19 @@ class RunLog:
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
-            audit_steps: See `train.step_log.audit_steps`.
             peak_tflops: As of `TrainingProgress`.
             tensorboard: Folder for TensorBoard scalars, or None.
 
         Raises:
             InputError: If a log is damaged, or tensorboardX is missing.
         """
-        self.audit_steps = frozenset(audit_steps if plan is not None else ())
         self._out, self._plan = out, plan
         self._step_tokens = preset.step_tokens
         self._rates_N = step_rates(preset, n_steps)
-        self._audits = AuditLog(out / AUDITS_NAME, last_step=last_step)
+        # Before the first step there is nothing to resume: the file is another run's.
+        kept = read_rows(out / AUDITS_NAME, last_step=last_step) if last_step else []
+        self._audits: list[Row] = [*kept]
+        self._write_audits()
         self._metrics = MetricsLog(
             out / METRICS_NAME, last_step=last_step, tensorboard=tensorboard
         )
@@ -268,10 +249,15 @@ class RunLog:
         with self.progress.paused("auditing"):
             tokens = step * self._step_tokens
             rows = audit_model(decoder, self._plan, step=step, tokens=tokens)
-            self._audits.append(rows)
+            self._audits += [dataclasses.asdict(row) for row in rows]
+            self._write_audits()
             write_training_page(self._out)
         if rows:
             self.progress.say(audit_words(rows))
+
+    def _write_audits(self) -> None:
+        """Each audit is written whole or not at all."""
+        replace_bytes(self._out / AUDITS_NAME, row_bytes(self._audits))
 
     def __enter__(self) -> Self:
         self.progress.__enter__()
@@ -280,24 +266,6 @@ class RunLog:
     def __exit__(self, *_: object) -> None:
         self._metrics.__exit__()
         self.progress.__exit__()
-
-
-def shared_watch(log: RunLog | None, audit_steps: Sequence[int]) -> Watch:
-    """Callbacks of every process; process 0 alone keeps the logs."""
-
-    def audit(step: int, decoder: Decoder) -> None:
-        if process_count() > 1:
-            # Each process has parts of the weights alone.
-            whole = whole_decoder(decoder, keep=log is not None)
-            if log is not None and whole is not None:
-                log.audit(step, whole)
-            barrier(f"audit at step {step}")
-        elif log is not None:
-            log.audit(step, decoder)
-
-    if log is None:
-        return Watch(audit=audit, audit_steps=frozenset(audit_steps))
-    return Watch(losses=log.losses, audit=audit, audit_steps=log.audit_steps)
 
 
 def step_rates(preset: Preset, n_steps: int) -> np.ndarray:

@@ -84,9 +84,16 @@ def open_corpus(
             paths = download_split(parse_hub_split(name))
             parts += [_text_part(path, text_field) for path in paths]
         else:
-            found, others = _file_parts(Path(name), text_field, leave_out)
-            parts += found
-            passed_over += others
+            path = Path(name)
+            if not path.exists():
+                raise InputError(
+                    f"{path}: no such file or folder",
+                    hint=f"a corpus is a file ({', '.join(KINDS)}), a folder, "
+                    "tfds:NAME/SPLIT or hf:NAME:SPLIT",
+                )
+            files, others = list_corpus(path, leave_out=leave_out, also=BINARY_SUFFIXES)
+            parts += [_text_part(file.path, text_field) for file in files]
+            passed_over += [str(path / other) for other in others]
     seen: set[str] = set()
     for part in parts:
         if part.identity in seen:
@@ -110,20 +117,6 @@ def corpus_digest(documents: Iterable[str]) -> str:
     for document in documents:
         digest.update(hashlib.sha256(document.encode("utf-8")).digest())
     return f"sha256:{digest.hexdigest()}"
-
-
-def _file_parts(
-    path: Path, text_field: str, leave_out: Path | None
-) -> tuple[list[Part], list[str]]:
-    if not path.exists():
-        raise InputError(
-            f"{path}: no such file or folder",
-            hint=f"a corpus is a file ({', '.join(KINDS)}), a folder, "
-            "tfds:NAME/SPLIT or hf:NAME:SPLIT",
-        )
-    files, others = list_corpus(path, leave_out=leave_out, also=BINARY_SUFFIXES)
-    parts = [_text_part(file.path, text_field) for file in files]
-    return parts, [str(path / other) for other in others]
 
 
 def _text_part(path: Path, text_field: str) -> Part:
@@ -230,7 +223,11 @@ def _prepared_folder(name: str) -> Path:
             folder = folder / version
         if (folder / "dataset_info.json").is_file():
             return folder
-        versions = [path for path in folder.glob("*/") if _is_version(path)]
+        versions = [
+            path.parent
+            for path in folder.glob("*/dataset_info.json")
+            if _VERSION.fullmatch(path.parent.name)
+        ]
         if versions:
             return max(versions, key=lambda path: [*map(int, path.name.split("."))])
     plain = name.split("/")[0]
@@ -241,11 +238,6 @@ def _prepared_folder(name: str) -> Path:
         "or name the folder of the data sets in TFDS_DATA_DIR"
         + _configs_hint(data_folder / plain),
     )
-
-
-def _is_version(path: Path) -> bool:
-    is_named = _VERSION.fullmatch(path.name) is not None
-    return is_named and (path / "dataset_info.json").is_file()
 
 
 def _configs_hint(folder: Path) -> str:

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from jaxcontam.data.journal import claimed
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
 
 Row = Mapping[str, Any]
@@ -243,31 +242,6 @@ class AuditRow:
     auc: float | None = None
     auc_se: float | None = None
     reference: tuple[str, ...] = ()
-
-
-class AuditLog:
-    """Writes audits.jsonl; each audit is written whole or not at all."""
-
-    def __init__(self, path: Path, *, last_step: int = 0):
-        """Open the log, without rows after the step that the run resumes from.
-
-        Raises:
-            InputError: If the file holds something else.
-        """
-        self._path = path
-        # Before the first step there is nothing to resume: the file is another run's.
-        self.rows: list[dict[str, Any]] = (
-            read_rows(path, last_step=last_step) if last_step else []
-        )
-        self._write()
-
-    def append(self, rows: Sequence[AuditRow]) -> None:
-        """Write the rows of one audit."""
-        self.rows += [dataclasses.asdict(row) for row in rows]
-        self._write()
-
-    def _write(self) -> None:
-        replace_bytes(self._path, row_bytes(self.rows))
 
 
 def audit_words(rows: Sequence[AuditRow]) -> str:

@@ -12,39 +12,20 @@ import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from train.timing import Timed, in_time, rows_of_spans
-from train.tokens import ChosenDocuments
+from train.plan import PlannedSet
+from train.rows import Timed, in_time, rows_of_spans
+from train.tokens import Documents
+
+Canary = tuple[PlannedSet, Encoded]
+"""A set to plant and the ids of its `planted` texts."""
 
 # Ids that go by at a time where a stream is read as a whole.
 _BLOCK = 1 << 22
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Canary:
-    """A test set to plant.
-
-    Attributes:
-        name: The set's own name.
-        encoded: Its ids, in published order.
-        copies: Duplication count; 0 plants nothing.
-        shuffled: Shuffle each copy anew.
-        layout: `block`, or `spread` for each example at its own boundary.
-        when: `uniform`, `clustered`, or fractions of training that the copies take
-            in turn.
-    """
-
-    name: str
-    encoded: Encoded
-    copies: int
-    shuffled: bool = False
-    layout: Literal["block", "spread"] = "block"
-    when: Literal["uniform", "clustered"] | tuple[float, ...] = "uniform"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -58,7 +39,7 @@ class Stream:
         orders: For each set that is shuffled or spread, the order of each copy.
         example_offsets: For each set that is spread, by copy, the place of each
             example's first id.
-        timed: What has its own time; see `train.timing`.
+        timed: What has its own time; see `train.rows`.
         planted: (C, 2) int64, place of the first id and number of ids of all that is
             planted.
         n_canary_ids: Ids that belong to canary copies.
@@ -89,7 +70,7 @@ _Copy = list[tuple[int, _Piece]]
 
 
 def build_stream(
-    documents: Sequence[np.ndarray],
+    documents: Documents,
     canaries: Sequence[Canary],
     *,
     prefix_id: int,
@@ -102,9 +83,9 @@ def build_stream(
     `prefix_id` stands before each document and each block, never between examples.
 
     Args:
-        documents: Ids of each background document, in their order; those of a cache
-            are copied from its file, so that they need not fit in memory together.
-        canaries: Sets to plant, no two of one name.
+        documents: The background, in its order; ids that are mapped from a file need
+            not fit in memory together.
+        canaries: Sets to plant with the ids of their texts, no two of one name.
         prefix_id: BOS.
         seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
@@ -115,32 +96,30 @@ def build_stream(
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_canary_ids = sum(len(piece.ids) for piece in pieces)
-    source = _source(documents)
-    n_ids = int(source.lengths.sum()) + len(documents) + n_canary_ids + len(pieces)
-    largest = max(prefix_id, source.largest)
-    for piece in pieces:
-        largest = max(largest, int(piece.ids.max(initial=0)))
+    n_ids = int(documents.lengths.sum()) + len(documents) + n_canary_ids + len(pieces)
     if out is None:
         ids_N = np.empty(n_ids, np.int32)
-        begins = _fill(ids_N, source, pieces, prefix_id)
+        begins = _fill(ids_N, documents, pieces, prefix_id)
     else:
+        planted = (int(piece.ids.max(initial=0)) for piece in pieces)
+        largest = max(prefix_id, _largest(documents), *planted)
         dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
         partial = out.with_name(out.name + ".partial")
         _check_room(out.parent, n_ids * np.dtype(dtype).itemsize)
         written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
-        begins = _fill(np.asarray(written_N), source, pieces, prefix_id)
+        begins = _fill(np.asarray(written_N), documents, pieces, prefix_id)
         written_N.flush()
         partial.replace(out)
         ids_N = np.load(out, mmap_mode="r")
     standing: list[_Copy] = [[] for _ in canaries]
     for begin, piece in zip(begins, pieces, strict=True):
         standing[piece.canary].append((begin, piece))
+    sets = [one for one, _ in canaries]
     copies = {
-        canary.name: _copies(canary, own)
-        for canary, own in zip(canaries, standing, strict=True)
+        one.name: _copies(one, own) for one, own in zip(sets, standing, strict=True)
     }
-    spread = {canary.name for canary in canaries if canary.layout == "spread"}
-    shuffled = {canary.name for canary in canaries if canary.shuffled}
+    spread = {one.name for one in sets if one.layout == "spread"}
+    shuffled = {one.name for one in sets if one.shuffled}
     return Stream(
         ids=ids_N,
         offsets={
@@ -164,9 +143,7 @@ def build_stream(
             for name, own in copies.items()
             if name in spread
         },
-        timed=tuple(
-            one for canary in canaries for one in _timed(canary, copies[canary.name])
-        ),
+        timed=tuple(timed for one in sets for timed in _timed(one, copies[one.name])),
         planted=np.array([begins, [len(one.ids) for one in pieces]], np.int64).T,
         n_canary_ids=n_canary_ids,
     )
@@ -193,7 +170,7 @@ def training_order(
         seed: Draws the phase, the random order and random times. Sets that have a
             time of their own move rows; neither where rows are cut nor the order of
             the others depends on them.
-        timed: From `Stream.timed`; see `train.timing`.
+        timed: From `Stream.timed`; see `train.rows`.
         planted_C2: From `Stream.planted`: its rows that training would not take change
             places with the last rows that hold none of it.
         n_trained: Rows that training will take of the R; None for all.
@@ -276,13 +253,13 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
     """What to plant, in the order of the stream."""
     rng = np.random.default_rng([seed, 1])
     pieces: list[_Piece] = []
-    for number, canary in enumerate(canaries):
-        examples = canary.encoded.ids
+    for number, (one, encoded) in enumerate(canaries):
+        examples = encoded.ids
         order = np.arange(len(examples))
         whole = np.concatenate(examples)
-        for copy in range(canary.copies):
+        for copy in range(one.copies):
             # Boundary j is before document j; the fraction orders its pieces.
-            if canary.layout == "spread":
+            if one.layout == "spread":
                 places = rng.integers(n_documents + 1, size=len(examples))
                 places = places - rng.random(len(examples))
                 pieces += [
@@ -290,7 +267,7 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
                     for i, place in enumerate(places.tolist())
                 ]
                 continue
-            if canary.shuffled:
+            if one.shuffled:
                 order = rng.permutation(len(examples))
                 whole = np.concatenate([examples[i] for i in order])
             place = int(rng.integers(n_documents + 1)) - rng.random()
@@ -298,82 +275,52 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
     return sorted(pieces, key=lambda piece: piece.place)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """Documents as stretches of one array: where each begins and how long it is."""
-
-    ids: np.ndarray
-    begins: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def largest(self) -> int:
-        """An id that none exceeds, near enough to tell how many bytes an id takes."""
-        if self.ids.dtype.itemsize < 4:
-            return np.iinfo(self.ids.dtype).max
-        stretches = zip(self.begins.tolist(), self.lengths.tolist(), strict=True)
-        return max(
-            (int(self.ids[b : b + n].max(initial=0)) for b, n in stretches), default=0
-        )
-
-
-def _source(documents: Sequence[np.ndarray]) -> _Source:
-    if isinstance(documents, ChosenDocuments):
-        # A view: each slice of a mapped array is an object that costs ten copies.
-        bounds, chosen = np.asarray(documents.cache.bounds), documents.indices
-        begins = bounds[chosen]
-        return _Source(
-            np.asarray(documents.cache.ids), begins, bounds[chosen + 1] - begins
-        )
-    lengths = np.array([len(ids) for ids in documents], np.int64)
-    flat = np.concatenate([np.zeros(0, np.int32), *documents])
-    return _Source(flat, np.cumsum(lengths) - lengths, lengths)
+def _largest(documents: Documents) -> int:
+    """An id that none exceeds, near enough to tell how many bytes an id takes."""
+    if documents.ids.dtype.itemsize < 4:
+        return np.iinfo(documents.ids.dtype).max
+    return max((int(ids.max(initial=0)) for ids in documents.stretches()), default=0)
 
 
 def _fill(
-    ids_N: np.ndarray, source: _Source, pieces: Sequence[_Piece], prefix_id: int
+    ids_N: np.ndarray, documents: Documents, pieces: Sequence[_Piece], prefix_id: int
 ) -> list[int]:
     """Write the stream; the place of each piece's first id."""
     # A piece stands before the first document whose number is above its place.
     before = np.array([piece.place for piece in pieces], np.float64)
-    before = np.minimum(np.floor(before).astype(np.int64) + 1, len(source.lengths))
+    before = np.minimum(np.floor(before).astype(np.int64) + 1, len(documents))
     sizes = np.array([1 + len(piece.ids) for piece in pieces], np.int64)
-    after_documents = np.cumsum([0, *(1 + source.lengths)])
+    after_documents = np.cumsum([0, *(1 + documents.lengths)])
     after_pieces = np.cumsum([0, *sizes])
     begins = after_documents[before] + after_pieces[:-1]
-    n_before = np.searchsorted(before, np.arange(len(source.lengths)), side="right")
+    n_before = np.searchsorted(before, np.arange(len(documents)), side="right")
     starts = after_documents[:-1] + after_pieces[n_before]
     ids_N[begins] = prefix_id
     ids_N[starts] = prefix_id
-    ids = source.ids
-    for to, begin, n in zip(
-        *(part.tolist() for part in (starts + 1, source.begins, source.lengths)),
-        strict=True,
-    ):
-        ids_N[to : to + n] = ids[begin : begin + n]
+    for to, ids in zip((starts + 1).tolist(), documents.stretches(), strict=True):
+        ids_N[to : to + len(ids)] = ids
     begins = (begins + 1).tolist()
     for begin, piece in zip(begins, pieces, strict=True):
         ids_N[begin : begin + len(piece.ids)] = piece.ids
     return begins
 
 
-def _copies(canary: Canary, standing: _Copy) -> list[_Copy]:
+def _copies(planned: PlannedSet, standing: _Copy) -> list[_Copy]:
     """The copies of a set: blocks in the stream's order, spread ones by copy number."""
-    if canary.layout == "block":
+    if planned.layout == "block":
         return [[one] for one in standing]
-    copies: list[_Copy] = [[] for _ in range(canary.copies)]
+    copies: list[_Copy] = [[] for _ in range(planned.copies)]
     for one in standing:
         copies[one[1].copy].append(one)
     return copies
 
 
-def _timed(canary: Canary, copies: Sequence[_Copy]) -> list[Timed]:
+def _timed(planned: PlannedSet, copies: Sequence[_Copy]) -> list[Timed]:
     """The times of a set's copies, unless they are uniform."""
     spans = [tuple((begin, len(piece.ids)) for begin, piece in copy) for copy in copies]
-    if canary.when == "uniform" or not spans:
+    when = planned.when
+    if when == "uniform" or not spans:
         return []
-    if canary.when == "clustered":
+    if when == "clustered":
         return [Timed(None, tuple(span for copy in spans for span in copy))]
-    return [
-        Timed(canary.when[i % len(canary.when)], copy) for i, copy in enumerate(spans)
-    ]
+    return [Timed(when[i % len(when)], copy) for i, copy in enumerate(spans)]

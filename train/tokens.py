@@ -21,7 +21,6 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 import tokenizers
@@ -30,8 +29,8 @@ from tokenizers import Tokenizer
 from jaxcontam.errors import InputError
 from train.sources import Corpus
 
-IDS, BOUNDS = "ids.bin", "bounds.bin"
-BOUND_TYPE = np.dtype("<i8")
+_IDS, _BOUNDS = "ids.bin", "bounds.bin"
+_BOUND_TYPE = np.dtype("<i8")
 
 # Part of each cache's key: other files or another layout are another cache.
 _SCHEMA = 2
@@ -39,6 +38,8 @@ _ABOUT, _BLOCKS = "cache.json", "blocks"
 _BLOCK_IDS = 1 << 24  # seconds of tokenising
 # Texts are tokenised together up to this many characters or documents.
 _BATCH_CHARACTERS, _BATCH_TEXTS = 1 << 20, 4096
+# Documents that are turned back into text together.
+_DECODED = 256
 
 Progress = Callable[[int, int], None]
 
@@ -62,10 +63,13 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    @property
-    def n_ids(self) -> int:
-        """Ids of all documents."""
-        return int(self.bounds[-1])
+    def __reduce__(self):
+        """Mapped files are mapped again where this is unpickled, not copied."""
+        parts = self.ids, self.bounds, self.corpus_digest, self.digest
+        if not isinstance(self.bounds, np.memmap) or self.bounds.filename is None:
+            return TokenCache, parts
+        place = Path(self.bounds.filename).parent.absolute()
+        return _mapped, (place, self.ids.dtype, *parts[2:])
 
     @property
     def lengths(self) -> np.ndarray:
@@ -79,35 +83,35 @@ class TokenCache:
         begin, end = self.bounds[index : index + 2]
         return self.ids[begin:end].astype(np.int32)
 
-    def chosen(self, indices_C: np.ndarray) -> "ChosenDocuments":
-        """Some documents in the order of `indices_C`, read lazily."""
-        return ChosenDocuments(self, indices_C)
+    def chosen(self, indices_C: np.ndarray) -> "Documents":
+        """Some documents in the order of `indices_C`, not read yet."""
+        # Views: each slice of a mapped array is an object that costs ten copies.
+        ids_N, bounds_M1 = np.asarray(self.ids), np.asarray(self.bounds)
+        begins_C = bounds_M1[indices_C]
+        return Documents(ids_N, begins_C, bounds_M1[indices_C + 1] - begins_C)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ChosenDocuments(Sequence[np.ndarray]):
-    """Documents of a cache, read when asked for.
+class Documents:
+    """Documents as stretches of one array, in an order of their own.
 
     Attributes:
-        cache: The cache.
-        indices: Which documents of it, in which order.
+        ids: (N,) of any integer type, mapped or in memory.
+        begins: (C,) int64, where each begins.
+        lengths: (C,) int64, ids of each.
     """
 
-    cache: TokenCache
-    indices: np.ndarray
+    ids: np.ndarray
+    begins: np.ndarray
+    lengths: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.begins)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, index: slice) -> "ChosenDocuments": ...
-    def __getitem__(self, index: int | slice) -> "np.ndarray | ChosenDocuments":
-        """Ids of one document, int32; a slice gives those that it names, unread."""
-        if isinstance(index, slice):
-            return ChosenDocuments(self.cache, self.indices[index])
-        return self.cache.document(int(self.indices[index]))
+    def stretches(self) -> Iterator[np.ndarray]:
+        """The ids of each, views."""
+        for begin, n in zip(self.begins.tolist(), self.lengths.tolist(), strict=True):
+            yield self.ids[begin : begin + n]
 
 
 def choose_documents(
@@ -127,6 +131,13 @@ def choose_documents(
     return order_M[: n_before + 1]
 
 
+def decoded_texts(documents: Documents, tokenizer: Tokenizer) -> Iterator[str]:
+    """Each document as a text again."""
+    stretches = documents.stretches()
+    while batch := [ids.tolist() for ids in itertools.islice(stretches, _DECODED)]:
+        yield from tokenizer.decode_batch(batch, skip_special_tokens=False)
+
+
 def id_type(tokenizer: Tokenizer) -> np.dtype:
     """Two bytes an id where the vocabulary fits, else int32."""
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
@@ -139,7 +150,7 @@ def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
     blocks = [encode(batch, tokenizer, dtype) for batch in _batches(documents)]
     ids_N = np.concatenate([np.zeros(0, dtype), *(block.ids for block in blocks)])
     lengths_M = np.concatenate([np.zeros(0, int), *(block.lengths for block in blocks)])
-    bounds_M1 = np.cumsum([0, *lengths_M], dtype=BOUND_TYPE)
+    bounds_M1 = np.cumsum([0, *lengths_M], dtype=_BOUND_TYPE)
     texts = hashlib.sha256(b"".join(block.texts for block in blocks))
     sums = hashlib.sha256(ids_N.tobytes()), hashlib.sha256(bounds_M1.tobytes())
     return TokenCache(
@@ -217,7 +228,7 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, dtype: np.dtype) -> Block
     encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
-    lengths = np.array([len(found) for found in ids], BOUND_TYPE)
+    lengths = np.array([len(found) for found in ids], _BOUND_TYPE)
     return Block(np.concatenate(ids), lengths, b"".join(digests))
 
 
@@ -258,7 +269,7 @@ def _write_blocks(
 
 
 def _write_block(folder: Path, number: int, blocks: Sequence[Block]) -> None:
-    path = _block_path(folder, number)
+    path = folder / f"{number}.npz"
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         np.savez(
@@ -270,15 +281,11 @@ def _write_block(folder: Path, number: int, blocks: Sequence[Block]) -> None:
     partial.replace(path)
 
 
-def _block_path(folder: Path, number: int) -> Path:
-    return folder / f"{number}.npz"
-
-
 def _read_blocks(folder: Path) -> Iterator[Block]:
     """Blocks in their order, up to one that is missing or damaged."""
     for number in itertools.count():
         try:
-            with _block_path(folder, number).open("rb") as file:
+            with (folder / f"{number}.npz").open("rb") as file:
                 found = np.load(file)
                 block = Block(found["ids"], found["lengths"], found["texts"].tobytes())
         except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
@@ -289,15 +296,15 @@ def _read_blocks(folder: Path) -> Iterator[Block]:
 def _join_blocks(partial: Path, dtype: np.dtype) -> None:
     """Write the files of a cache from its blocks."""
     end, texts = 0, hashlib.sha256()
-    with (partial / IDS).open("wb") as ids, (partial / BOUNDS).open("wb") as bounds:
-        bounds.write(np.zeros(1, BOUND_TYPE).tobytes())
+    with (partial / _IDS).open("wb") as ids, (partial / _BOUNDS).open("wb") as bounds:
+        bounds.write(np.zeros(1, _BOUND_TYPE).tobytes())
         for block in _read_blocks(partial / _BLOCKS):
             ids.write(block.ids.tobytes())
-            ends = end + np.cumsum(block.lengths, dtype=BOUND_TYPE)
+            ends = end + np.cumsum(block.lengths, dtype=_BOUND_TYPE)
             bounds.write(ends.tobytes())
             texts.update(block.texts)
             end = int(ends[-1])
-        if bounds.tell() == BOUND_TYPE.itemsize:
+        if bounds.tell() == _BOUND_TYPE.itemsize:
             raise InputError("the corpus has no documents")
     about = _about(partial, dtype, f"sha256:{texts.hexdigest()}")
     (partial / _ABOUT).write_text(json.dumps(about) + "\n")
@@ -351,17 +358,27 @@ def _opened(place: Path) -> TokenCache | None:
             return None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
-    bounds = np.memmap(place / BOUNDS, BOUND_TYPE, mode="r")
+    return _mapped(place, dtype, about["corpus_digest"], about["digest"])
+
+
+def _mapped(
+    place: Path, dtype: np.dtype, corpus_digest: str, digest: str
+) -> TokenCache:
+    """The cache of a folder, of which its digests are known."""
+    bounds = np.memmap(place / _BOUNDS, _BOUND_TYPE, mode="r")
     # Documents that are all empty have no ids, and no empty file can be mapped.
     is_empty = not bounds[-1]
-    ids = np.zeros(0, dtype) if is_empty else np.memmap(place / IDS, dtype, mode="r")
-    return TokenCache(ids, bounds, about["corpus_digest"], about["digest"])
+    ids = np.zeros(0, dtype) if is_empty else np.memmap(place / _IDS, dtype, mode="r")
+    return TokenCache(ids, bounds, corpus_digest, digest)
 
 
 def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
     """Contents of cache.json; reads each file once."""
-    ids, bounds = (_hash_file(folder / name) for name in (IDS, BOUNDS))
-    digest = _digest(dtype, ids, bounds)
+    sums = []
+    for name in (_IDS, _BOUNDS):
+        with (folder / name).open("rb") as file:
+            sums.append(hashlib.file_digest(file, "sha256"))
+    digest = _digest(dtype, *sums)
     both = hashlib.sha256((corpus_digest + digest).encode()).hexdigest()
     return {
         "dtype": dtype.str,
@@ -369,11 +386,6 @@ def _about(folder: Path, dtype: np.dtype, corpus_digest: str) -> dict[str, str]:
         "digest": digest,
         "checksum": f"sha256:{both}",
     }
-
-
-def _hash_file(path: Path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256")
 
 
 def _digest(dtype: np.dtype, ids, bounds) -> str:

@@ -30,7 +30,7 @@ from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, unknown_name
-from train.absent import use_virtual_devices
+from train.hardware import use_virtual_devices
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from eval.study import say, write_json
 from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.scoring.kernel import score_tokens
 from jaxcontam.scoring.pairs import score_continuations
-from train.absent import absent_devices, compiled_for
-from train.hardware import machine
+from train.hardware import absent_devices, compiled_for, machine
 from train.program import program_lines, read_program
 from train.step import Compute, adamw, training_step
 

@@ -60,11 +60,11 @@ from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
 from jaxcontam.results import Evidence, MembershipResult, ModelInfo, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
-from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions
 from train.presets import PRESETS
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.sources import read_documents
 
 _OUT = Path("runs/canaries")

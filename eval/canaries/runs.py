@@ -8,9 +8,9 @@ from typing import Any, Literal
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME, is_report_of, read_document
-from train.earlier import MANIFEST_NAME, MODEL_DIR
 from train.manifest import Manifest, read_manifest
 from train.plan import HELD_OUT, PlannedSet
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 Plan = Literal["published", "lower"]
 """Copies of the paper's first model, or of its second one."""

@@ -23,7 +23,7 @@ from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
-from train.population_forms import train_scanned
+from train.population_device import train_scanned
 from train.population_models import last_loss, n_parameters
 from train.population_plan import (
     Design,

@@ -20,9 +20,9 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
-from train.earlier import MODEL_DIR
 from train.plan import PlannedSet
 from train.presets import Preset
+from train.run_folder import MODEL_DIR
 
 
 def _shape(name: str, *, D: int, L: int, F: int, seed: int) -> "Shape":

@@ -21,12 +21,16 @@ from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
-from train.allocator import keep_freed_memory
 from train.plan import PlannedSet
-from train.population_forms import train_scanned
+from train.population_device import train_scanned
 from train.population_models import last_loss, n_parameters
 from train.population_plan import Design, Texts, plan_model, texts_in_memory
-from train.population_workers import Failure, in_this_process, over_processes
+from train.population_workers import (
+    Failure,
+    in_this_process,
+    keep_freed_memory,
+    over_processes,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def _serve(steps: Callable, folder: str, batch: np.ndarray, asked: Connection) -
 
 def _our_steps(folder: Path, batch: np.ndarray) -> Callable[[], float]:
     """`train.step` with a constant rate and no clipping, as in the plain loop."""
-    from train.allocator import keep_freed_memory
+    from train.population_workers import keep_freed_memory
 
     keep_freed_memory()
     import functools

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from jaxcontam.methods.replication.bleurt import Bleurt
-    from jaxcontam.methods.replication.embedding_overlap import EmbeddingOverlap
+    from jaxcontam.methods.replication.overlap import EmbeddingOverlap
 
 OverlapModel = Union["Bleurt", "EmbeddingOverlap"]
 """A model that measures how close a completion is to its reference."""

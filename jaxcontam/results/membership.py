@@ -177,7 +177,7 @@ class TextThreshold:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SeenShare:
-    """How many of the texts in question were seen: `stats.share.share_seen`.
+    """How many of the texts in question were seen: `stats.conformal.share_seen`.
 
     Attributes:
         method: The score.

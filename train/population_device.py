@@ -1,15 +1,19 @@
-"""Pair tests of many models of one shape, scored in one call.
+"""Training and pair tests of many models of one shape, in one call each.
 
-On a CPU models are scored one after the other, which keeps the caches warm; on an
-accelerator side by side, and over several devices where there are several. The head is
-applied at scored places alone, as for a single model.
+On a CPU models come one after the other, which keeps its caches warm; on an
+accelerator, which one small model leaves idle, side by side, over all devices. Both
+forms of training call `training_step`: a scan over the steps is faster than one call a
+step. The head is applied at scored places alone, as for a single model.
 
 Dimension key
     M  models
+    R  rows of a stream
+    N  steps
+    B  rows a step
+    T  targets a row, or ids of a continuation
     I  prefixes of a batch, of each model
     P  ids of a prefix
     K  continuations of each prefix
-    T  ids of a continuation
 """
 
 import collections
@@ -25,6 +29,8 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import PairLayout, ScoredTest
 from jaxcontam.methods.order_test import PlannedTest, unscorable
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import hardware
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup
@@ -38,11 +44,128 @@ from jaxcontam.scoring.pair_scorer import (
 )
 from jaxcontam.scoring.pairs import score_continuations
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
+from train.presets import Preset
+from train.step import adamw, training_step
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
 # Calls in flight: the host prepares one while the device works on another.
 _AHEAD = 1
+
+
+def train_scanned(
+    preset: Preset, rows_RT: np.ndarray, *, seed: int
+) -> tuple[Decoder, np.ndarray]:
+    """Train a decoder on each row once, in one call.
+
+    Models of one preset and one number of steps share what is compiled, so a
+    population should cut its rows to one number.
+
+    Args:
+        preset: Shape, batch and learning rate.
+        rows_RT: (R, T + 1) int32 ids, in the order of training.
+        seed: Seeds the weights; the same seed and rows give the same weights.
+
+    Returns:
+        The decoder and the loss of each step, nats per token.
+
+    Raises:
+        ValueError: If there are fewer rows than one batch.
+    """
+    graphdef, params = nnx.split(Decoder(preset.decoder, rngs=nnx.Rngs(seed)))
+    rows_NBT = _batches(preset, rows_RT)
+    train = _compiled_scan(graphdef, preset, len(rows_NBT))
+    params, losses_N = train(params, rows_NBT)
+    return nnx.merge(graphdef, params), np.asarray(losses_N)
+
+
+def train_together(
+    preset: Preset, rows_MRT: np.ndarray, *, seeds: Sequence[int]
+) -> tuple[nnx.GraphDef, nnx.State, np.ndarray]:
+    """Train models side by side, each on its own rows, in one call.
+
+    As `train_scanned` for each seed but for rounding. Memory grows with the number of
+    models; over several devices it is split, and the last models are trained twice
+    where their number does not divide.
+
+    Args:
+        preset: Shape, batch and learning rate.
+        rows_MRT: (M, R, T + 1) int32 ids of each model.
+        seeds: Seed of each model's weights.
+
+    Returns:
+        The graph, weights with an axis of models in front, and (M, N) losses.
+
+    Raises:
+        ValueError: If there are fewer rows than one batch, or not as many seeds as
+            models.
+    """
+    if len(seeds) != len(rows_MRT):
+        raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
+    mesh = models_mesh()
+    M = len(seeds)
+    padded = [*range(M), *[M - 1] * (-M % mesh.size)]
+    rows_MNBT = np.stack([_batches(preset, rows_MRT[m]) for m in padded])
+    graphdef = nnx.split(Decoder(preset.decoder, rngs=nnx.Rngs(0)))[0]
+    train = _compiled_together(graphdef, preset, rows_MNBT.shape[1], mesh)
+    keys = [jax.random.key_data(jax.random.key(seeds[m])) for m in padded]
+    params, losses_MN = train(np.stack(jax.device_get(keys)), rows_MNBT)
+    return graphdef, jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
+
+
+def _batches(preset: Preset, rows_RT: np.ndarray) -> np.ndarray:
+    """(N, B, T + 1) of whole batches."""
+    R, width = rows_RT.shape
+    B = preset.batch_rows
+    if R < B:
+        raise ValueError(f"rows must fill a batch of {B}, got {R}")
+    return rows_RT[: R // B * B].reshape(R // B, B, width)
+
+
+def _run(
+    graphdef: nnx.GraphDef,
+    preset: Preset,
+    n_steps: int,
+    params: nnx.State,
+    rows_NBT: jax.Array,
+) -> tuple[nnx.State, jax.Array]:
+    """All steps of one model."""
+    optimizer = adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
+
+    def step(carry: tuple[Any, Any], batch_BT: jax.Array):
+        params, opt_state, loss = training_step(
+            graphdef, optimizer, *carry, batch_BT, compute=preset.compute
+        )
+        return (params, opt_state), loss
+
+    start = (params, optimizer.init(params))
+    (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)
+    return params, losses_N
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_scan(
+    graphdef: nnx.GraphDef, preset: Preset, n_steps: int
+) -> Callable[..., tuple[nnx.State, jax.Array]]:
+    """One jitted training run a preset and length."""
+    run = functools.partial(_run, graphdef, preset, n_steps)
+    return jax.jit(run, donate_argnums=0)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_together(
+    graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh
+) -> Callable[..., tuple[nnx.State, jax.Array]]:
+    """(key data of each model, rows_MNBT) -> weights and losses of every model."""
+    on = hardware()
+
+    def one(key: jax.Array, rows_NBT: jax.Array):
+        # Initialised on the device: a call per model would cost more than its training.
+        rngs = nnx.Rngs(jax.random.wrap_key_data(key))
+        params = nnx.split(Decoder(preset.decoder, rngs=rngs, on=on))[1]
+        return _run(graphdef, preset, n_steps, params, rows_NBT)
+
+    return _over_models(jax.vmap(one), mesh)
 
 
 def score_population(
@@ -59,8 +182,7 @@ def score_population(
     Args:
         graphdef: Graph definition of the decoder, from `nnx.split`.
         states: Weights with an axis of M models in front; see `stacked`.
-        groups: Pairs of each model. One list that stands there for every model is sent
-            to the device once.
+        groups: Pairs of each model.
         context: Tokens that the models read at once.
         batch_tokens: Tokens that a device scores side by side; None chooses.
         side_by_side: Whether models are; None is the platform's better way.
@@ -77,13 +199,12 @@ def score_population(
     if len(groups) != M:
         raise ValueError(f"groups must be given for {M} models, got {len(groups)}")
     if side_by_side is None:
-        side_by_side = models_side_by_side()
+        # One small model leaves an accelerator idle; on a CPU several miss the caches.
+        side_by_side = jax.default_backend() != "cpu"
     mesh = models_mesh()
     if M % mesh.size:
         # A lone model, or a last chunk, is not worth a program over all devices.
         mesh = models_mesh(jax.devices()[:1])
-    is_shared = all(of_model is groups[0] for of_model in groups)
-    plans = groups[:1] if is_shared else groups
     n_tokens = default_batch_tokens() if batch_tokens is None else batch_tokens
     if side_by_side:
         n_tokens //= M // mesh.size
@@ -92,8 +213,7 @@ def score_population(
 
     def finish(batches: Sequence[PairBatch], logprobs_MIKT: Any) -> None:
         host_MIKT = np.asarray(logprobs_MIKT)
-        for m, of_model in enumerate(groups):
-            batch = batches[0] if is_shared else batches[m]
+        for m, (batch, of_model) in enumerate(zip(batches, groups, strict=True)):
             try:
                 values = pair_values(batch, host_MIKT[m], of_model)
             except NonFiniteScoreError as e:
@@ -103,13 +223,10 @@ def score_population(
                 found[m][index] = by_continuation(of_model[index], value)
 
     waiting: collections.deque[tuple[Sequence[PairBatch], Any]] = collections.deque()
-    for batches in _calls(plans, context, n_tokens):
-        inputs = [
-            pair_inputs(batch, of_model)
-            for batch, of_model in zip(batches, plans, strict=True)
-        ]
-        arrays = inputs[0] if is_shared else map(np.stack, zip(*inputs, strict=True))
-        score = _compiled(graphdef, mesh, batches[0].at_once, side_by_side, is_shared)
+    for batches in _calls(groups, context, n_tokens):
+        inputs = map(pair_inputs, batches, groups)
+        score = _compiled_scores(graphdef, mesh, batches[0].at_once, side_by_side)
+        arrays = map(np.stack, zip(*inputs, strict=True))
         waiting.append((batches, score(states, *arrays)))
         if len(waiting) > _AHEAD:
             finish(*waiting.popleft())
@@ -121,15 +238,6 @@ def score_population(
 def stacked(states: Sequence[nnx.State]) -> nnx.State:
     """Weights of several models with an axis of models in front."""
     return jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *states)
-
-
-def models_side_by_side() -> bool:
-    """Whether models are better computed side by side here than in turn.
-
-    On a CPU several models at once miss its caches; on an accelerator one small model
-    leaves most of the chip idle.
-    """
-    return jax.default_backend() != "cpu"
 
 
 def models_mesh(devices: Sequence[Any] | None = None) -> Mesh:
@@ -170,45 +278,30 @@ def _calls(
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(
-    graphdef: nnx.GraphDef,
-    mesh: Mesh,
-    at_once: int,
-    side_by_side: bool,
-    is_shared: bool,
+def _compiled_scores(
+    graphdef: nnx.GraphDef, mesh: Mesh, at_once: int, side_by_side: bool
 ) -> Callable[..., jax.Array]:
     """(states, prefixes, lengths, continuations) -> logprobs_MIKT."""
 
-    def score_one(state: nnx.State, prefixes_IP, lengths_I, continuations_IKT):
-        return score_continuations(
-            graphdef,
-            state,
-            prefixes_IP,
-            lengths_I,
-            continuations_IKT,
-            at_once=at_once,
-        ).logprobs
+    def score_one(state: nnx.State, *pairs: jax.Array) -> jax.Array:
+        return score_continuations(graphdef, state, *pairs, at_once=at_once).logprobs
 
     def score(states: nnx.State, *pairs: jax.Array) -> jax.Array:
         if side_by_side:
-            axes = (0, *[None if is_shared else 0] * 3)
-            return jax.vmap(score_one, in_axes=axes)(states, *pairs)
-        if is_shared:
-            return jax.lax.map(lambda state: score_one(state, *pairs), states)
+            return jax.vmap(score_one)(states, *pairs)
         return jax.lax.map(lambda one: score_one(*one), (states, *pairs))
 
+    return _over_models(score, mesh)
+
+
+def _over_models(compute: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Jit what computes models side by side, each device its share of them."""
     models = PartitionSpec("models")
-    pairs = PartitionSpec() if is_shared else models
-    return jax.jit(
-        jax.shard_map(
-            score,
-            mesh=mesh,
-            in_specs=(models, pairs, pairs, pairs),
-            out_specs=models,
-            # Scans start from constants; the check takes them for equal everywhere.
-            check_vma=False,
-        )
+    # Scans start from constants; the check of vma takes them for equal everywhere.
+    split = jax.shard_map(
+        compute, mesh=mesh, in_specs=models, out_specs=models, check_vma=False
     )
+    return jax.jit(split)
 
 
 def score_population_tests(
