@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from jaxcontam.results.row import Row
+from jaxcontam.results.row import ResultRow
 
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 """What a report says of a score; never that a model has or has not read the items."""
@@ -70,7 +70,7 @@ class InflationEstimate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InflationResult(Row):
+class InflationResult(ResultRow):
     """What is said of one score: the row of `results`.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.results.row import Row
+from jaxcontam.results.row import ResultRow
 from jaxcontam.results.terms import RankingVerdict
 
 N_PERMUTATIONS = 9_999
@@ -68,7 +68,7 @@ class BlindBaseline:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreResult(Row):
+class ScoreResult(ResultRow):
     """How well one score ranks members above non-members: a row of `results`.
 
     Attributes:
@@ -122,7 +122,7 @@ class ScoreResult(Row):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetResult(Row):
+class SetResult(ResultRow):
     """Dataset inference: whether a whole set scores as a validation set does.
 
     Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results.row import Row
+from jaxcontam.results.row import ResultRow
 from jaxcontam.results.terms import (
     Null,
     Provenance,
@@ -263,7 +263,7 @@ class NullPicture:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OrderResult(Row):
+class OrderResult(ResultRow):
     """One order test of one benchmark: a row of `report.json`.
 
     Attributes:

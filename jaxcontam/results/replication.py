@@ -6,14 +6,14 @@ A missing number is None, and a warning says why.
 import dataclasses
 from typing import Literal
 
-from jaxcontam.results.row import Row
+from jaxcontam.results.row import ResultRow
 from jaxcontam.results.terms import Validity
 
 ReplicationVerdict = Literal["contaminated", "suspected", "inconclusive", "no evidence"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapResult(Row):
+class OverlapResult(ResultRow):
     """Whether naming the partition makes completions more like the reference.
 
     Attributes:
@@ -42,7 +42,7 @@ class OverlapResult(Row):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeResult(Row):
+class JudgeResult(ResultRow):
     """How many completions are exact or near-exact copies of the reference.
 
     Attributes:
@@ -111,7 +111,7 @@ class JudgeResult(Row):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonResult(Row):
+class ComparisonResult(ResultRow):
     """What a method that asks otherwise finds; never the row that decides.
 
     Attributes:

@@ -5,14 +5,14 @@ A missing number is None, and a warning says why.
 
 import dataclasses
 
-from jaxcontam.results.row import Row
+from jaxcontam.results.row import ResultRow
 
 CHUNKS, QUESTIONS = "chunks", "questions"
 """What is screened: parts of texts, or questions about them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenResult(Row):
+class ScreenResult(ResultRow):
     """How many texts score alike before and after unlearning.
 
     A screen: a text that scores alike may have survived unlearning, or may never have
@@ -45,7 +45,7 @@ class ScreenResult(Row):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SimilarityResult(Row):
+class SimilarityResult(ResultRow):
     """How alike the unlearned model's samples and the true texts are.
 
     Means are over texts, of the mean over the samples of a text; intervals are of the
