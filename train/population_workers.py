@@ -41,22 +41,22 @@ class Failure:
 class _Worker:
     """A process pinned to one core, and its current task."""
 
-    def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
+    def __init__(self, opener: Callable[[Any], Callable], core: int | None):
         context = multiprocessing.get_context("spawn")
         self.core, self.task, self.is_dead = core, None, False
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_work, args=(theirs, opener, job), daemon=True
-        )
-        with _pinned(core):
+        # The job follows by the pipe: what is started with it would be waited for, for
+        # good if it dies meanwhile.
+        self.process = context.Process(target=_work, args=(theirs, opener), daemon=True)
+        with _pinned(core), _ignoring_ctrl_c():
             self.process.start()
         # Else the pipe would not end when the process does.
         theirs.close()
 
     def send(self, task: Any) -> None:
-        """Assign a task; the death of the process shows in `receive`."""
+        """Send the job, then a task; the death of the process shows in `receive`."""
         self.task = task
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(ConnectionError):
             self.pipe.send(task)
 
     def receive(self) -> Any:
@@ -116,7 +116,9 @@ def over_processes(
         # All of them first: they get ready while the first task is made, and a large
         # one is not sent before its process reads.
         for i in range(n_processes):
-            workers.append(_Worker(opener, job, cores[i % len(cores)]))
+            workers.append(_Worker(opener, cores[i % len(cores)]))
+        for worker in workers:
+            worker.send(job)
         for worker in tuple(workers):
             assign(worker)
         while workers:
@@ -132,7 +134,8 @@ def over_processes(
                     return
                 if worker.is_dead:
                     workers.remove(worker)
-                    worker = _Worker(opener, job, worker.core)
+                    worker = _Worker(opener, worker.core)
+                    worker.send(job)
                     workers.append(worker)
                 assign(worker)
     finally:
@@ -159,13 +162,13 @@ def n_cores() -> int:
     return len(_cores())
 
 
-def _work(pipe: Any, opener: Callable[[Any], Callable], job: Any) -> None:
+def _work(pipe: Any, opener: Callable[[Any], Callable]) -> None:
     """Run tasks until the pipe closes."""
-    # Ctrl-C reaches all processes of a terminal; the parent handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     run = fault = None
     try:
-        run = opener(job)
+        run = opener(pipe.recv())
+    except EOFError:
+        return
     except Exception as e:
         fault = _failure(e)
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -192,6 +195,19 @@ def _cores() -> Sequence[int | None]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [None] * (os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def _ignoring_ctrl_c() -> Iterator[None]:
+    """Let processes that start in the block ignore Ctrl-C; their parent handles it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
