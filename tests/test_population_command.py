@@ -54,6 +54,20 @@ def test_task_that_fails_or_dies_costs_no_other_task():
         assert pid != os.getpid()
 
 
+class Deadly:
+    """Ends the process that reads it."""
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+def test_processes_that_die_over_a_large_job_are_not_waited_for():
+    job = [Deadly(), bytes(2**20)]
+    found = dict(over_processes(opener, job, range(30), n_processes=2))
+    assert {one.reason for one in found.values()} == {"its process ended with code 3"}
+    assert len(found) == 3
+
+
 def test_processes_that_cannot_start_do_not_try_every_task():
     found = dict(over_processes(broken_opener, "it", range(30), n_processes=1))
     assert found.keys() == {0, 1, 2}

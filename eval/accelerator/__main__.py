@@ -6,8 +6,8 @@ and beside torch on the same GPU: transformers' model scored in batches, and tra
 with autocast and sdpa. Each part runs in its own process.
 Command: `python -m eval.accelerator`, or `--compile h200` without one. Hardware: a GPU
 of 80 GB (torch beside JAX, `pip install -e .[test]`) or a TPU chip; ten minutes.
-Headline: on an H200 1.4 B is scored at 63 % of the peak, 1.44 times torch, and 124 M
-trained at 42 %, 2.67 times torch.
+Headline: on an H200 1.4 B is scored at 63 % of those products, 1.44 times torch, and
+124 M trained at 42 %, 2.67 times torch.
 """
 
 import dataclasses
