@@ -34,7 +34,6 @@ from eval.study import (
     run_study,
 )
 from jaxcontam.analyses.prompted_model import MemoryJournal
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.critique import CRITIQUE
@@ -246,9 +245,7 @@ class Critique(StudyFlags):
     any_code: bool = False
     """Take finished models that other code made, too."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "models")
+    positive = ("models",)
 
     def run(self) -> dict[str, Any]:
         """Make what is missing, print the tables; returns the numbers."""
@@ -263,9 +260,8 @@ class Critique(StudyFlags):
             models.append(fields)
         return finish_study(
             "critique",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"models": models},
             grids=grids_of(models),
             earlier_seconds=kept.earlier_seconds,

@@ -26,7 +26,7 @@ from typing import Any
 
 from eval.study import Clock, Grid, data_file, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
-from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME, make_folder
 from jaxcontam.scoring.remote_model import JOURNAL_NAME
@@ -112,9 +112,8 @@ class Kills:
         }
         return finish_study(
             "kills",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"outcomes": [dataclasses.asdict(one) for one in outcomes]},
             grids=[Grid.of("Killed and run again", outcomes, columns)],
         )

@@ -35,7 +35,6 @@ from eval.study import (
     say,
 )
 from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
@@ -160,9 +159,10 @@ class KnownModels(StudyFlags):
     out: Path = Path("runs/known_models")
     """Folder for scores, finished sets and tables; a killed run goes on there."""
 
+    positive = ("limit", "tflops")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "limit", "tflops")
         self.chosen()
 
     def chosen(self) -> dict[str, list[Known]]:
@@ -199,9 +199,8 @@ class KnownModels(StudyFlags):
         sets = [dataclasses.asdict(r) | o for own in found.values() for r, o in own]
         return finish_study(
             "known_models",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"failed": failed, "sets": sets},
             grids=[grid_of(model, own) for model, own in found.items()],
             earlier_seconds=records.earlier_seconds,

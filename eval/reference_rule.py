@@ -29,7 +29,6 @@ import numpy as np
 from scipy.stats import norm
 
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_BOUND,
@@ -101,9 +100,7 @@ class ReferenceRule(StudyFlags):
     out: Path = Path("runs/reference_rule")
     """Folder for the table and its numbers."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "n_files")
+    positive = ("n_files",)
 
     def run(self) -> dict[str, Any]:
         """Simulate, print, write; returns the numbers."""
@@ -132,9 +129,8 @@ class ReferenceRule(StudyFlags):
         }
         return finish_study(
             "reference_rule",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"cells": [dataclasses.asdict(cell) for cell in cells]},
             grids=[Grid.of("Share of files called contaminated", cells, columns)],
         )

@@ -59,7 +59,6 @@ from eval.planted import in_rows
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.scorer import Scorer
 from train.population_plan import Design, Texts
@@ -114,9 +113,10 @@ class Leaderboard(StudyFlags):
     out: Path = Path("runs/leaderboard")
     """Folder of records and of the table; trials that stand there are kept."""
 
+    positive = ("budget",)
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "budget")
         if not math.isfinite(self.budget):
             raise InputError(f"--budget must be a finite number, got {self.budget}")
         if self.models < 2:
@@ -172,9 +172,8 @@ class Leaderboard(StudyFlags):
         ranked = [entries[one.entry] for one in table]
         document = finish_study(
             "leaderboard",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={
                 "seeds": list(range(self.seed, self.seed + n_models)),
                 "budget_passes": self.budget,

@@ -46,7 +46,6 @@ from eval.natural_order.transformers import (
     train_transformer,
 )
 from eval.study import Clock, Column, Grid, StudyFlags, finish_study, grouped, run_study
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
@@ -79,9 +78,7 @@ class NaturalOrder(StudyFlags):
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "processes")
+    positive = ("processes",)
 
     def run(self) -> dict[str, Any]:
         """Audit what is missing, print tables; returns the numbers."""
@@ -99,7 +96,7 @@ class NaturalOrder(StudyFlags):
         records = [done[case] for case in cases if case in done]
         return finish_study(
             "natural_order",
-            flags_of(self),
+            self,
             clock=clock,
             out=folder,
             numbers={

@@ -42,7 +42,6 @@ from eval.replication.models import (
 from eval.replication.recorded import recorded_partitions
 from eval.replication.tables import table_1, table_2
 from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study, say
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME
@@ -80,9 +79,10 @@ class Replication(StudyFlags):
     out: Path = Path("runs/replication-study")
     """Folder of models, their reports, report.json and report.md."""
 
+    positive = ("models",)
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "models")
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
 
@@ -110,9 +110,8 @@ class Replication(StudyFlags):
             ]
         return finish_study(
             "replication",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={
                 "corpus_digest": corpus_digest(texts.documents),
                 "n_instances": len(texts.instances),

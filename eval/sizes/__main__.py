@@ -23,7 +23,6 @@ from rich.console import Console
 from eval.sizes import drift
 from eval.sizes.designs import KINDS, LEVELS, TESTS
 from eval.study import Grid, StudyFlags, print_grid, run_study, say, write_json
-from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import unknown_name
 
 STANDARD_ERRORS = 3.3
@@ -131,9 +130,10 @@ class Sizes(StudyFlags):
     out: Path = Path("runs/sizes")
     """Folder for sizes.json."""
 
+    positive = ("n_sets", "n_files")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "n_sets", "n_files")
         for name in self.only:
             if name not in (*TESTS, DRIFT):
                 raise unknown_name("test", name, (*TESTS, DRIFT))
