@@ -39,7 +39,7 @@ _DERIVED = ("report.html", "results.csv", "SHA256SUMS", "comparison.html")
 _MOST_IN_A_ROW = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one command.
 
@@ -185,15 +185,7 @@ def killed(
         n_other += results(out) != expected
         excess = max(excess, _store_bytes(out) / size - 1 if size else 0.0)
         shutil.rmtree(out)
-    return Outcome(
-        name=name,
-        seconds=seconds,
-        n_kills=done,
-        n_runs=n_runs,
-        n_failed=n_failed,
-        n_other=n_other,
-        excess=excess,
-    )
+    return Outcome(name, seconds, done, n_runs, n_failed, n_other, excess)
 
 
 def _at(words: Sequence[str], out: Path) -> list[str]:

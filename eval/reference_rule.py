@@ -65,7 +65,7 @@ _EQUALS = _REFERENCES[:5]
 _MEMORIES = ("each boundary", "one boundary in ten", "one stratum in ten")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
     """Files of one kind, and what is said of them.
 
@@ -164,17 +164,7 @@ def simulate(
         model_FKP = own_FKP + natural_FKP + memory_FKP
         reference_FKP = noise * other_FKP + (share or noise) * natural_FKP
         accused += _accused(model_FKP, reference_FKP)
-    found, as_they_are, scaled = (accused / n_files).tolist()
-    return Cell(
-        kind=kind,
-        gain=gain,
-        n_strata=n_strata,
-        share=share,
-        noise=noise,
-        found=found,
-        as_they_are=as_they_are,
-        scaled=scaled,
-    )
+    return Cell(kind, gain, n_strata, share, noise, *(accused / n_files).tolist())
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.cli import run_module
+from jaxcontam.cli import EXIT_PARTIAL, run_module
 from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
@@ -42,7 +42,7 @@ def run_study(
     *,
     trains: bool = False,
     compiles: bool = False,
-    exit_code: Callable[[Any], object] = lambda outcome: outcome,
+    code_of: Callable[[Any], object] | None = None,
 ) -> int:
     """Run a study from the command line; returns the exit code.
 
@@ -51,7 +51,7 @@ def run_study(
         command: Dataclass whose fields are the flags, with a method `run`.
         trains: Keep freed memory, for small models that are trained in this process.
         compiles: Keep compiled programs for the next process.
-        exit_code: What `run` returned -> the exit code; anything but an int is 0.
+        code_of: What `run` returned -> the exit code (default: `exit_code`).
     """
     if trains:
         keep_freed_memory()
@@ -59,7 +59,13 @@ def run_study(
         from jaxcontam.scoring.compilation_cache import keep_compiled
 
         keep_compiled()
-    return run_module(command, f"eval.{name}", exit_code)
+    return run_module(command, f"eval.{name}", code_of or exit_code)
+
+
+def exit_code(outcome: Any) -> object:
+    """3 where numbers tell of what failed; else what it is, any but an int being 0."""
+    has_failed = isinstance(outcome, dict) and outcome.get("failed")
+    return EXIT_PARTIAL if has_failed else outcome
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

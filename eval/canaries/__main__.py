@@ -53,7 +53,7 @@ from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import with_reference
 from jaxcontam.analyses.stopwatch import library_versions
 from jaxcontam.commands.flags import STORE_DIR, flags_of
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
@@ -123,8 +123,7 @@ class Canaries(StudyFlags):
             raise InputError(
                 f"--n-permutations must be at least 0, got {self.n_permutations}"
             )
-        if self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
+        check_names("preset", (self.preset,), PRESETS)
         if self.tables and self.trained is not None:
             raise InputError("--tables and --trained exclude each other")
         self._check_of_use()

@@ -18,7 +18,8 @@ from typing import Any
 
 from eval.membership.copies import FULL, TINY, Bench, copies_study
 from eval.membership.tables import grids
-from eval.membership.texts import Pool, read_pool
+from eval.membership.texts import read_pool
+from eval.python_docs import PythonDocs
 from eval.study import Clock, StudyFlags, finish_study, run_study
 from train.sources import read_documents
 
@@ -45,7 +46,7 @@ class Membership(StudyFlags):
         pool = read_pool()
         if self.corpus:
             # Questions stay; those that the user's corpus holds too are few.
-            pool = Pool(tuple(read_documents(self.corpus)), pool.questions)
+            pool = PythonDocs(tuple(read_documents(self.corpus)), pool.questions)
         bench = Bench(
             scale=TINY if self.tiny else FULL,
             pool=pool,

@@ -25,7 +25,7 @@ from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
@@ -57,9 +57,7 @@ class Power(StudyFlags):
 
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        for name in self.only:
-            if name not in POPULATIONS:
-                raise unknown_name("population", name, POPULATIONS)
+        check_names("population", self.only, POPULATIONS)
         if self.tiny and self.only:
             raise InputError("--tiny has a population of its own", hint="drop --only")
 

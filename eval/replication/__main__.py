@@ -152,24 +152,20 @@ def _row(
 ) -> dict[str, Any]:
     """What a table shows of a run."""
     by_method = {row["method"]: row for row in results}
-    judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip")
+    judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
+    counts = ("n_exact", "n_near", "n_control", "control_copies", "p_control")
     return {
         "planted": name,
         "asked": task,
         "seed": seed,
         "n": judge["n_instances"],
-        "n_exact": judge["n_exact"],
-        "n_near": judge["n_near"],
-        "n_control": judge["n_control"],
-        "control_copies": judge["control_copies"],
-        "p_control": judge["p_control"],
-        "verdict": judge["verdict"],
-        "guided": None if overlap is None else overlap["guided"],
-        "general": None if overlap is None else overlap["general"],
-        "p_overlap": None if overlap is None else overlap["p_value"],
-        "p_paired_bootstrap": None
-        if overlap is None
-        else by_method["rouge_l_paired_bootstrap"]["p_value"],
+        **{name: judge[name] for name in (*counts, "verdict")},
+        "guided": overlap.get("guided"),
+        "general": overlap.get("general"),
+        "p_overlap": overlap.get("p_value"),
+        "p_paired_bootstrap": by_method.get("rouge_l_paired_bootstrap", {}).get(
+            "p_value"
+        ),
     }
 
 
