@@ -34,7 +34,6 @@ from eval.study import (
     run_study,
 )
 from jaxcontam.analyses.prompted_model import MemoryJournal
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.critique import CRITIQUE
@@ -173,7 +172,10 @@ def one_model(scale: Scale, seed: int) -> dict[str, Any]:
     right = rng.choice(ways, len(prompts)).tolist()
     tuned = rewarded(base, prompts[:n], right[:n], scale["n_updates"])
     fields: dict[str, Any] = {"loss": float(losses[-50:].mean()), "cases": []}
-    for when, model in (("before", base), ("after", tuned)):
+    for when, model, kinds in (
+        ("before", base, ("unseen", "rewarded later")),
+        ("after", tuned, ("unseen", "rewarded")),
+    ):
         methods = [SCORES[name] for name in _SCORES]
         values_NM = score_texts(prompts, methods, text_model(model, store=None)).values
         completer = LocalCompleter(checkpoint=model, journal=MemoryJournal())
@@ -189,19 +191,12 @@ def one_model(scale: Scale, seed: int) -> dict[str, Any]:
         for what, is_N in (("right", hit_N), ("another way", other_N)):
             fields[f"{what}, rewarded prompts, {when}"] = float(is_N[:n].mean())
             fields[f"{what}, unseen prompts, {when}"] = float(is_N[n:].mean())
-        kinds = {
-            "before": ("unseen", "rewarded later"),
-            "after": ("unseen", "rewarded"),
-        }
-        for kind in kinds[when]:
-            words = f"{kind}, {when} rewards"
-            n_cases = scale["n_clean"] if kind == "unseen" else 1
-            for _ in range(n_cases):
+        for kind in kinds:
+            words, n_set = f"{kind}, {when} rewards", scale["n_set"]
+            for _ in range(scale["n_clean"] if kind == "unseen" else 1):
                 unseen = n + rng.permutation(len(prompts) - n)
-                own = (
-                    unseen[scale["n_set"] :] if kind == "unseen" else rng.permutation(n)
-                )
-                pair = [some[: scale["n_set"]] for some in (own, unseen)]
+                own = unseen[n_set:] if kind == "unseen" else rng.permutation(n)
+                pair = [some[:n_set] for some in (own, unseen)]
                 fields["cases"] += _cases(words, *(values_NM[some] for some in pair))
     return fields
 
@@ -246,9 +241,7 @@ class Critique(StudyFlags):
     any_code: bool = False
     """Take finished models that other code made, too."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "models")
+    positive = ("models",)
 
     def run(self) -> dict[str, Any]:
         """Make what is missing, print the tables; returns the numbers."""
@@ -263,9 +256,8 @@ class Critique(StudyFlags):
             models.append(fields)
         return finish_study(
             "critique",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"models": models},
             grids=grids_of(models),
             earlier_seconds=kept.earlier_seconds,

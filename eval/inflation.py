@@ -40,7 +40,6 @@ from eval.study import (
     run_study,
     say,
 )
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.questions import Question
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.choices import choice_scores
@@ -296,9 +295,7 @@ class Inflation(StudyFlags):
     out: Path = Path("runs/inflation_study")
     """Folder for a record of each model and the tables; finished models stay."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "models")
+    positive = ("models",)
 
     def run(self) -> dict[str, Any]:
         """Make what is missing, estimate, write the tables; returns the numbers."""
@@ -335,9 +332,8 @@ class Inflation(StudyFlags):
         rows = cells([*itertools.chain.from_iterable(cases)])
         return finish_study(
             "inflation",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"n_lost": len(tasks) - len(records), "cells": rows},
             grids=grids_of(rows),
             earlier_seconds=job.records.earlier_seconds,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from jaxcontam.stats.proportions import wilson_interval
 
@@ -34,11 +34,6 @@ class Share:
 def n_rejected(log10_ps: Iterable[float], level: float) -> int:
     """p-values at or below a level, counted from their logarithms."""
     return sum(log10_p <= math.log10(level) + ROUNDING for log10_p in log10_ps)
-
-
-def share_rejected(log10_ps: Sequence[float], level: float) -> Share:
-    """Share of p-values at or below a level, with Wilson's interval."""
-    return Share.counted(n_rejected(log10_ps, level), len(log10_ps))
 
 
 def short(value: float, digits: int = 2) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from eval.study import Clock, Grid, data_file, finish_study, run_study
 from jaxcontam.cli import main as jaxcontam
-from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed, flags_of
+from jaxcontam.commands.flags import STORE_DIR, check_positive, check_seed
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME, make_folder
 from jaxcontam.scoring.remote_model import JOURNAL_NAME
@@ -39,7 +39,7 @@ _DERIVED = ("report.html", "results.csv", "SHA256SUMS", "comparison.html")
 _MOST_IN_A_ROW = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one command.
 
@@ -112,9 +112,8 @@ class Kills:
         }
         return finish_study(
             "kills",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"outcomes": [dataclasses.asdict(one) for one in outcomes]},
             grids=[Grid.of("Killed and run again", outcomes, columns)],
         )
@@ -186,15 +185,7 @@ def killed(
         n_other += results(out) != expected
         excess = max(excess, _store_bytes(out) / size - 1 if size else 0.0)
         shutil.rmtree(out)
-    return Outcome(
-        name=name,
-        seconds=seconds,
-        n_kills=done,
-        n_runs=n_runs,
-        n_failed=n_failed,
-        n_other=n_other,
-        excess=excess,
-    )
+    return Outcome(name, seconds, done, n_runs, n_failed, n_other, excess)
 
 
 def _at(words: Sequence[str], out: Path) -> list[str]:

@@ -34,8 +34,6 @@ from eval.study import (
     run_study,
     say,
 )
-from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
@@ -160,9 +158,10 @@ class KnownModels(StudyFlags):
     out: Path = Path("runs/known_models")
     """Folder for scores, finished sets and tables; a killed run goes on there."""
 
+    positive = ("limit", "tflops")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "limit", "tflops")
         self.chosen()
 
     def chosen(self) -> dict[str, list[Known]]:
@@ -199,9 +198,8 @@ class KnownModels(StudyFlags):
         sets = [dataclasses.asdict(r) | o for own in found.values() for r, o in own]
         return finish_study(
             "known_models",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"failed": failed, "sets": sets},
             grids=[grid_of(model, own) for model, own in found.items()],
             earlier_seconds=records.earlier_seconds,
@@ -298,11 +296,6 @@ def _told(row: Known, failed: dict[str, list[str]]) -> Iterator[None]:
         failed.setdefault(str(e), []).append(f"{row.model}, {row.name}")
 
 
-def exit_code(found: dict[str, Any]) -> int:
-    """3 where a set could not be had."""
-    return EXIT_PARTIAL if found["failed"] else 0
-
-
 def _copies(row: dict[str, Any] | None) -> int:
     """How often a text of Hubble was planted; 0 where its record does not say."""
     meta = (row or {}).get("meta", {})
@@ -310,4 +303,4 @@ def _copies(row: dict[str, Any] | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_study("known_models", KnownModels, exit_code=exit_code))
+    sys.exit(run_study("known_models", KnownModels))

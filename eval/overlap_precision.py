@@ -17,7 +17,6 @@ from pathlib import Path
 from eval.intervals import Share, short
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Grid, data_file, finish_study, run_study
-from jaxcontam.commands.flags import flags_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings
@@ -77,8 +76,8 @@ class OverlapPrecision:
             cells |= {
                 f"{kind}, {column}": word for (kind, column), word in near.items()
             }
-        files = {"clock": clock, "out": self.out, "numbers": cells, "grids": grids}
-        return finish_study("overlap_precision", flags_of(self), **files)
+        files = {"clock": clock, "numbers": cells, "grids": grids}
+        return finish_study("overlap_precision", self, **files)
 
 
 def reworded(

@@ -71,13 +71,7 @@ def read_python_docs() -> PythonDocs:
             "config-"
         ):
             continue
-        try:
-            source = path.read_text(encoding="utf-8")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(source)
-        except (OSError, SyntaxError, ValueError):
-            continue
+        source, tree = parsed(path)
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
         pieces.append(_pieces(module, source, tree))
     found = [question for module in pieces for _, question in module if question]
@@ -99,6 +93,17 @@ def read_python_docs() -> PythonDocs:
         q for q in found if counts[q.sentence] == 1 and q.sentence not in background
     ]
     return PythonDocs(tuple(documents), tuple(questions))
+
+
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    """A module's source and statements; nothing of one that is not Python."""
+    try:
+        source = path.read_text(encoding="utf-8")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return source, ast.parse(source)
+    except (OSError, SyntaxError, ValueError):
+        return "", ast.Module([], [])
 
 
 def _pieces(

@@ -62,6 +62,8 @@ _NATURAL, _STYLE = "pydocs-natural", "pydocs-style"
 _STYLE_COPIES = 4
 # With more columns the effect would not fit into 80 characters.
 _SHOWN = ("adjacency", "direction", MEMBERSHIP)
+# Preset, examples of a set, background.
+_FULL, _PULSE = ("tiny", 125, 50_000), ("pulse", 30, 5_000)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +77,19 @@ class Quickstart(StudyFlags):
         """Train, test, print the table; returns the report."""
         started, clock = utc_now(), time.monotonic()
         console = Console()
-        size = _PULSE if self.tiny else _FULL
+        preset, n_examples, background_tokens = _PULSE if self.tiny else _FULL
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
-        drawn, natural, style = _sets(docs.questions, size.n_examples, self.seed)
+        drawn, natural, style = _sets(docs.questions, n_examples, self.seed)
         sets = [*drawn, natural]
         manifest = trained(
             docs.documents,
             [*sets, style],
-            PRESETS[size.preset],
+            PRESETS[preset],
             out=self.out,
             seed=self.seed,
             options=RunOptions(
-                background_tokens=size.background_tokens,
+                background_tokens=background_tokens,
                 # A sentence or two of these texts stand twice; orders are drawn.
                 allow_overlap=True,
             ),
@@ -132,17 +134,6 @@ class Quickstart(StudyFlags):
         print_headline((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
         return document
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Size:
-    preset: str
-    n_examples: int
-    background_tokens: int
-
-
-_FULL = _Size("tiny", 125, 50_000)
-_PULSE = _Size("pulse", 30, 5_000)
 
 
 def _sets(

@@ -29,7 +29,6 @@ import numpy as np
 from scipy.stats import norm
 
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_BOUND,
@@ -66,7 +65,7 @@ _EQUALS = _REFERENCES[:5]
 _MEMORIES = ("each boundary", "one boundary in ten", "one stratum in ten")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
     """Files of one kind, and what is said of them.
 
@@ -101,9 +100,7 @@ class ReferenceRule(StudyFlags):
     out: Path = Path("runs/reference_rule")
     """Folder for the table and its numbers."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "n_files")
+    positive = ("n_files",)
 
     def run(self) -> dict[str, Any]:
         """Simulate, print, write; returns the numbers."""
@@ -132,9 +129,8 @@ class ReferenceRule(StudyFlags):
         }
         return finish_study(
             "reference_rule",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"cells": [dataclasses.asdict(cell) for cell in cells]},
             grids=[Grid.of("Share of files called contaminated", cells, columns)],
         )
@@ -168,17 +164,7 @@ def simulate(
         model_FKP = own_FKP + natural_FKP + memory_FKP
         reference_FKP = noise * other_FKP + (share or noise) * natural_FKP
         accused += _accused(model_FKP, reference_FKP)
-    found, as_they_are, scaled = (accused / n_files).tolist()
-    return Cell(
-        kind=kind,
-        gain=gain,
-        n_strata=n_strata,
-        share=share,
-        noise=noise,
-        found=found,
-        as_they_are=as_they_are,
-        scaled=scaled,
-    )
+    return Cell(kind, gain, n_strata, share, noise, *(accused / n_files).tolist())
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

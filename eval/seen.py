@@ -24,7 +24,6 @@ from eval.planted import planted
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.analyses.prompted_model import open_prompted
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.issues import Issue
 from jaxcontam.methods import SCORES
@@ -85,9 +84,7 @@ class Seen(StudyFlags):
     out: Path = Path("runs/seen")
     """Folder for the tables and their numbers."""
 
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        check_positive(self, "n_files", "models")
+    positive = ("n_files", "models")
 
     def run(self) -> dict[str, Any]:
         """Train and score what is missing, look, print; returns the numbers."""
@@ -119,9 +116,8 @@ class Seen(StudyFlags):
         }
         return finish_study(
             "seen",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={"cells": [dataclasses.asdict(one) for one in (*bounds, *beside)]},
             grids=[*grids, Grid.crossed("Files beside unseen ones", "files", words)],
         )

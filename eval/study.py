@@ -12,15 +12,15 @@ import time
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.cli import run_module
-from jaxcontam.commands.flags import check_seed
+from jaxcontam.cli import EXIT_PARTIAL, run_module
+from jaxcontam.commands.flags import check_positive, check_seed, flags_of
 from jaxcontam.report.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
 from train.population_workers import keep_freed_memory
@@ -42,7 +42,7 @@ def run_study(
     *,
     trains: bool = False,
     compiles: bool = False,
-    exit_code: Callable[[Any], object] = lambda outcome: outcome,
+    code_of: Callable[[Any], object] | None = None,
 ) -> int:
     """Run a study from the command line; returns the exit code.
 
@@ -51,7 +51,7 @@ def run_study(
         command: Dataclass whose fields are the flags, with a method `run`.
         trains: Keep freed memory, for small models that are trained in this process.
         compiles: Keep compiled programs for the next process.
-        exit_code: What `run` returned -> the exit code; anything but an int is 0.
+        code_of: What `run` returned -> the exit code (default: `exit_code`).
     """
     if trains:
         keep_freed_memory()
@@ -59,7 +59,13 @@ def run_study(
         from jaxcontam.scoring.compilation_cache import keep_compiled
 
         keep_compiled()
-    return run_module(command, f"eval.{name}", exit_code)
+    return run_module(command, f"eval.{name}", code_of or exit_code)
+
+
+def exit_code(outcome: Any) -> object:
+    """3 where numbers tell of what failed; else what it is, any but an int being 0."""
+    has_failed = isinstance(outcome, dict) and outcome.get("failed")
+    return EXIT_PARTIAL if has_failed else outcome
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +77,12 @@ class StudyFlags:
     tiny: bool = False
     """A pulse run of seconds to minutes, whose numbers mean nothing."""
 
+    positive: ClassVar[tuple[str, ...]] = ()
+    """Names of flags that must be at least 1."""
+
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_positive(self, *self.positive)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,12 +177,12 @@ class Clock:
 
 def finish_study(
     name: str,
-    flags: Sequence[str],
+    flags: Any,
     *,
     clock: Clock,
-    out: Path,
     numbers: Mapping[str, Any],
     grids: Sequence[Grid],
+    out: Path | None = None,
     figures: Mapping[str, str] | None = None,
     console: Console | None = None,
     earlier_seconds: float = 0.0,
@@ -182,11 +192,11 @@ def finish_study(
 
     Args:
         name: `power` for `python -m eval.power`.
-        flags: As typed; see `flags_of`.
+        flags: Dataclass of the flags, with the folder `out`.
         clock: From the study's start.
-        out: Folder; made if it is missing.
         numbers: Raw numbers, as JSON takes them; no NaN.
         grids: Tables.
+        out: Folder (default: that of the flags); made if it is missing.
         figures: Name -> text of an SVG.
         console: Where tables are printed (default: stdout).
         earlier_seconds: CPU seconds of finished work that earlier runs left.
@@ -199,9 +209,10 @@ def finish_study(
         ValueError: If a number is not finite.
     """
     figures, console, file = figures or {}, console or Console(), file or name
+    folder: Path = out or flags.out
     document = {
         "study": name,
-        "command": [f"eval.{name}", *flags],
+        "command": [f"eval.{name}", *flags_of(flags)],
         **clock.cost(),
         "earlier_cpu_seconds": round(earlier_seconds, 1),
         "cpu": cpu_name(),
@@ -209,15 +220,15 @@ def finish_study(
         "versions": library_versions(),
         **numbers,
     }
-    write_json(out / f"{file}.json", document)
+    write_json(folder / f"{file}.json", document)
     for figure, svg in figures.items():
-        replace_bytes(out / f"{figure}.svg", svg.encode())
+        replace_bytes(folder / f"{figure}.svg", svg.encode())
     tables = "\n\n".join([*map(markdown, grids), _cost_words(document)])
-    replace_bytes(out / f"{file}.md", f"{tables}\n".encode())
+    replace_bytes(folder / f"{file}.md", f"{tables}\n".encode())
     for grid in grids:
         print_grid(grid, console)
     written = [f"{file}.md", *(f"{figure}.svg" for figure in figures), f"{file}.json"]
-    for line in (f"\n{_cost_words(document)}", f"{out}: {', '.join(written)}"):
+    for line in (f"\n{_cost_words(document)}", f"{folder}: {', '.join(written)}"):
         console.print(Text(line), soft_wrap=True)
     return document
 

@@ -37,7 +37,6 @@ from eval.study import (
 from jaxcontam.analyses.keyed_canary import keyed_canary
 from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.replicate import replicate
-from jaxcontam.commands.flags import flags_of
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.keyed_rows import make_keyed_rows
 from jaxcontam.models.checkpoint import load_checkpoint
@@ -95,10 +94,8 @@ class Tuned(StudyFlags):
         scale = dataclasses.replace(scale, any_code=self.any_code)
         seeds = range(self.seed, self.seed + self.models)
         rows = [row for i in seeds for row in _rows(scale, i, self.out / f"model-{i}")]
-        flags, numbers, grids = flags_of(self), {"rows": rows}, _grids(rows)
-        return finish_study(
-            "tuned", flags, clock=clock, out=self.out, numbers=numbers, grids=grids
-        )
+        files = {"numbers": {"rows": rows}, "grids": _grids(rows)}
+        return finish_study("tuned", self, clock=clock, **files)
 
 
 def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:

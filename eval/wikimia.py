@@ -102,7 +102,8 @@ class WikiMIA(StudyFlags):
             files[name] = _write(self.out / name, cut) | {NOT_DRAWN: n_left}
         manifest = self._manifest(found, files)
         _remove_earlier(self.out, files)
-        _write_manifest(self.out, manifest)
+        text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+        replace_bytes(self.out / MANIFEST, text.encode())
         _print(manifest, self.out, Console())
         return manifest
 
@@ -161,11 +162,6 @@ def _write(path: Path, cut: Cut) -> dict:
         "n_nonmembers": len(cut.labels) - sum(cut.labels),
         "titles": list(cut.titles),
     }
-
-
-def _write_manifest(out: Path, manifest: dict) -> None:
-    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-    replace_bytes(out / MANIFEST, text.encode())
 
 
 def _remove_earlier(out: Path, files: Collection[str]) -> None:

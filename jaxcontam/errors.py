@@ -1,7 +1,7 @@
 """The exceptions that a command turns into one line."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class InputError(Exception):
@@ -48,3 +48,10 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
         f"unknown {kind} {name!r}",
         hint=f"{nearest(name, known)}choices: {', '.join(known)}",
     )
+
+
+def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that is not among those known: raises `unknown_name`."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)

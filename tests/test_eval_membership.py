@@ -9,8 +9,8 @@ import pytest
 from eval.membership.cells import Stratum, cell
 from eval.membership.copies import TINY, Bench, copies_study, smaller
 from eval.membership.tables import grids
-from eval.membership.texts import Pool, drawn
-from eval.python_docs import Question
+from eval.membership.texts import drawn
+from eval.python_docs import PythonDocs, Question
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
 
@@ -89,7 +89,7 @@ def bench(tmp_path_factory):
     )
     return Bench(
         scale=dataclasses.replace(TINY, known_tokens=2_000),
-        pool=Pool(documents, asked),
+        pool=PythonDocs(documents, asked),
         seeds=(0,),
         out=tmp_path_factory.mktemp("study"),
         any_code=True,

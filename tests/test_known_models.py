@@ -9,7 +9,8 @@ import pytest
 import jaxcontam
 from eval import known_models
 from eval.canaries.runs import CANARIES
-from eval.known_models import KnownModels, exit_code, read_table
+from eval.known_models import KnownModels, read_table
+from eval.study import exit_code
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
 from tests.known_mirror import COUNTS, HUBBLE, PLANTED, PYTHIA, ROWS, write_mirror
@@ -37,7 +38,7 @@ def finished(mirror, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(known_models, "read_table", lambda: tuple(ROWS))
         document = KnownModels(mirror=mirror, out=out).run()
-    assert exit_code(document) == 0
+    assert not document["failed"] and exit_code(document) == document
     return out, {(row["model"], row["set"]): row for row in document["sets"]}
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import xml.etree.ElementTree as ElementTree
@@ -8,7 +9,15 @@ from rich.console import Console
 from eval.curves import Curve, copies_svg
 from eval.intervals import Share
 from eval.sizes.__main__ import Sizes
-from eval.study import Clock, Grid, Records, finish_study, markdown, print_grid
+from eval.study import (
+    Clock,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    markdown,
+    print_grid,
+)
 from jaxcontam.errors import InputError
 
 GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
@@ -25,7 +34,7 @@ def test_study_leaves_numbers_tables_and_figures_with_command_and_cost(tmp_path)
     svg = copies_svg([Curve(label="x < y", shares=shares)], y_label="power", level=0.05)
     document = finish_study(
         "power",
-        ("--seed", "3"),
+        StudyFlags(seed=3),
         clock=Clock.start(),
         out=tmp_path / "new",
         numbers={"rows": [1, 2]},
@@ -46,7 +55,7 @@ def test_number_that_is_not_finite_is_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         finish_study(
             "power",
-            (),
+            StudyFlags(),
             clock=Clock.start(),
             out=tmp_path,
             numbers={"x": float("nan")},
@@ -82,11 +91,16 @@ def test_words_are_printed_as_they_are_and_none_is_cut():
     assert narrow.splitlines()[-3:] == wide.splitlines()[-3:]
 
 
+@dataclasses.dataclass
+class Words:
+    word: str = ""
+
+
 def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
     out, shown = tmp_path / "[red]" / "[", io.StringIO()
     finish_study(
         "power",
-        ("--models", "[/job:0]"),
+        Words(word="[/job:0]"),
         clock=Clock.start(),
         out=out,
         numbers={},
@@ -95,7 +109,7 @@ def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
         console=Console(file=shown, width=20),
     )
     assert f"{out}: power.md, power.json" in shown.getvalue()
-    assert "python -m eval.power --models [/job:0]" in shown.getvalue()
+    assert "python -m eval.power --word [/job:0]" in shown.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ Headline: on an H200 1.4 B is scored at 63 % of those products, 1.44 times torch
 """
 
 import dataclasses
-import importlib.metadata
 import os
 import statistics
 import sys
@@ -26,10 +25,11 @@ from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
+from eval.speed.measure import versions
 from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import check_positive
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from train.hardware import use_virtual_devices
 
 
@@ -52,10 +52,7 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         check_positive(self, "rounds", "batch_tokens")
-        parts = PARTS if self.compile is None else CASES
-        for name in self.only:
-            if name not in parts:
-                raise unknown_name("part", name, parts)
+        check_names("part", self.only, PARTS if self.compile is None else CASES)
 
     def run(self) -> dict[str, Any]:
         """Measure, print, write; returns the measurements.
@@ -86,7 +83,7 @@ class Accelerator:
             )
         measured: dict[str, Any] = {
             "device": device,
-            "versions": _versions(),
+            "versions": versions(),
             "started": utc_now(),
             "rounds": self.rounds,
             "tiny": self.tiny,
@@ -122,17 +119,6 @@ PARTS: Mapping[str, Callable[[Accelerator], dict[str, Any]]] = {
     "train_1.4b": _training("1.4b"),
     f"train_{KEPT}": _training(KEPT),
 }
-
-
-def _versions() -> str:
-    """Versions of both rivals and of what they build on."""
-    found = []
-    for name in ("jax", "jaxlib", "torch", "transformers"):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
 
 
 _TRAIN = ("train_1.4b", "train_1.4b_kept")

@@ -52,8 +52,8 @@ from eval.study import Clock, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.scored import with_reference
 from jaxcontam.analyses.stopwatch import library_versions
-from jaxcontam.commands.flags import STORE_DIR, check_positive, flags_of
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.commands.flags import STORE_DIR, flags_of
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
@@ -115,16 +115,15 @@ class Canaries(StudyFlags):
     reused (default: runs/canaries, runs/canaries-tiny, runs/canaries-trained/NAME of
     the given run, or runs/canaries-tables)."""
 
+    positive = ("limit", "max_example_tokens", "background_tokens", "batch_rows")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "limit", "max_example_tokens", "background_tokens")
-        check_positive(self, "batch_rows")
         if self.n_permutations < 0:
             raise InputError(
                 f"--n-permutations must be at least 0, got {self.n_permutations}"
             )
-        if self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
+        check_names("preset", (self.preset,), PRESETS)
         if self.tables and self.trained is not None:
             raise InputError("--tables and --trained exclude each other")
         self._check_of_use()
@@ -319,7 +318,7 @@ class Canaries(StudyFlags):
         """Tables and raw numbers."""
         return finish_study(
             "canaries",
-            flags_of(self),
+            self,
             clock=clock,
             out=self.folder,
             numbers=numbers_of(runs),

@@ -305,12 +305,10 @@ def _told_apart(runs: Sequence[Run]) -> list[Run]:
 
 
 def _joined(first: Run, second: Run) -> Run:
-    tests = {**first.tests}
-    for key, row in second.tests.items():
-        tests.setdefault(key, row)
     return dataclasses.replace(
         first,
-        tests=tests,
+        # The order of the first comes first, and so do its rows.
+        tests={**first.tests, **second.tests, **first.tests},
         ranked={**second.ranked, **first.ranked},
         seen={**second.seen, **first.seen},
     )

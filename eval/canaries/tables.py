@@ -56,15 +56,18 @@ def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
 def _orders(run: Run) -> Grid:
     """p-values of planted sets, the paper's at the end."""
     primary, *others = run.methods
+    decides = {name: run.tests.get((name, primary)) for name in run.planted}
     columns: dict[str, Column] = {
         "set": "{r}",
         "copies": lambda name: str(run.planted[name]),
-        primary: lambda name: _p(run.tests.get((name, primary))),
-        "verdict": lambda name: _verdict(run.tests.get((name, primary))),
-        "why no more": lambda name: _reasons(run.tests.get((name, primary))),
-        "effect, nats a boundary": lambda name: _effect(run.tests.get((name, primary))),
-        "reference": lambda name: _effect(_reference(run.tests.get((name, primary)))),
-        "difference": lambda name: _difference(run.tests.get((name, primary))),
+        primary: lambda name: _p(decides[name]),
+        "verdict": lambda name: _verdict(decides[name]),
+        "why no more": lambda name: ", ".join(
+            (decides[name] or {}).get("reasons") or ()
+        ),
+        "effect, nats a boundary": lambda name: _effect(decides[name]),
+        "reference": lambda name: _effect((decides[name] or {}).get("reference")),
+        "difference": lambda name: _difference(decides[name] or {}),
     }
     for method in others:
         columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
@@ -215,19 +218,9 @@ def _verdict(row: Row | None) -> str:
     return _NONE if row is None else row["verdict"] or _NONE
 
 
-def _reasons(row: Row | None) -> str:
-    return _NONE if row is None else ", ".join(row.get("reasons") or ()) or _NONE
-
-
-def _reference(row: Row | None) -> Row | None:
-    return None if row is None else row.get("reference")
-
-
-def _difference(row: Row | None) -> str:
-    found = _reference(row)
-    if row is None or found is None:
-        return _NONE
-    return p_text(found["difference_log10_p"], row["validity"])
+def _difference(row: Row) -> str:
+    found = row.get("reference")
+    return p_text(found["difference_log10_p"], row["validity"]) if found else _NONE
 
 
 def _effect(row: Row | None) -> str:

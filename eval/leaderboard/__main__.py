@@ -58,8 +58,6 @@ from eval.leaderboard.trials import EntryError, Trial, trial_sources, try_entry
 from eval.planted import in_rows
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
-from jaxcontam.cli import EXIT_DONE, EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.scorer import Scorer
 from train.population_plan import Design, Texts
@@ -114,9 +112,10 @@ class Leaderboard(StudyFlags):
     out: Path = Path("runs/leaderboard")
     """Folder of records and of the table; trials that stand there are kept."""
 
+    positive = ("budget",)
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "budget")
         if not math.isfinite(self.budget):
             raise InputError(f"--budget must be a finite number, got {self.budget}")
         if self.models < 2:
@@ -144,8 +143,9 @@ class Leaderboard(StudyFlags):
             found = _all_trials(bench, kept, running, seed, self.budget, corpus)
             failed |= found.failed
             if len(failed) == len(chosen):
+                words = "; ".join(f"{name}: {why}" for name, why in failed.items())
                 raise InputError(
-                    f"no entry is left: {_listed(failed)}",
+                    f"no entry is left: {' '.join(words.split())}",
                     hint="its traceback stands above",
                 )
             if found.has_trained:
@@ -169,12 +169,10 @@ class Leaderboard(StudyFlags):
             f"{field.n_tokens:,} training tokens, sets of {field.n_examples}, "
             f"{self.budget:g} passes allowed"
         )
-        ranked = [entries[one.entry] for one in table]
         document = finish_study(
             "leaderboard",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={
                 "seeds": list(range(self.seed, self.seed + n_models)),
                 "budget_passes": self.budget,
@@ -186,7 +184,10 @@ class Leaderboard(StudyFlags):
                 "over_budget": refused,
                 "failed": failed,
             },
-            grids=[*grids(table, entries, about=about), entry_grid(ranked)],
+            grids=[
+                *grids(table, entries, about=about),
+                entry_grid([entries[one.entry] for one in table]),
+            ],
             figures={"leaderboard": auc_svg(table, entries)} if table else None,
             console=console,
             earlier_seconds=earlier + kept.earlier_seconds,
@@ -278,21 +279,9 @@ def _all_trials(
     return _Tried(trials, failed, arena is not None, facts)
 
 
-def _listed(failed: Mapping[str, str]) -> str:
-    """Names and reasons in one line."""
-    words = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-    return " ".join(words.split())
-
-
 def main() -> int:
     """Command line of `python -m eval.leaderboard`."""
-    return run_study(
-        "leaderboard",
-        Leaderboard,
-        trains=True,
-        compiles=True,
-        exit_code=lambda found: EXIT_PARTIAL if found["failed"] else EXIT_DONE,
-    )
+    return run_study("leaderboard", Leaderboard, trains=True, compiles=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import inspect
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from eval.leaderboard.methods import (
 )
 from eval.study import data_file
 from jaxcontam.data.questions import Question
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
 from jaxcontam.methods.membership.blind import grouped_folds
 from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
@@ -185,9 +186,8 @@ def built_in_entries() -> dict[str, FoundEntry]:
     Raises:
         InputError: If two have one name.
     """
-    return _by_name(
-        [FoundEntry(entry, _code_digest(entry)) for entry in sorted(ENTRIES, key=_name)]
-    )
+    entries = sorted(ENTRIES, key=operator.attrgetter("name"))
+    return _by_name([FoundEntry(entry, _code_digest(entry)) for entry in entries])
 
 
 def entry_of_file(path: Path) -> FoundEntry:
@@ -243,14 +243,8 @@ def chosen_entries(
     found = _by_name(
         [*built_in_entries().values(), *(entry_of_file(path) for path in files)]
     )
-    for name in only:
-        if name not in found:
-            raise unknown_name("entry", name, found)
+    check_names("entry", only, found)
     return {name: found[name] for name in found if not only or name in only}
-
-
-def _name(entry: Entry) -> str:
-    return entry.name
 
 
 def _code_digest(entry: Entry) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
 import numpy as np
 
@@ -43,11 +42,17 @@ def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
             that score in turns.
     """
     method = order_method(name)
+    detect = functools.partial(_detect, method, order_method(priced_as or name))
     if isinstance(method, PairMethod):
         detect = functools.partial(_detect_pairs, method)
-        return _entry(method, detect)
-    like = method if priced_as is None else order_method(priced_as)
-    return _entry(method, functools.partial(_detect, method, like))
+    return Entry(
+        name=name,
+        detect=detect,
+        gives="p-value",
+        family="order",
+        about=method.finds,
+        source=method.source,
+    )
 
 
 def order_numbers(
@@ -129,17 +134,6 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
             break
         n_orders *= 2
     return n_orders
-
-
-def _entry(method: TestMethod, detect: Callable[[Subject], Finding]) -> Entry:
-    return Entry(
-        name=method.name,
-        detect=detect,
-        gives="p-value",
-        family="order",
-        about=method.finds,
-        source=method.source,
-    )
 
 
 def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:

@@ -18,9 +18,9 @@ from typing import Any
 
 from eval.membership.copies import FULL, TINY, Bench, copies_study
 from eval.membership.tables import grids
-from eval.membership.texts import Pool, read_pool
+from eval.membership.texts import read_pool
+from eval.python_docs import PythonDocs
 from eval.study import Clock, StudyFlags, finish_study, run_study
-from jaxcontam.commands.flags import check_positive, flags_of
 from train.sources import read_documents
 
 
@@ -38,9 +38,7 @@ class Membership(StudyFlags):
     out: Path = Path("runs/membership-study")
     """Folder of models, scores and tables."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "models")
+    positive = ("models",)
 
     def run(self) -> dict[str, Any]:
         """Train and score what is missing, print tables; returns what was found."""
@@ -48,7 +46,7 @@ class Membership(StudyFlags):
         pool = read_pool()
         if self.corpus:
             # Questions stay; those that the user's corpus holds too are few.
-            pool = Pool(tuple(read_documents(self.corpus)), pool.questions)
+            pool = PythonDocs(tuple(read_documents(self.corpus)), pool.questions)
         bench = Bench(
             scale=TINY if self.tiny else FULL,
             pool=pool,
@@ -59,10 +57,9 @@ class Membership(StudyFlags):
         found = copies_study(bench)
         return finish_study(
             "membership",
-            flags_of(self),
+            self,
             file="copies",
             clock=clock,
-            out=self.out,
             numbers={
                 "seeds": list(bench.seeds),
                 "scale": dataclasses.asdict(bench.scale),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from eval.study import grouped
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.roc import auc_delong, auc_interval, tpr_at_fpr
 
@@ -64,27 +65,13 @@ class Cell:
     tpr_high: float | None
 
 
-class Strata:
-    """Strata by score and number of copies, and what they come to."""
-
-    def __init__(self) -> None:
-        """Collect the strata of a study."""
-        self._found: dict[str, dict[int, list[Stratum]]] = {}
-
-    def add(
-        self, method: str, copies: int, members: np.ndarray, nonmembers: np.ndarray
-    ) -> None:
-        """Scores under one model; arguments as the fields of `Cell`."""
-        strata = self._found.setdefault(method, {}).setdefault(copies, [])
-        strata.append(Stratum(members, nonmembers))
-
-    def cells(self) -> tuple[Cell, ...]:
-        """One a score and number of copies."""
-        return tuple(
-            cell(strata, copies=copies, method=method)
-            for method, by_copies in self._found.items()
-            for copies, strata in by_copies.items()
-        )
+def cells(strata: Sequence[tuple[str, int, Stratum]]) -> tuple[Cell, ...]:
+    """One a score and number of copies, of strata with both; scores as they come."""
+    return tuple(
+        cell([one for _, _, one in own], copies=copies, method=method)
+        for method, found in grouped(strata, lambda one: one[0]).items()
+        for copies, own in grouped(found, lambda one: one[1]).items()
+    )
 
 
 def cell(strata: Sequence[Stratum], *, copies: int, method: str) -> Cell:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.membership.cells import Cell, Strata
-from eval.membership.texts import Pool, drawn
+from eval.membership.cells import Cell, Stratum, cells
+from eval.membership.texts import drawn
 from eval.planted import Model, planted, resized, trained_model
+from eval.python_docs import PythonDocs
 from jaxcontam.methods import METHODS
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -86,7 +87,7 @@ class Bench:
     """
 
     scale: Scale
-    pool: Pool
+    pool: PythonDocs
     seeds: tuple[int, ...]
     out: Path
     any_code: bool
@@ -127,7 +128,8 @@ class Found:
 
 def copies_study(bench: Bench) -> Found:
     """Every score, with blind baselines, at each number of copies."""
-    strata, blind = Strata(), Strata()
+    strata: list[tuple[str, int, Stratum]] = []
+    blind: list[tuple[str, int, Stratum]] = []
     facts: dict[str, Any] = {}
     methods = [
         method
@@ -171,13 +173,14 @@ def copies_study(bench: Bench) -> Found:
         for copies, members in draw.members.items():
             for i, method in enumerate(table.names):
                 values, others = of_group[copies][:, i], of_group[0][:, i]
-                strata.add(method, copies, values, others)
+                strata.append((method, copies, Stratum(values, others)))
             texts = [*members, *draw.unseen]
             labels_N = np.arange(len(texts)) < len(members)
             baselines = blind_baselines(texts, labels_N, seed=seed)
             for row, values_N in zip(baselines.rows, baselines.scores.T, strict=True):
-                blind.add(row.name, copies, values_N[labels_N], values_N[~labels_N])
-    return Found(cells=strata.cells(), blind=blind.cells(), facts=facts)
+                found = Stratum(values_N[labels_N], values_N[~labels_N])
+                blind.append((row.name, copies, found))
+    return Found(cells=cells(strata), blind=cells(blind), facts=facts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

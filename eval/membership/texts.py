@@ -6,9 +6,7 @@ neither.
 """
 
 import ast
-import dataclasses
 import sysconfig
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,28 +15,16 @@ import numpy as np
 from eval.python_docs import (
     DOCUMENT_CHARACTERS,
     SKIPPED,
-    Question,
+    PythonDocs,
     joined,
     normalised,
+    parsed,
     read_python_docs,
 )
 from jaxcontam.errors import InputError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pool:
-    """What the studies draw from.
-
-    Attributes:
-        documents: Background texts.
-        questions: No sentence of theirs stands in a document.
-    """
-
-    documents: tuple[str, ...]
-    questions: tuple[Question, ...]
-
-
-def read_pool() -> Pool:
+def read_pool() -> PythonDocs:
     """Documentation and code of this Python installation; the same each time.
 
     Raises:
@@ -53,7 +39,7 @@ def read_pool() -> Pool:
         for document in joined(list(_statements(path)))
     ]
     everything = normalised(" ".join(code))
-    return Pool(
+    return PythonDocs(
         (*docs.documents, *code),
         tuple(q for q in docs.questions if q.sentence not in everything),
     )
@@ -76,12 +62,7 @@ def drawn(items: Sequence, n: int, *, seed: int) -> list:
 
 def _statements(path: Path) -> Iterator[str]:
     """Top-level statements of a module, without docstrings and comments."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return
+    _, tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(
             node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -46,7 +46,6 @@ from eval.natural_order.transformers import (
     train_transformer,
 )
 from eval.study import Clock, Column, Grid, StudyFlags, finish_study, grouped, run_study
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
@@ -79,9 +78,7 @@ class NaturalOrder(StudyFlags):
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 
-    def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
-        check_positive(self, "processes")
+    positive = ("processes",)
 
     def run(self) -> dict[str, Any]:
         """Audit what is missing, print tables; returns the numbers."""
@@ -99,7 +96,7 @@ class NaturalOrder(StudyFlags):
         records = [done[case] for case in cases if case in done]
         return finish_study(
             "natural_order",
-            flags_of(self),
+            self,
             clock=clock,
             out=folder,
             numbers={
@@ -284,43 +281,30 @@ def grids(records: Sequence[Record]) -> list[Grid]:
     planted = [record for record in records if record.case.nats]
     by_law = grouped(clean, lambda one: (_LAWS.index(one.law), one.case.n))
     by_kind = grouped(clean, lambda one: (one.law, one.case.kind, one.case.strength))
-    found = [
-        Grid.of(
-            "Scorers that never saw the files, by law and rows",
-            [
-                *(
-                    (f"{_LAWS[law]}, {n:,} rows", by_law[law, n])
-                    for law, n in sorted(by_law)
-                ),
-                *([("all", clean)] if clean else []),
-            ],
-            _COLUMNS,
-        ),
-        Grid.of(
-            "Scorers that never saw the files, by kind and strength",
-            [
-                (f"{kind} {strength:g} ({law})", by_kind[law, kind, strength])
-                for law, kind, strength in sorted(by_kind)
-            ],
-            _COLUMNS,
-        ),
-    ]
-    if knowing:
-        by_known = grouped(knowing, lambda one: one.case.kind)
-        rows = [
-            *((kind, by_known[kind]) for kind in sorted(by_known)),
-            ("all", knowing),
+    by_known = grouped(knowing, lambda one: one.case.kind)
+    remembered = grouped(planted, lambda one: one.law)
+    whole = [("all", clean)] if clean else []
+    tables = {
+        "Scorers that never saw the files, by law and rows": [
+            (f"{_LAWS[law]}, {n:,} rows", own)
+            for (law, n), own in sorted(by_law.items())
         ]
+        + whole,
+        "Scorers that never saw the files, by kind and strength": [
+            (f"{kind} {strength:g} ({law})", own)
+            for (law, kind, strength), own in sorted(by_kind.items())
+        ],
+    }
+    if knowing:
         title = "A clean scorer that knows what follows what"
-        found.append(Grid.of(title, rows, _COLUMNS))
+        tables[title] = [*sorted(by_known.items()), ("all", knowing)]
     if planted:
-        gain, remembered = planted[0].case.nats, grouped(planted, lambda one: one.law)
+        gain = planted[0].case.nats
         title = f"The same scorer, which remembers the file ({gain:g} nats a boundary)"
-        rows = [(law, remembered[law]) for law in _LAWS if law in remembered]
-        found.append(Grid.of(title, rows, _COLUMNS))
+        tables[title] = [(law, remembered[law]) for law in _LAWS if law in remembered]
     if asked:
-        found.append(Grid.of("Transformers", _by_reader(asked), _COLUMNS))
-    return found
+        tables["Transformers"] = _by_reader(asked)
+    return [Grid.of(title, rows, _COLUMNS) for title, rows in tables.items()]
 
 
 def _by_reader(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
@@ -349,11 +333,10 @@ def _share(flags: Sequence[bool]) -> str:
 def figure(records: Sequence[Record]) -> str:
     """Shares of copied files by kind: adjacency at 0.001, and called contaminated."""
     clean = [r for r in records if _only_copies(r.case) and r.law != "exchangeable"]
-    kinds = sorted(
-        {record.case.kind for record in clean},
-        key=lambda kind: (_accused([r for r in clean if r.case.kind == kind])[0], kind),
-    )
-    shares = [_accused([r for r in clean if r.case.kind == kind]) for kind in kinds]
+    by_kind = grouped(clean, lambda one: one.case.kind)
+    found = {kind: _accused(own) for kind, own in by_kind.items()}
+    kinds = sorted(found, key=lambda kind: (found[kind][0], kind))
+    shares = [found[kind] for kind in kinds]
     with matplotlib.rc_context(STYLE):
         plot, axes = figure_axes((7.0, 0.16 * max(10, len(kinds)) + 0.8))
         places = range(len(kinds))

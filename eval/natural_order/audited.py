@@ -158,10 +158,10 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
     )
     verdicts = {}
     for name, share, flatness in (
-        ("beside", 1.0, 1.0),
-        ("half", 0.5, 1.0),
-        ("flat", 1.0, 0.5),
-        ("ignorant", 0.0, 1.0),
+        ("verdict", 1.0, 1.0),
+        ("verdict_half", 0.5, 1.0),
+        ("verdict_flat", 1.0, 0.5),
+        ("verdict_ignorant", 0.0, 1.0),
     ):
         knowledge = [dataclasses.replace(k, nats=share * k.nats) for k in known]
         # No reference turns a larger p-value into an accusation.
@@ -187,13 +187,10 @@ def audited(case: Case, own: Reader, other: Reader) -> Record:
         n_kept=len(file),
         refused=bool(forward.refusals),
         failed=tuple(test.name for test in pretests if not test.passed),
-        verdict=verdicts["beside"],
-        verdict_half=verdicts["half"],
-        verdict_flat=verdicts["flat"],
-        verdict_ignorant=verdicts["ignorant"],
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,
         seconds=time.process_time() - began,
+        **verdicts,
     )
 
 

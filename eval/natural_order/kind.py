@@ -10,6 +10,7 @@ from eval.study import data_file
 from jaxcontam.data.benchmark import Benchmark
 
 Value = TypeVar("Value")
+_Function = TypeVar("_Function", bound=Callable)
 
 Law = Literal["exchangeable", "reversible", "forward"]
 """How the law of a file's order changes when rows move.
@@ -95,6 +96,11 @@ def kinds(
         )
         for name, make in makes.items()
     ]
+
+
+def named(*functions: _Function) -> dict[str, _Function]:
+    """Functions by their names, without the underscore."""
+    return {one.__name__.removeprefix("_"): one for one in functions}
 
 
 def in_order(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from eval.natural_order.facts import ANSWERS, CAUSES, CYCLES, ROLES, ROTATIONS
-from eval.natural_order.kind import GoesOn, in_order, kinds
+from eval.natural_order.kind import GoesOn, in_order, kinds, named
 from eval.natural_order.words import (
     ADJECTIVES,
     ANY,
@@ -295,16 +295,11 @@ def _is_later(a: str, b: str) -> bool:
     return 0 < second - first <= N_EVENTS // 10
 
 
-_ROWS = {
-    "counting_words": _counting_words,
-    "roles": _roles,
-    "rotating_labels": _rotating_labels,
-    "answers_unshared": _answers_unshared,
-    "causes": _causes,
-    "unshared_translations": _unshared_translations,
-    "casts": _casts,
-}
-_RARE_ROWS = {"chronology": _chronology, "one_off_causes": _one_off_causes}
+_ROWS = named(
+    *(_counting_words, _roles, _rotating_labels, _answers_unshared, _causes),
+    *(_unshared_translations, _casts),
+)
+_RARE_ROWS = named(_chronology, _one_off_causes)
 _GOES_ON: dict[str, GoesOn] = {
     "counting_words": _linked(pair for _, items in _CYCLES for pair in _turning(items)),
     "roles": _next_role,

@@ -14,6 +14,7 @@ from eval.natural_order.kind import (
     kinds,
     lines,
     loosened,
+    named,
     records,
 )
 from eval.natural_order.words import (
@@ -105,16 +106,10 @@ def _metadata(rng: Random, n: int, strength: float) -> File:
 
 
 KINDS_LABELS = kinds(
-    {
-        "labels_text": _labels_text,
-        "labels_chat": _labels_chat,
-        "labels_field": _labels_field,
-        "labels_alternate": _labels_alternate,
-        "labels_balanced": _labels_balanced,
-        "labels_grouped": _labels_grouped,
-        "labels_rotate": _labels_rotate,
-        "metadata": _metadata,
-    }
+    named(
+        *(_labels_text, _labels_chat, _labels_field, _labels_alternate),
+        *(_labels_balanced, _labels_grouped, _labels_rotate, _metadata),
+    )
 )
 
 

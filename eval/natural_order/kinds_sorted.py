@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from random import Random
 
-from eval.natural_order.kind import File, in_order, kinds, lines, records
+from eval.natural_order.kind import File, in_order, kinds, lines, named, records
 from eval.natural_order.words import (
     NAMES,
     NOUNS,
@@ -172,23 +172,13 @@ def _catalogued(rng: Random) -> str:
     return f"{thing(rng)} of {answer(rng).removeprefix('the ')}"
 
 
-_IN_ORDER = {
-    "length": _length,
-    "alphabetical": _alphabetical,
-    "dates": _dates,
-    "timestamps": _timestamps,
-    "counter_first": _counter_first,
-    "counter_second": _counter_second,
-    "nested_ids": _nested_ids,
-    "ordinals": _ordinals,
-    "releases": _releases,
-    "difficulty": _difficulty,
-    "curriculum": _curriculum,
-    "catalogue": _catalogue,
-}
+_IN_ORDER = named(
+    *(_length, _alphabetical, _dates, _timestamps, _counter_first, _counter_second),
+    *(_nested_ids, _ordinals, _releases, _difficulty, _curriculum, _catalogue),
+)
 
 KINDS_SORTED = kinds(
-    {name: in_order(rows) for name, rows in _IN_ORDER.items()} | {"readings": _readings}
+    {name: in_order(rows) for name, rows in _IN_ORDER.items()} | named(_readings)
 )
 
 

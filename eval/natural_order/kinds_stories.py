@@ -3,7 +3,7 @@
 import itertools
 from random import Random
 
-from eval.natural_order.kind import File, kinds, lines
+from eval.natural_order.kind import File, kinds, lines, named
 from eval.natural_order.words import (
     ADJECTIVES,
     NAMES,
@@ -205,20 +205,10 @@ def _is_next_step(a: str, b: str) -> bool:
 
 
 KINDS_STORIES = kinds(
-    {
-        "chained_sums": _chained_sums,
-        "balance": _balance,
-        "running_names": _running_names,
-        "quoted": _quoted,
-        "proofs": _proofs,
-        "dialogue": _dialogue,
-        "translations": _translations,
-        "summaries": _summaries,
-        "evolved": _evolved,
-        "module": _module,
-        "story": _story,
-        "steps": _steps,
-    },
+    named(
+        *(_chained_sums, _balance, _running_names, _quoted, _proofs, _dialogue),
+        *(_translations, _summaries, _evolved, _module, _story, _steps),
+    ),
     goes_on={
         "chained_sums": _takes_up,
         "running_names": _takes_up,

@@ -12,6 +12,7 @@ from eval.natural_order.kind import (
     kinds,
     lines,
     loosened,
+    named,
     records,
     runs,
 )
@@ -146,18 +147,10 @@ def _middle(rng: Random, texts: list[str], n: int) -> list[str]:
 
 
 KINDS_STYLES = kinds(
-    {
-        "key_order": _key_order,
-        "json_spacing": _json_spacing,
-        "quotation_marks": _quotation_marks,
-        "question_prefix": _question_prefix,
-        "habits": _habits,
-        "capitals": _capitals,
-        "languages": _languages,
-        "html_pages": _html_pages,
-        "speakers": _speakers,
-        "wrappers": _wrappers,
-    },
+    named(
+        *(_key_order, _json_spacing, _quotation_marks, _question_prefix, _habits),
+        *(_capitals, _languages, _html_pages, _speakers, _wrappers),
+    )
 )
 
 
@@ -286,16 +279,8 @@ def _repeats(rng: Random, n: int, strength: float) -> File:
 
 
 KINDS_TOPICS = kinds(
-    {
-        "topics": _topics,
-        "documents": _documents,
-        "subjects": _subjects,
-        "passages": _passages,
-        "questions_of_passages": _questions_of_passages,
-        "sources": _sources,
-        "zipped": _zipped,
-        "near_copies": _near_copies,
-        "twins": _twins,
-        "repeats": _repeats,
-    }
+    named(
+        *(_topics, _documents, _subjects, _passages, _questions_of_passages),
+        *(_sources, _zipped, _near_copies, _twins, _repeats),
+    )
 )

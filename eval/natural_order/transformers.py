@@ -5,7 +5,6 @@ foretells, and the copying scorer's background. `copying` shows that they do: a 
 of random words is likelier after itself than after another one.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -25,30 +24,19 @@ from train.presets import Preset
 from train.run_folder import MODEL_DIR
 
 
-def _shape(name: str, *, D: int, L: int, F: int, seed: int) -> "Shape":
+def _preset(name: str, *, D: int, L: int, F: int) -> Preset:
     decoder = llama_shape(
         vocab_size=1024, d_model=D, n_layers=L, n_heads=4, d_ff=F, context=128
     )
-    preset = Preset(name=name, decoder=decoder, batch_rows=8, peak_rate=5e-3)
-    return Shape(preset, seed)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
-    """A transformer to train, and the seed of all that it reads."""
-
-    preset: Preset
-    seed: int
+    return Preset(name=name, decoder=decoder, batch_rows=8, peak_rate=5e-3)
 
 
 SHAPES = {
-    shape.preset.name: shape
-    for shape in (
-        _shape("wide", D=96, L=2, F=192, seed=1),
-        _shape("deep", D=64, L=4, F=128, seed=2),
-    )
+    "wide": (_preset("wide", D=96, L=2, F=192), 1),
+    "deep": (_preset("deep", D=64, L=4, F=128), 2),
 }
-"""Their names; each one's clean model is the other's reference."""
+"""What is trained, and the seed of all that it reads; each one's clean model is the
+other's reference."""
 
 # Tokens after which both copy, and those beside planted files; documents that are
 # lists.
@@ -82,14 +70,14 @@ def train_transformer(
     Raises:
         KeyboardInterrupt: If training was asked to stop.
     """
-    shape = SHAPES[name]
+    preset, seed = SHAPES[name]
     n_tokens = n_tokens or (_BESIDE if planted else _TOKENS)
     trained_model(
         model_folder(name, folder, planted=bool(planted)).parent,
-        _documents(n_tokens, seed=shape.seed),
+        _documents(n_tokens, seed=seed),
         [PlannedSet(benchmark=file, copies=COPIES) for file in planted],
-        shape.preset,
-        seed=shape.seed,
+        preset,
+        seed=seed,
         background_tokens=n_tokens,
         start=model_folder(name, folder).parent if planted else None,
     )

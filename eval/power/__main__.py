@@ -25,8 +25,7 @@ from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli import EXIT_PARTIAL
-from jaxcontam.commands.flags import check_positive, flags_of
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
@@ -54,12 +53,11 @@ class Power(StudyFlags):
     out: Path = Path("runs/power")
     """Folder for a record of each model, tables and figures; finished models stay."""
 
+    positive = ("models", "processes")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "models", "processes")
-        for name in self.only:
-            if name not in POPULATIONS:
-                raise unknown_name("population", name, POPULATIONS)
+        check_names("population", self.only, POPULATIONS)
         if self.tiny and self.only:
             raise InputError("--tiny has a population of its own", hint="drop --only")
 
@@ -101,13 +99,11 @@ class Power(StudyFlags):
             )
         records = [record for record in found.values() if record is not None]
         if records:
-            _finish(
+            self._finish(
                 records,
-                flags_of(self),
+                {"corpus_digest": job.corpus, "failures": failures},
                 clock=clock,
                 out=folder,
-                corpus=job.corpus,
-                failures=failures,
                 earlier_seconds=job.records.earlier_seconds,
             )
         if n_lost:
@@ -130,42 +126,36 @@ class Power(StudyFlags):
             for seed in range(first, first + (self.models or one.n_models))
         }
 
-
-def _finish(
-    records: Sequence[ModelRecord],
-    flags: Sequence[str],
-    *,
-    corpus: str,
-    failures: Sequence[Mapping[str, Any]],
-    **finish: Any,
-) -> None:
-    """Tables, figures and numbers of the models that are there."""
-    table, dup50 = power_table(records), dup50_rows(records)
-    long = [record for record in records if record.design == LONG.name]
-    target = [
-        row
-        for test in EXACT
-        for row in compare(long, test, PAPER, fewest_copies=4, cut=CUT)
-    ]
-    about = [
-        _about(name, own) for name, own in grouped(records, lambda r: r.design).items()
-    ]
-    finish_study(
-        "power",
-        flags,
-        numbers={
-            "corpus_digest": corpus,
-            "model_cpu_seconds": sum(r.cpu_seconds for r in records),
-            "populations": about,
-            "power": [dataclasses.asdict(row) for row in table],
-            "dup50": [dataclasses.asdict(row) for row in dup50],
-            "target": [dataclasses.asdict(row) for row in target],
-            "failures": failures,
-        },
-        grids=power_grids(table, dup50, target, about),
-        figures=power_figures(table),
-        **finish,
-    )
+    def _finish(
+        self, records: Sequence[ModelRecord], more: Mapping[str, Any], **finish: Any
+    ) -> None:
+        """Tables, figures and numbers of the models that are there."""
+        table, dup50 = power_table(records), dup50_rows(records)
+        long = [record for record in records if record.design == LONG.name]
+        target = [
+            row
+            for test in EXACT
+            for row in compare(long, test, PAPER, fewest_copies=4, cut=CUT)
+        ]
+        about = [
+            _about(name, own)
+            for name, own in grouped(records, lambda r: r.design).items()
+        ]
+        finish_study(
+            "power",
+            self,
+            numbers={
+                "model_cpu_seconds": sum(r.cpu_seconds for r in records),
+                "populations": about,
+                "power": [dataclasses.asdict(row) for row in table],
+                "dup50": [dataclasses.asdict(row) for row in dup50],
+                "target": [dataclasses.asdict(row) for row in target],
+                **more,
+            },
+            grids=power_grids(table, dup50, target, about),
+            figures=power_figures(table),
+            **finish,
+        )
 
 
 def _about(name: str, found: Sequence[ModelRecord]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.intervals import ROUNDING, n_rejected, share_rejected, short
+from eval.intervals import ROUNDING, Share, n_rejected, short
 from eval.power.model import ModelRecord
 from eval.study import Grid, grouped
 
@@ -130,7 +130,8 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
         log10_ps = [row.log10_p for row in rows]
         low, high = np.quantile(log10_ps, (0.25, 0.75)).tolist()
         for level in LEVELS:
-            share = share_rejected(log10_ps, level)
+            n_found = n_rejected(log10_ps, level)
+            share = Share.counted(n_found, len(rows))
             table.append(
                 PowerRow(
                     design=design,
@@ -140,7 +141,7 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
                     copies=copies,
                     level=level,
                     n_models=len(rows),
-                    n_rejected=n_rejected(log10_ps, level),
+                    n_rejected=n_found,
                     low=share.low,
                     high=share.high,
                     median_log10_p=statistics.median(log10_ps),

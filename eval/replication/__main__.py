@@ -42,7 +42,6 @@ from eval.replication.models import (
 from eval.replication.recorded import recorded_partitions
 from eval.replication.tables import table_1, table_2
 from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study, say
-from jaxcontam.commands.flags import check_positive, flags_of
 from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import REPORT_NAME
@@ -80,9 +79,10 @@ class Replication(StudyFlags):
     out: Path = Path("runs/replication-study")
     """Folder of models, their reports, report.json and report.md."""
 
+    positive = ("models",)
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "models")
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
 
@@ -110,9 +110,8 @@ class Replication(StudyFlags):
             ]
         return finish_study(
             "replication",
-            flags_of(self),
+            self,
             clock=clock,
-            out=self.out,
             numbers={
                 "corpus_digest": corpus_digest(texts.documents),
                 "n_instances": len(texts.instances),
@@ -153,24 +152,20 @@ def _row(
 ) -> dict[str, Any]:
     """What a table shows of a run."""
     by_method = {row["method"]: row for row in results}
-    judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip")
+    judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
+    counts = ("n_exact", "n_near", "n_control", "control_copies", "p_control")
     return {
         "planted": name,
         "asked": task,
         "seed": seed,
         "n": judge["n_instances"],
-        "n_exact": judge["n_exact"],
-        "n_near": judge["n_near"],
-        "n_control": judge["n_control"],
-        "control_copies": judge["control_copies"],
-        "p_control": judge["p_control"],
-        "verdict": judge["verdict"],
-        "guided": None if overlap is None else overlap["guided"],
-        "general": None if overlap is None else overlap["general"],
-        "p_overlap": None if overlap is None else overlap["p_value"],
-        "p_paired_bootstrap": None
-        if overlap is None
-        else by_method["rouge_l_paired_bootstrap"]["p_value"],
+        **{name: judge[name] for name in (*counts, "verdict")},
+        "guided": overlap.get("guided"),
+        "general": overlap.get("general"),
+        "p_overlap": overlap.get("p_value"),
+        "p_paired_bootstrap": by_method.get("rouge_l_paired_bootstrap", {}).get(
+            "p_value"
+        ),
     }
 
 

@@ -74,25 +74,18 @@ def _partition(recorded: Recorded, seed: int) -> Partition:
         dataset=dataset,
         split=split or "all",
         overlaps={
-            name: _overlap(recorded, name, *pair, seed=seed)
-            for name, pair in scores.items()
+            name: _overlap(recorded, name, pair, seed) for name, pair in scores.items()
         },
         judges=_judges(recorded),
     )
 
 
 def _overlap(
-    recorded: Recorded,
-    measure: str,
-    guided_N: np.ndarray,
-    general_N: np.ndarray,
-    *,
-    seed: int,
+    recorded: Recorded, measure: str, pair: tuple[np.ndarray, np.ndarray], seed: int
 ) -> OverlapResult:
     rows = overlap_results(
         measure,
-        guided_N,
-        general_N,
+        *pair,
         benchmark=recorded.name,
         fingerprint=instances_fingerprint(recorded.instances),
         prompt_version=None,

@@ -23,8 +23,7 @@ from rich.console import Console
 from eval.sizes import drift
 from eval.sizes.designs import KINDS, LEVELS, TESTS
 from eval.study import Grid, StudyFlags, print_grid, run_study, say, write_json
-from jaxcontam.commands.flags import check_positive
-from jaxcontam.errors import unknown_name
+from jaxcontam.errors import check_names
 
 STANDARD_ERRORS = 3.3
 """Standard errors above a level that chance exceeds once in 2,000 times."""
@@ -131,12 +130,11 @@ class Sizes(StudyFlags):
     out: Path = Path("runs/sizes")
     """Folder for sizes.json."""
 
+    positive = ("n_sets", "n_files")
+
     def __post_init__(self) -> None:
         StudyFlags.__post_init__(self)
-        check_positive(self, "n_sets", "n_files")
-        for name in self.only:
-            if name not in (*TESTS, DRIFT):
-                raise unknown_name("test", name, (*TESTS, DRIFT))
+        check_names("test", self.only, (*TESTS, DRIFT))
 
     def run(self) -> list[SizeResult]:
         """Measure, print, write; returns one row a test and kind, then the drift's."""
@@ -209,7 +207,7 @@ def main() -> int:
     def code(found: Sequence[SizeResult]) -> int:
         return int(any(row.exact and not row.holds for row in found))
 
-    return run_study("sizes", Sizes, exit_code=code)
+    return run_study("sizes", Sizes, code_of=code)
 
 
 if __name__ == "__main__":

@@ -99,16 +99,20 @@ class SizeTest:
     quick: bool = True
 
 
+def _of_rows(
+    sizes_K: np.ndarray, p_of: Callable[[list[np.ndarray]], float], **told: bool
+) -> SizeTest:
+    """A test that reads rows of given lengths, and draws nothing itself."""
+    return SizeTest(p_value=lambda rng, kind: p_of(kind(rng, sizes_K)), **told)
+
+
 def _exact_test(
     sizes: Sequence[int], scores: ScoreKind, *, quick: bool = True
 ) -> SizeTest:
     """The randomisation test of rows of given lengths, without its cross-check."""
-    sizes_K = np.array(sizes)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        return 10.0 ** _log10_p(kind(rng, sizes_K), scores)
-
-    return SizeTest(p_value=p_value, quick=quick)
+    return _of_rows(
+        np.array(sizes), lambda rows: 10.0 ** _log10_p(rows, scores), quick=quick
+    )
 
 
 def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
@@ -118,30 +122,26 @@ def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
 
 def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
     """The exact law over all orders of every stratum's pair matrix."""
-    sizes_K = np.full(n_strata, n_examples**2)
     rng_of_no_draw = np.random.default_rng(0)
     orders_MS = stratum_orders(np.zeros(n_examples, np.int64), rng_of_no_draw)
 
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        pairs = [row.reshape(n_examples, n_examples) for row in kind(rng, sizes_K)]
+    def p_value(rows: list[np.ndarray]) -> float:
+        pairs = [row.reshape(n_examples, n_examples) for row in rows]
         sums = [path_sums(double_centred(pairs_SS), orders_MS) for pairs_SS in pairs]
         tolerance = MODEL_TOLERANCE * sum(float(np.abs(p).sum()) for p in pairs)
         tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
         return 10.0**tail.log10_upper
 
-    return SizeTest(p_value=p_value)
+    return _of_rows(np.full(n_strata, n_examples**2), p_value)
 
 
 def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
+    def p_value(rows: list[np.ndarray]) -> float:
+        strata = strata_of(np.reshape(rows, (-1, n_examples, n_examples)))
+        return adjacency_normal_test(strata, seed=0, content_digest="").p_value
+
     sizes_K = np.full(n_strata, n_examples**2)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        pairs = np.reshape(kind(rng, sizes_K), (-1, n_examples, n_examples))
-        return adjacency_normal_test(
-            strata_of(pairs), seed=0, content_digest=""
-        ).p_value
-
-    return SizeTest(p_value=p_value, exact=False, quick=False)
+    return _of_rows(sizes_K, p_value, exact=False, quick=False)
 
 
 def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
@@ -158,13 +158,11 @@ def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
 
 
 def _direction(n_strata: int, n_examples: int, *, sparse: bool = False) -> SizeTest:
-    sizes_K = np.full(n_strata, n_examples**2)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        pairs = np.reshape(kind(rng, sizes_K), (-1, n_examples, n_examples))
+    def p_value(rows: list[np.ndarray]) -> float:
+        pairs = np.reshape(rows, (-1, n_examples, n_examples))
         return direction_p_value(needed_alone(pairs) if sparse else pairs)
 
-    return SizeTest(p_value=p_value, quick=sparse)
+    return _of_rows(np.full(n_strata, n_examples**2), p_value, quick=sparse)
 
 
 def direction_p_value(pairs_KSS: np.ndarray) -> float:
@@ -195,25 +193,23 @@ def _runs(n_examples: int) -> np.ndarray:
 
 def _sequential(n_strata: int, n_columns: int) -> SizeTest:
     """The e-process, looked at after every stratum: the smallest p of all looks."""
-    sizes_K = np.full(n_strata, n_columns)
 
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        run = e_process(np.stack(kind(rng, sizes_K)), level=LEVELS[-1])
+    def p_value(rows: list[np.ndarray]) -> float:
+        run = e_process(np.stack(rows), level=LEVELS[-1])
         return 10.0 ** float(run.log10_p.min())
 
-    return SizeTest(p_value=p_value, sharp=False)
+    return _of_rows(np.full(n_strata, n_columns), p_value, sharp=False)
 
 
 def _drawn(
     n_most: int, test: Callable[[np.ndarray], DrawnTest], *, quick: bool = True
 ) -> SizeTest:
     """A test of one number against draws that come one by one and may stop."""
-    sizes_K = np.array([n_most + 1])
 
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        return test(order_losses(kind(rng, sizes_K)[0])).p_value
+    def p_value(rows: list[np.ndarray]) -> float:
+        return test(order_losses(rows[0])).p_value
 
-    return SizeTest(p_value=p_value, sharp=False, quick=quick)
+    return _of_rows(np.array([n_most + 1]), p_value, sharp=False, quick=quick)
 
 
 def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
@@ -256,13 +252,10 @@ def _two_min(n_strata: int, n_columns: int) -> SizeTest:
 
 
 def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
-    sizes_K = np.full(n_shards, n_columns)
+    def p_value(rows: list[np.ndarray]) -> float:
+        return sharded_t.analyse(np.stack(rows), np.ones(n_shards), 0).p_value
 
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        matrix = np.stack(kind(rng, sizes_K))
-        return sharded_t.analyse(matrix, np.ones(n_shards), 0).p_value
-
-    return SizeTest(p_value=p_value, exact=False)
+    return _of_rows(np.full(n_shards, n_columns), p_value, exact=False)
 
 
 # One row per test; small designs, because every combination of theirs can be counted.

@@ -11,7 +11,6 @@ Needs torch (`pip install -e .[test]`). Headline: LOG.md.
 
 import dataclasses
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +18,10 @@ from typing import Any
 
 from rich.console import Console
 
-from eval.speed.measure import import_torch, pin_to_one_core
+from eval.speed.measure import import_torch, pin_to_one_core, versions
 from eval.study import run_study, say, write_json
 from jaxcontam.analyses.stopwatch import utc_now
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.scoring.identity import cpu_name
 
 PARTS: Mapping[str, tuple[Any, ...]] = {
@@ -58,9 +57,7 @@ class Speed:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"--rounds must be at least 1, got {self.rounds}")
-        for name in self.only:
-            if name not in PARTS:
-                raise unknown_name("part", name, PARTS)
+        check_names("part", self.only, PARTS)
 
     def run(self) -> dict:
         """Measure, print, write; returns the measurements.
@@ -72,12 +69,9 @@ class Speed:
         from eval.speed.tables import judge, print_measured
 
         import_torch()
-        packages = ("jax", "jaxlib", "torch", "transformers")
         measured: dict[str, Any] = {
             "cpu": cpu_name(),
-            "versions": ", ".join(
-                f"{name} {importlib.metadata.version(name)}" for name in packages
-            ),
+            "versions": versions(),
             "started": utc_now(),
             "rounds": self.rounds,
             "tiny": self.tiny,

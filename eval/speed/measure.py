@@ -7,6 +7,7 @@ drift together.
 import contextlib
 import dataclasses
 import functools
+import importlib.metadata
 import os
 import statistics
 import tempfile
@@ -215,6 +216,17 @@ def import_torch():
         ) from e
     torch.set_num_threads(1)
     return torch
+
+
+def versions() -> str:
+    """Versions of both rivals and of what they build on."""
+    found = []
+    for name in ("jax", "jaxlib", "torch", "transformers"):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
 
 
 def random_ids(vocab_size: int, lengths: list[int], *, seed: int) -> list[np.ndarray]:

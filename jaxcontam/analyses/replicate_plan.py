@@ -13,7 +13,7 @@ from jaxcontam.analyses.flag_words import flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
@@ -80,9 +80,7 @@ class ReplicationDesign:
                 raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
         if (self.first_field is None) != (self.second_field is None):
             raise InputError("--first-field and --second-field go together")
-        for name in self.comparisons:
-            if name not in COMPARISONS:
-                raise unknown_name("method of --compare", name, COMPARISONS)
+        check_names("method of --compare", self.comparisons, COMPARISONS)
 
     @property
     def comparisons(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxcontam.commands.flags import check_positive, flag_of, names_of
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, check_names
 from jaxcontam.methods import adjacency
 from jaxcontam.methods.power_designs import (
     PLANNED,
@@ -118,9 +118,7 @@ class Plan:
             )
         if self.pilot is None and self.benchmark is not None:
             raise InputError("--benchmark chooses within a --pilot, and there is none")
-        for name in self.test_names:
-            if name not in PLANNED:
-                raise unknown_name("test", name, PLANNED)
+        check_names("test", self.test_names, PLANNED)
 
     @property
     def test_names(self) -> tuple[str, ...]:
