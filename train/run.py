@@ -192,7 +192,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             )
             # Who is interrupted ends the others: not before all is kept.
             barrier("stopped")
-            if received[-1] == signal.SIGINT:
+            if signal.SIGINT in received:
                 raise KeyboardInterrupt
             return manifest
         whole: Decoder | None = trained.decoder
