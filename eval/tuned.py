@@ -74,7 +74,7 @@ class Scale:
 
 _STEPS = (0, 125, 250, 500, 1000, 2000)
 FULL = Scale("tiny", 125, (0, 0, 4, 10, 50), 32, (1, 2, 4, 8, 16), _STEPS, 50)
-TINY = Scale("pulse", 30, (0, 2), 4, (1, 2), (0, 5), 2)
+TINY = Scale("tiny", 30, (0, 2), 4, (1, 2), (0, 5), 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
