@@ -215,6 +215,24 @@ def test_training_step_is_fused_forward_and_backward(device, platform, calls, re
     assert text.count("stablehlo.while") == (1 if is_unrolled else 3)
 
 
+def test_layers_that_are_gathered_again_stay_in_their_scan():
+    """Else a GPU's compiler may keep the whole weights of all layers."""
+    graphdef, params = decoder_of(SHAPE, "float32", H100)
+    optimizer = adamw(1e-3, 10, params)
+    mesh = jax.make_mesh((1, 1), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    step = functools.partial(
+        training_step,
+        graphdef,
+        optimizer,
+        mesh=mesh,
+        layout=WeightSharding((("blocks.mlp.up.kernel", 1),)),
+    )
+    batch = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    opt_state = jax.eval_shape(optimizer.init, params)
+    text = lowered(step, "cuda", params, opt_state, batch)
+    assert text.count("stablehlo.while") == 3
+
+
 @pytest.mark.parametrize("config", [SHAPE, LLAMA, MIXTURE])
 def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
     """Forward and backward: a float32 operand would widen the other one on a GPU."""
