@@ -1,23 +1,125 @@
-"""Exact repeats: the first of equal examples stays."""
+"""What is kept of a file before a test stands in an order as fair as the file's own."""
 
-from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.repeats import first_of_equals, without_repeats
+import collections
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.blocks import as_blocks, block_starts, whole_blocks
+from jaxcontam.data.repeats import without_repeats
+
+N_ORDERS = 2_000
 
 
-def test_first_of_equal_texts_stays_in_its_place():
-    texts = ["b", "a", "b", "c", "a", "b", "B"]
-    assert first_of_equals(texts).tolist() == [0, 1, 3, 6]
-    assert first_of_equals([(1, 2), (1,), (1, 2)]).tolist() == [0, 1]
+def file_of(texts, rows=None):
+    return Benchmark("b", tuple(texts), tuple(rows or [None] * len(texts)))
 
 
-def test_distinct_texts_all_stay():
-    assert first_of_equals(["a", "b"]).tolist() == [0, 1]
-    assert first_of_equals([]).tolist() == []
+def by_limit(file):
+    return dataclasses.replace(file, texts=file.texts[:12], rows=file.rows[:12])
+
+
+def by_text_field(file, folder):
+    """Contexts that several questions share, and lines without anything."""
+    path = folder / "squad.jsonl"
+    lines = [
+        json.dumps({"context": text, "question": f"{text}{i % 3}"})
+        for i, text in enumerate(file.texts)
+    ]
+    path.write_text("\n \n".join(lines))
+    return load_benchmark(path, text_field="context")
+
+
+def by_block_limit(file):
+    """Blocks of one to four rows, as many as are whole within a limit."""
+    names = [name for name in file.texts for _ in range(ord(name) - ord("a") + 1)]
+    rows = [{"block": name} for name in names]
+    whole = whole_blocks(file_of(names, rows), "block", 7)
+    return as_blocks(whole, block_starts(whole, "block"))
+
+
+KEEPS = {
+    "unequal copies": ([8, 4, 2, 1], lambda file, _: without_repeats(file)),
+    "copies of the first rows": (
+        [8, 4, 2, 1],
+        lambda file, _: without_repeats(by_limit(file)),
+    ),
+    "copies of one field": (
+        [8, 4, 2, 1],
+        lambda file, folder: without_repeats(by_text_field(file, folder)),
+    ),
+    "whole blocks": ([1, 1, 1, 1], lambda file, _: by_block_limit(file)),
+}
+
+
+@pytest.mark.parametrize(("copies", "keep"), KEEPS.values(), ids=KEEPS)
+def test_what_is_kept_stands_in_any_order_equally_often(copies, keep, tmp_path):
+    """One file in random orders: given what is kept, all its orders are alike."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat(list("abcd"), copies)
+    found = collections.defaultdict(collections.Counter)
+    for _ in range(N_ORDERS):
+        kept = keep(file_of(rng.permutation(rows).tolist()), tmp_path).texts
+        found[tuple(sorted(kept))][kept] += 1
+    p_values = [
+        scipy.stats.chisquare([orders[o] for o in itertools.permutations(kept)]).pvalue
+        for kept, orders in found.items()
+        if len(kept) > 1 and sum(orders.values()) >= 200
+    ]
+    assert p_values and min(p_values) > 0.001 / len(p_values)
+
+
+def test_within_groups_what_is_kept_stands_in_any_order_equally_often():
+    """x has two copies in one group, y and z have one in each."""
+    rng = np.random.default_rng(0)
+    found = collections.Counter()
+    for _ in range(N_ORDERS):
+        first, second = rng.permutation(list("xxyz")), rng.permutation(list("yzww"))
+        groups = ["1"] * 4 + ["2"] * 4
+        texts = [*first.tolist(), *second.tolist()]
+        kept = without_repeats(
+            file_of(texts, [{"group": g} for g in groups]), groups=groups
+        )
+        of_first = [
+            text
+            for text, row in zip(kept.texts, kept.rows, strict=True)
+            if row == {"group": "1"}
+        ]
+        if sorted(of_first) == ["x", "y"]:
+            found["".join(of_first)] += 1
+    n = found.total()
+    assert n > 250
+    assert scipy.stats.binomtest(found["xy"], n).pvalue > 0.001
+
+
+def test_draw_is_fresh_for_every_order_and_the_same_for_one():
+    """A draw by what the file holds alone would keep each text's place for good."""
+    texts = ["a"] * 50 + ["b", "c"]
+    places = set()
+    for i in range(50):
+        order = [*texts[: 50 - i], "b", "c", *texts[50 - i : 50]]
+        kept = without_repeats(file_of(order)).texts
+        assert kept == without_repeats(file_of(order)).texts
+        places.add(kept.index("a"))
+    assert places == {0, 2}
+
+
+def test_file_that_is_written_several_times_keeps_its_order():
+    texts = ["b", "a", "c"]
+    kept = without_repeats(file_of(texts * 3))
+    assert kept.texts == tuple(texts)
+    assert "the first copy" in kept.left_out[-1]
 
 
 def test_what_is_left_out_is_told():
-    file = Benchmark("b", ("x", "y", "x"), (None,) * 3, left_out=("1 blank line",))
+    file = dataclasses.replace(file_of(["x", "y", "x"]), left_out=("1 blank line",))
     found = without_repeats(file)
-    assert found.texts == ("x", "y") and found.left_out[0] == "1 blank line"
-    assert found.left_out[1].startswith("1 of 3 examples repeat an earlier one")
+    assert sorted(found.texts) == ["x", "y"] and found.left_out[0] == "1 blank line"
+    assert found.left_out[1].startswith("1 of 3 examples repeat another one")
+    assert "a random copy" in found.left_out[1]
     assert without_repeats(found) is found

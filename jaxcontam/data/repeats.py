@@ -1,6 +1,9 @@
-"""Removal of exact repeats of an example."""
+"""One copy of each example, chosen so that what is left stands in a fair order."""
 
 import dataclasses
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -8,33 +11,60 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 
 
-def first_of_equals(texts: Sequence[Hashable]) -> np.ndarray:
-    """Indices of the texts, or ids as tuples, to keep: the first of equal ones.
+def without_repeats(
+    benchmark: Benchmark, *, groups: Sequence[object] | None = None
+) -> Benchmark:
+    """A benchmark with one copy of each text, in published order.
 
-    Items repeated in the same order, such as several samples of each question, put the
-    same order into many strata, which are then not independent of each other.
+    Copies put the same order into many strata, which are then not independent. In a
+    file of 2, 4, 8, ... copies the first ones stand sorted by number of copies, however
+    well it was shuffled, so the copy that stays is drawn, afresh for each order of the
+    rows. Where the rows were equally likely to stand in any order, or backwards, so
+    are those that are left. Texts with equally many copies are alike in this, too, and
+    their first copies stay: a file written three times keeps its order.
 
-    Returns:
-        (n,) int64, ascending; all indices if no two examples are equal.
+    Args:
+        benchmark: Examples in published order.
+        groups: One value per example, where orders move examples within groups only:
+            copies of a text then must be alike in every group for its first to stay.
     """
-    first: dict[Hashable, int] = {}
-    for i, text in enumerate(texts):
-        first.setdefault(text, i)
-    return np.fromiter(first.values(), np.int64, len(first))
-
-
-def without_repeats(benchmark: Benchmark) -> Benchmark:
-    """A benchmark without repeats: the first of equal texts, in order."""
-    kept = first_of_equals(benchmark.texts)
-    if len(kept) == len(benchmark):
+    places: dict[str, list[int]] = {}
+    for i, text in enumerate(benchmark.texts):
+        places.setdefault(text, []).append(i)
+    n_all, n_kept = len(benchmark), len(places)
+    if n_kept == n_all:
         return benchmark
-    n = len(benchmark) - len(kept)
+    alike = _have_equal_copies(benchmark.texts, groups)
+    if alike:
+        kept = [own[0] for own in places.values()]
+    else:
+        rng = np.random.default_rng(_order_entropy(benchmark))
+        kept = [own[rng.integers(len(own))] for own in places.values()]
     left_out = (
-        f"{n} of {len(benchmark)} examples repeat an earlier one and are left out"
+        f"{n_all - n_kept} of {n_all} examples repeat another one and are left out: "
+        f"of each text {'the first' if alike else 'a random'} copy stays"
     )
     return dataclasses.replace(
         benchmark,
         left_out=(*benchmark.left_out, left_out),
-        texts=tuple(benchmark.texts[i] for i in kept),
-        rows=tuple(benchmark.rows[i] for i in kept),
+        texts=tuple(benchmark.texts[i] for i in sorted(kept)),
+        rows=tuple(benchmark.rows[i] for i in sorted(kept)),
     )
+
+
+def _have_equal_copies(
+    texts: Sequence[Hashable], groups: Sequence[object] | None
+) -> bool:
+    """Whether all texts have equally many copies, each in one group."""
+    counts = Counter(texts)
+    if groups is not None and len(counts) < len(set(zip(texts, groups, strict=True))):
+        return False
+    return len(set(counts.values())) == 1
+
+
+def _order_entropy(benchmark: Benchmark) -> int:
+    """SHA-256 of all rows in their published order."""
+    digest = hashlib.sha256()
+    for text, row in zip(benchmark.texts, benchmark.rows, strict=True):
+        digest.update(json.dumps([text, row], default=repr).encode() + b"\n")
+    return int.from_bytes(digest.digest())
