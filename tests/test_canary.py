@@ -284,6 +284,12 @@ def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, 
     joint, *alone = document["results"]
     assert (joint["method"], joint["n_strata"], joint["primary"]) == ("canary", 3, True)
     assert joint["null"] == "designed randomisation"
+    sealed = [
+        f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in (secret, held_out)
+    ]
+    assert [one["sha256"] for one in joint["commitments"]] == sealed
+    assert all(digest in said for digest in sealed)
     assert [row["n_orders"] for row in alone] == [31] * 3
     assert main([*words, "--json"]) == 0
     again = json.loads(capsys.readouterr().out)["results"]

@@ -1,5 +1,6 @@
 """`jaxcontam canary --chat`: keyed rows, and exact p-values from answers alone."""
 
+import hashlib
 import itertools
 import json
 import re
@@ -226,6 +227,8 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
         assert main(asked) == 0
         said = capsys.readouterr().out
         n_sent = len(seen)
+        sealed = hashlib.sha256(seed.read_bytes()).hexdigest()
+        assert f"sha256:{sealed}" in said.replace("\n", "")
         assert main([*asked, "--json"]) == 0
         assert len(seen) == n_sent, "answers are kept"
     assert "contaminated" in said and "of which the model knows about 50%." in said

@@ -78,9 +78,11 @@ def test_released_file_with_any_byte_changed_is_refused(release, name):
         with pytest.raises(InputError):
             check_release(released, seed)
     released.write_bytes(data)
-    assert check_release(released, seed).n_examples == len(
-        read_records(released).records
-    )
+    records = read_records(released).records
+    orders = math.factorial(len(records))
+    for record in set(records):
+        orders //= math.factorial(records.count(record))
+    assert check_release(released, seed).bits == pytest.approx(math.log2(orders))
 
 
 def test_order_depends_on_the_set_of_records_and_not_on_their_order():
@@ -128,6 +130,16 @@ def test_seed_is_secret_on_disk_and_on_the_terminal(release, capsys):
     assert secret not in said.out + said.err + checked.out + checked.err
     assert secret not in released.read_text()
     assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+
+
+def test_seed_that_can_be_searched_for_is_told(release, capsys):
+    release("f.txt")
+    assert "seed.json decides 7 bits" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_seed_that_no_search_finds_is_not(release, capsys):
+    release("b.jsonl")
+    assert "bits" not in capsys.readouterr().out
 
 
 def test_commitment_is_the_digest_of_the_seed_file(release, capsys):
@@ -322,8 +334,21 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
     secret = json.loads(seed.read_text())["seed"]
     written = [p.read_text() for p in (out / "report.json", out / "report.html")]
     assert secret not in "".join([*written, said.out, said.err])
+    sealed = f"sha256:{hashlib.sha256(seed.read_bytes()).hexdigest()}"
+    (stated,) = row["commitments"]
+    assert (stated["file"], stated["sha256"]) == (str(seed), sealed)
+    assert stated["made"] == json.loads(seed.read_text())["made"]
+    assert all(sealed in text for text in (said.out, written[1]))
     assert main(["verify", str(out)]) == 0
-    capsys.readouterr()
+    assert "has the digest of its commitment" in capsys.readouterr().out
+    kept = seed.read_bytes()
+    seed.write_bytes(kept + b"\n")
+    assert main(["verify", str(out)]) == 3
+    assert "the report says" in capsys.readouterr().out
+    seed.unlink()
+    assert main(["verify", str(out)]) == 0
+    assert "a commitment was not checked" in capsys.readouterr().out
+    seed.write_bytes(kept)
     words[-1] = str(tmp_path / "other")
     assert main([*words, str(path), "--seed-file", str(seed)]) == 2
     assert capsys.readouterr().err == (

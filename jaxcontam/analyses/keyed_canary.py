@@ -1,5 +1,6 @@
 """Keyed canary: does a model know values that only published rows connect to keys?"""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from jaxcontam.analyses.audit import AuditResult
 from jaxcontam.analyses.prompted_model import PromptedModel, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.data.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
+from jaxcontam.data.release import commitment, search_warnings
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
 from jaxcontam.methods.canary_chat import (
@@ -78,6 +80,8 @@ def keyed_canary(
             )
         answers = [one for (one,) in found]
         notes = (*opened.notes(), *_lost(answers))
+    bits = len(groups) * math.log2(len(VALUES))
+    sealed = commitment(Path(seed_file), made=released.made, bits=bits)
     named = np.array([value_of(one) for one in answers], object)
     scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
     result = OrderResult(
@@ -94,7 +98,8 @@ def keyed_canary(
         n_orders=len(VALUES) - 1,
         numbers=METHOD.analyse(list(scores), seed),
         effect_unit=EFFECT_UNIT,
-        warnings=notes,
+        commitments=(sealed,),
+        warnings=(*notes, *search_warnings([sealed])),
     )
     report = watch.report(
         command,

@@ -74,8 +74,11 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
         if design.seed_file:
             if isinstance(source, Benchmark):
                 raise InputError("--seed-file goes with a file that was released")
-            check_release(Path(source), design.seed_file[i])
-            benchmark = dataclasses.replace(benchmark, order_provenance=RELEASED)
+            benchmark = dataclasses.replace(
+                benchmark,
+                order_provenance=RELEASED,
+                commitments=(check_release(Path(source), design.seed_file[i]),),
+            )
         elif design.shuffled:
             benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
         if design.group_field is not None:

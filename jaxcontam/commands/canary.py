@@ -46,6 +46,7 @@ from jaxcontam.methods.versions import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
+from jaxcontam.report.order_words import commitment_sentence
 from jaxcontam.report.outcome import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.rows import padded
@@ -176,6 +177,9 @@ class Canary(DeviceFlags, ReportFlags):
             n_scored=scored.n_scored,
             n_cached=scored.n_cached,
         )
+        assert self.held_out is not None
+        sealed = (commitment(self.secret), commitment(self.held_out))
+        results[0] = dataclasses.replace(results[0], commitments=sealed)
         return publish(
             self,
             ("canary", self.model),
@@ -240,17 +244,19 @@ class Canary(DeviceFlags, ReportFlags):
             n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
         )
         console = Terminal()
-        files, lines = [], []
-        for path, texts in (
+        parts = (
             (self.secret, drawn[:n_secrets]),
             (self.held_out, drawn[n_secrets:]),
-        ):
-            data = "".join(f"{text}\n" for text in texts).encode()
-            files.append((path, data, 0o600))
+        )
+        write_new_files(
+            [
+                (path, "".join(f"{text}\n" for text in texts).encode(), 0o600)
+                for path, texts in parts
+            ]
+        )
+        for path, texts in parts:
             sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
-            lines.append(f"{path}: {sequences}, commitment {commitment(data)}")
-        write_new_files(files)
-        console.say(*lines)
+            console.say(f"{path}: {sequences}, commitment {commitment(path).sha256}")
         console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "
@@ -332,3 +338,4 @@ def _print(results: list[OrderResult], console: Terminal) -> None:
         f"{joint.n_examples - joint.n_strata:,} held-out sequences, if the secrets "
         "were drawn like them."
     )
+    console.print(commitment_sentence(joint))

@@ -29,6 +29,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.canary_chat import detectable_share
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of
+from jaxcontam.report.order_words import commitment_sentence
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.results import ModelInfo, OrderResult
 from jaxcontam.scoring.api.address import PREFIX
@@ -82,7 +83,7 @@ def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
     write_new_files([(seed_file, sealed, 0o600), (rows, data, 0o644)])
     Terminal().say(
         f"{rows}: {n_groups:,} groups of {ROWS_PER_GROUP} rows",
-        f"{seed_file}: their seed, commitment {commitment(sealed)}",
+        f"{seed_file}: their seed, commitment {commitment(seed_file).sha256}",
         f"Put the rows of {rows} among those that you publish, in any order and under "
         f"any template, and keep {seed_file} to yourself. Publish the commitment with "
         "its date: it shows later that nothing was chosen after a look at a model.",
@@ -139,5 +140,6 @@ def _sentences(result: OrderResult) -> list[str]:
     return [
         f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
         f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
+        commitment_sentence(result) or "",
         *(f"{words}." for words in result.warnings),
     ]

@@ -15,8 +15,8 @@ from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.release import (
     SEED_BYTES,
     check_release,
-    commitment,
     make_release,
+    search_warnings,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.terminal import Terminal
@@ -49,12 +49,11 @@ class Release:
         """Write the reordered file and its seed, or check them."""
         _check_is_there(self.benchmark)
         if self.check:
-            release = check_release(self.benchmark, self.seed_file)
-            seal = commitment(self.seed_file.read_bytes())
+            found = check_release(self.benchmark, self.seed_file)
             lines = (
                 f"{self.benchmark}: the file and the order of {self.seed_file}, "
-                f"{release.n_examples:,} examples, released {release.made}",
-                f"commitment: {seal}",
+                f"released {found.made}",
+                f"commitment: {found.sha256}",
             )
         else:
             out = self.out or self.benchmark.with_stem(
@@ -73,17 +72,18 @@ class Release:
             )
             sealed = release.to_bytes()
             write_new_files([(self.seed_file, sealed, 0o600), (out, data, 0o644)])
+            found = check_release(out, self.seed_file)
             lines = (
                 f"released: {out}, {release.n_examples:,} examples in a secret order",
                 f"seed file: {self.seed_file} (keep it, and keep it secret)",
-                f"commitment: {commitment(sealed)}",
+                f"commitment: {found.sha256}",
                 "Publish the released file alone, and this commitment with its date. "
                 "It is the SHA-256 of the seed file: whoever gets that file later sees "
                 "that the order was drawn before any model was asked.",
                 f"Test a model with: jaxcontam audit MODEL {out} --seed-file "
                 f"{self.seed_file}",
             )
-        Terminal().say(*lines)
+        Terminal().say(*lines, *(f"warning: {w}" for w in search_warnings([found])))
 
 
 def _check_is_there(path: Path) -> None:

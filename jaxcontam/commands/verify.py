@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxcontam.commands.recomputed import KINDS, verify_texts
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.verify_orders import commitment_faults, verify_report
 from jaxcontam.errors import InputError
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
@@ -66,13 +66,15 @@ class Verify:
             faults, n = verify_report(self.directory)
             more = "other differences come first"
             if not faults:
-                faults, notes = ask_again(
+                faults, sealed = commitment_faults(self.directory)
+                again, notes = ask_again(
                     self.directory,
                     benchmarks=self.benchmark,
                     rescore=self.rescore,
                     model=self.model,
                 )
-                more = "; ".join(notes)
+                faults += again
+                more = "; ".join([*sealed, *notes])
             unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME, more=more)
         for fault in faults:
             console.print(f"differs: {fault}")

@@ -14,6 +14,7 @@ from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, canary, reported_method, two_min
 from jaxcontam.methods.method import SingleTest, TestRow
@@ -27,6 +28,7 @@ from jaxcontam.report.report_files import (
     REPORT_NAME,
     is_report_of,
     read_document,
+    read_report,
 )
 from jaxcontam.results import (
     DECLARED,
@@ -109,6 +111,31 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     if report.screening:
         faults += differences("screening", document["screening"], screen(decided))
     return faults, len(again)
+
+
+def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
+    """Compare commitments with the files that they name, where these are at hand.
+
+    Returns differences, and sentences on what was and was not checked.
+    """
+    report = read_report(directory / REPORT_NAME)
+    stated = {
+        one.file: one
+        for row in report.results
+        if isinstance(row, OrderResult)
+        for one in row.commitments
+    }
+    faults, notes = [], []
+    for file, one in stated.items():
+        try:
+            found = commitment(Path(file))
+        except InputError as e:
+            notes.append(f"a commitment was not checked ({e})")
+            continue
+        notes.append(f"{file} has the digest of its commitment")
+        if found.sha256 != one.sha256:
+            faults.append(f"{file}: {found.sha256}, the report says {one.sha256}")
+    return faults, notes
 
 
 def _rebuilt(

@@ -26,6 +26,7 @@ from jaxcontam.data.templates import (
     text_of_field,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.results.order import Commitment
 from jaxcontam.results.terms import Provenance
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -47,6 +48,7 @@ class Benchmark:
             an order that was drawn, `unknown` where a task's code made the order.
         left_out: What of the file is no example, and what its columns are called where
             it does not say; one phrase each.
+        commitments: Seed file of a `released` order.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Benchmark:
     rows: tuple[dict[str, object] | None, ...]
     order_provenance: Provenance = "published"
     left_out: tuple[str, ...] = ()
+    commitments: tuple[Commitment, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,12 +23,16 @@ from jaxcontam.data.benchmark import (
     parse_records,
     read_text,
 )
+from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
+from jaxcontam.results.order import Commitment
 
 METHOD = "hmac-sha256-sort"
 METHOD_VERSION = 1
 KIND = "jaxcontam release"
 SEED_BYTES = 32
+SEARCHABLE_BITS = 40.0
+"""So few bits of order can be searched for a seed that gives an order of choice."""
 
 _MARK = "\ufeff"
 
@@ -64,9 +70,35 @@ class SeedFile:
         return (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode()
 
 
-def commitment(seed_file: bytes) -> str:
-    """SHA-256 of a seed file: commits its owner without revealing the seed."""
-    return sha256_of(seed_file)
+def commitment(
+    path: Path, *, made: str | None = None, bits: float | None = None
+) -> Commitment:
+    """The SHA-256 of a secret file: commits its owner without revealing it.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    check_file(path, ())
+    digest = sha256_of(path.read_bytes())
+    return Commitment(file=str(path), sha256=digest, made=made, bits=bits)
+
+
+def order_bits(records: Sequence[str]) -> float:
+    """log2 of the number of different orders of the records."""
+    nats = math.lgamma(len(records) + 1)
+    nats -= sum(math.lgamma(n + 1) for n in Counter(records).values())
+    return max(0.0, nats / math.log(2))
+
+
+def search_warnings(commitments: Sequence[Commitment]) -> list[str]:
+    """What weakens the proof of a small file, a sentence for each seed."""
+    return [
+        f"{one.file} decides {one.bits:.0f} bits, so that a seed which gives what was "
+        "public before can be searched for: its proof is worth what the date of its "
+        "commitment is"
+        for one in commitments
+        if one.bits is not None and one.bits <= SEARCHABLE_BITS
+    ]
 
 
 def release_order(records: Sequence[str], seed: bytes) -> list[int]:
@@ -158,8 +190,11 @@ def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedF
     return SeedFile(**fields)
 
 
-def check_release(path: Path, seed_file: Path) -> SeedFile:
+def check_release(path: Path, seed_file: Path) -> Commitment:
     """Check that a file is the released one, in the order of its seed.
+
+    Returns:
+        What the owner published.
 
     Raises:
         InputError: Says whether records, their order or other bytes differ.
@@ -183,7 +218,7 @@ def check_release(path: Path, seed_file: Path) -> SeedFile:
             f"{place} (records and order agree; other bytes differ)",
             hint="a header or line ends were changed since",
         )
-    return release
+    return commitment(seed_file, made=release.made, bits=order_bits(file.records))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

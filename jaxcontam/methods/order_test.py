@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.release import search_warnings
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
 from jaxcontam.methods.method import OrderFile, Planned, TestMethod
@@ -78,6 +79,7 @@ class PlannedTest(Planned):
             numbers=numbers,
             effect_unit=EFFECT_UNIT,
             pretests=pretests,
+            commitments=benchmark.commitments,
             warnings=(
                 *_warnings(self),
                 *[_ALL_ALIKE] * numbers.all_alike,
@@ -213,7 +215,8 @@ def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     cut = layout.cut
     encoded = planned.encoded
     lengths = encoded.lengths - (cut - encoded.n_cut_ids)
-    warnings = [*planned.benchmark.left_out]
+    benchmark = planned.benchmark
+    warnings = [*benchmark.left_out, *search_warnings(benchmark.commitments)]
     if n_cut := int(np.count_nonzero(cut)):
         longest = int(lengths[cut > 0].max())
         warnings.append(

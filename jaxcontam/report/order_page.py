@@ -11,6 +11,7 @@ from jaxcontam.report.order_words import (
     assumed_sentence,
     chance_sentence,
     checked_sentence,
+    commitment_sentence,
     invalid_sentence,
     own_order_rows,
     own_order_sentence,
@@ -281,6 +282,8 @@ def _file_parts(
     parts += _ways_out(advice.about(file))
     if (referred := referred_test(file)) is not None:
         parts.append(Paragraph(reference_sentence(referred) or ""))
+    if (committed := commitment_sentence(test)) is not None:
+        parts.append(Paragraph(committed))
     parts += [Paragraph(f"Note: {warning}.") for warning in test.warnings]
     evidence = _evidence(file, figures, report, words)
     return [*parts, Details("How it was tested", parts=evidence)]

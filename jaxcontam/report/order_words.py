@@ -122,6 +122,21 @@ def assumed_sentence(test: OrderResult, words: Words) -> str:
     return f"Assumed: {said}{own.approximation}."
 
 
+def commitment_sentence(test: OrderResult) -> str | None:
+    """What a reader is to compare with what the owner published; None without."""
+    if not test.commitments:
+        return None
+    parts = [
+        f"SHA-256 of {one.file} is {one.sha256}"
+        + ("" if one.made is None else f", made {one.made} by its own word")
+        for one in test.commitments
+    ]
+    return (
+        f"Commitment: {'; '.join(parts)}. Compare with what was published before the "
+        "model was trained: without that anybody can have chosen what was drawn."
+    )
+
+
 def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
     """What the pre-tests of the file say."""
     if not test.pretests:

@@ -15,6 +15,7 @@ from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, to
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
+    commitment_sentence,
     invalid_sentence,
     own_order_sentence,
     proof_words,
@@ -115,6 +116,7 @@ def _notes(file: AuditedFile, words: Words) -> list[str]:
     # Its warnings already say that all orders score alike.
     is_open = test.verdict == "inconclusive" and not test.numbers.all_alike
     found = (
+        commitment_sentence(test),
         None if is_silent else why(file),
         f"inconclusive: {why_inconclusive(test, own)}." if is_open else None,
         pairs and attraction_sentence(pairs, test.verdict),

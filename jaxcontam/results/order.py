@@ -36,6 +36,24 @@ MATRIX = "matrix"
 """`method` of a matrix that any engine filled: no orders are known."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """A file whose digest its owner published before models could be trained.
+
+    Attributes:
+        file: The seed file, secrets or held-out sequences, as the command named it.
+        sha256: Digest of its bytes, `sha256:...`: the commitment.
+        made: Time that the file states; None where it states none.
+        bits: log2 of the orders, or values, that a seed chooses from; None where what
+            is committed is itself.
+    """
+
+    file: str
+    sha256: str
+    made: str | None = None
+    bits: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pretest:
     """A check of the null's own assumption, made on the file without a model.
@@ -292,6 +310,7 @@ class OrderResult(ResultRow):
         reasons: Why a `suspected` test is no more than that; else empty.
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
+        commitments: What is to be compared with what the owner published.
         copies: Planted duplication count, in studies; else None.
         copies_shuffled: True if each planted copy had its own order.
     """
@@ -317,6 +336,7 @@ class OrderResult(ResultRow):
     reasons: tuple[Reason, ...] = ()
     n_repeats: int = 0
     reference: ReferenceResult | None = None
+    commitments: tuple[Commitment, ...] = ()
     copies: int | None = None
     copies_shuffled: bool | None = None
 
