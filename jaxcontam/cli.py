@@ -1,5 +1,6 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -162,11 +163,12 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     `--help` describes the flags under the class's docstring.
 
     Raises:
-        InputError: If a flag is unknown (names the nearest), a value does not fit or
-            a positional is missing.
+        InputError: If a flag is unknown (names the nearest) or stands twice, a value
+            does not fit or a positional is missing.
         SystemExit: After help.
     """
     _describe_flags(command)
+    _refuse_repeated_flags(command, words)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -229,11 +231,28 @@ def _describe_flags(command: type) -> None:
 
 def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
     known = flags_of(command)
-    for word in words:
-        flag = word.partition("=")[0].replace("_", "-")
-        is_flag = flag.startswith("--") and flag != "--"
-        if is_flag and not {flag, flag.replace("--no-", "--", 1)} & set(known):
+    for flag in _flags_in(words):
+        if not {flag, flag.replace("--no-", "--", 1)} & set(known):
             raise unknown_name("flag", flag, known) from None
+
+
+def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
+    """The parser takes the last of two and says nothing of the first."""
+    several = {
+        "--" + field.name.replace("_", "-")
+        for field in dataclasses.fields(command)
+        if "tuple" in str(field.type)
+    }
+    for flag, n in collections.Counter(_flags_in(words)).items():
+        if n > 1 and flag in flags_of(command):
+            hint = f"{flag} A B takes several" if flag in several else "give it once"
+            raise InputError(f"{flag} stands {n} times", hint=hint)
+
+
+def _flags_in(words: Sequence[str]) -> list[str]:
+    """The words that name flags, without the value after an equals sign."""
+    flags = (word.partition("=")[0].replace("_", "-") for word in words)
+    return [flag for flag in flags if flag.startswith("--") and flag != "--"]
 
 
 def _run(words: list[str]) -> object:

@@ -209,15 +209,46 @@ def test_nothing_is_replaced(tmp_path, runs, capsys):
     assert main([*command, "--out", str(tmp_path / "other.json")]) == 0
 
 
-def test_two_models_of_one_name_and_two_reports_of_one_file_are_refused(
+def test_of_two_audits_of_one_file_the_newest_beside_a_reference_counts(
     tmp_path, runs, capsys
 ):
     path = tmp_path / "board.csv"
     path.write_text("model,benchmark\npythia-160m,boolq\n")
+    plain = audit_report(order_result("boolq"), model="pythia-160m", seed=1)
+    beside = dataclasses.replace(
+        audit_report(
+            dataclasses.replace(order_result("boolq"), verdict="suspected"),
+            model="pythia-160m",
+        ),
+        reference=plain.model,
+    )
+    for name, report, started in (
+        ("older", beside, "2026-01-01T00:00:00Z"),
+        ("chosen", beside, "2026-01-02T00:00:00Z"),
+        ("plain", plain, "2026-01-03T00:00:00Z"),
+    ):
+        write_report(dataclasses.replace(report, started=started), {}, runs / name)
+    assert main(["annotate", str(path), "--audit", str(runs)]) == 0
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert f"pythia-160m on boolq: suspected, stratified, {runs}/chosen" in said
+    assert "the newest beside a reference of 4 audits; not counted:" in said
+    assert f"in {runs}/plain" in said
+
+
+def test_a_flag_that_stands_twice_is_refused(tmp_path, runs, capsys):
+    words = ["annotate", "b.csv", "--audit", str(runs / "one"), "--audit", "other"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "jaxcontam: error: --audit stands 2 times\n  hint: --audit A B takes several\n"
+    )
+    assert main(["prove", "m.csv", "--seed", "1", "--seed=2"]) == 2
+    assert "--seed stands 2 times\n  hint: give it once" in capsys.readouterr().err
+
+
+def test_two_models_of_one_name_are_refused(tmp_path, runs, capsys):
+    path = tmp_path / "board.csv"
+    path.write_text("model,benchmark\npythia-160m,boolq\n")
     report = audit_report(order_result("boolq"), model="pythia-160m", seed=1)
-    write_report(report, {}, runs / "two")
-    assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    assert "pythia-160m on boolq: two audits fit" in capsys.readouterr().err
     model = dataclasses.replace(report.model, fingerprint="sha256:other")
     row = order_result("piqa")
     write_report(

@@ -27,11 +27,14 @@ class Audited:
             the model's folder.
         benchmark: Its name in the report.
         fields: What is said of it beside a score.
+        weight: Of several audits of one question the heaviest counts: whether a
+            reference stands beside the model, and when the audit started.
     """
 
     names: tuple[str, ...]
     benchmark: str
     fields: dict[str, Any]
+    weight: tuple[bool, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +80,16 @@ class Annotate:
             own = by_model.get(model, [])
             _check_one(own, "model_fingerprint", score.model)
             found = [audited for audited in own if audited.benchmark in benchmarks]
-            _check_one(found, "report_digest", name)
+            _check_one(found, "benchmark_fingerprint", name)
             _check_one(found, "benchmark", name)
             if found:
-                fields = found[0].fields
-                used.add((fields["report"], found[0].benchmark))
+                chosen = max(found, key=lambda audited: audited.weight)
+                fields = chosen.fields
+                used |= {(one.fields["report"], one.benchmark) for one in found}
                 score.put(fields)
                 words = [fields["verdict"], fields["test"], fields["report"]]
                 lines.append(f"  {name}: {', '.join(words)}")
+                lines += _passed_over(found, chosen)
             elif score.is_sure or known & benchmarks:
                 score.put({"verdict": NOT_AUDITED})
                 without.append(name)
@@ -132,9 +137,30 @@ def _audits_of(folder: Path) -> list[Audited]:
     found = []
     for row in (*tests, *report.unscored):
         assert isinstance(row, OrderResult | UnscoredFile)
-        fields = verdict_fields(report, row, folder.as_posix())
-        found.append(Audited(names=names, benchmark=row.benchmark, fields=fields))
+        found.append(
+            Audited(
+                names=names,
+                benchmark=row.benchmark,
+                fields=verdict_fields(report, row, folder.as_posix()),
+                weight=(report.reference is not None, report.started),
+            )
+        )
     return found
+
+
+def _passed_over(found: Sequence[Audited], chosen: Audited) -> list[str]:
+    """A line on audits of the same model and file that do not count; none for one."""
+    digest = chosen.fields["report_digest"]
+    others = {
+        one.fields["report"]: one.fields["verdict"]
+        for one in found
+        if one.fields["report_digest"] != digest
+    }
+    if not others:
+        return []
+    kind = "the newest beside a reference" if chosen.weight[0] else "the newest"
+    said = "; ".join(f"{verdict} in {folder}" for folder, verdict in others.items())
+    return [f"    {kind} of {len(others) + 1} audits; not counted: {said}"]
 
 
 def _pair(word: str) -> tuple[str, str]:
