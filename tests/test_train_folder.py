@@ -86,6 +86,17 @@ def test_a_manifest_that_cannot_be_read_costs_no_checkpoint(finished, corpus):
         manifest.write_bytes(whole)
 
 
+def test_a_finished_model_of_other_inputs_is_not_replaced(finished, corpus, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(finished, out, ignore=shutil.ignore_patterns("checkpoints"))
+    before = files_of(out)
+    with pytest.raises(
+        InputError, match=r"model of a finished run of other inputs \(seed was 0, is 1"
+    ):
+        small(corpus, out, seed=1).run()
+    assert files_of(out) == before
+
+
 def steps_of(folder):
     return [row["step"] for row in read_rows(folder / "metrics.jsonl")]
 

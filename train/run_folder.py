@@ -42,7 +42,7 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
 
     Raises:
         InputError: If checkpoints of another run stand here, which a new run would
-            take for its own or delete.
+            take for its own or delete, or its model, which it would replace.
     """
     earlier = None
     if (out / MANIFEST_NAME).exists():
@@ -73,6 +73,12 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
             f"{out}: holds checkpoints of {_run_words(earlier, manifest)}, the last "
             f"at step {steps[-1]}",
             hint=f"another --out, or delete {out / CHECKPOINTS_DIR} to start anew",
+        )
+    is_same = earlier is not None and run_inputs(earlier) == run_inputs(manifest)
+    if (out / MODEL_DIR).is_dir() and not is_same:
+        raise InputError(
+            f"{out}: holds the model of {_run_words(earlier, manifest)}",
+            hint=f"another --out, or delete {out} to start anew",
         )
     return None
 
