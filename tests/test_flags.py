@@ -10,6 +10,7 @@ import tyro
 
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.score import Score
 from jaxcontam.errors import InputError
 
@@ -49,17 +50,28 @@ def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
         Score(model="none", texts=Path("none"), out=Path("none"), batch_tokens=-5)
 
 
-def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named(tmp_path):
-    model: Any = types.SimpleNamespace(
-        name="m", store_name="store", make_scorer=lambda *, store, batch_tokens: store
-    )
-    out = Path("runs/audit/m-set-1a2b3c4d")
+def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named():
+    """Another choice of flags has a folder of its own, and asks for nothing twice."""
+    model: Any = types.SimpleNamespace(name="m", store_name="store")
+    out = Path("runs/audit/m-1")
+    command = Audit(model="m", benchmark=(Path("b.txt"),))
+    assert command.store_of(model, out) == Path("runs/audit/m-store")
+    named = dataclasses.replace(command, out=out)
+    assert named.store_of(model, out) == out / "store"
 
-    def found(**flags):
-        command = Audit(model="m", benchmark=(Path("set.txt"),), **flags)
-        return command.scorer(model, command.out or out, shared=True)
 
-    assert found() == Path("runs/audit/m-store")
-    assert found(out=tmp_path) == tmp_path / "store"
-    assert found(store=tmp_path) == tmp_path
-    assert found(no_store=True) is None
+@pytest.mark.parametrize(
+    ("fields", "is_same"),
+    [
+        ({"scores": ("loss",)}, False),
+        ({"reference": "older"}, False),
+        ({"seed": 1}, False),
+        ({"batch_tokens": 64}, True),
+        ({"overwrite": True}, True),
+    ],
+)
+def test_a_report_of_other_choices_has_a_folder_of_its_own(fields, is_same):
+    plain = Membership(model="m", texts="t.txt", nonmembers="n.txt")
+    other = dataclasses.replace(plain, **fields)
+    found = [one.report_folder("membership", "m", "digest") for one in (plain, other)]
+    assert (found[0] == found[1]) == is_same

@@ -164,7 +164,7 @@ class Audit(ScoringFlags, AuditDesign):
         tests, left_out = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
-        scorer = self.scorer(model, out, shared=True)
+        scorer = self.scorer(model, out)
         return ReadyAudit(model, tests, scorer), left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:

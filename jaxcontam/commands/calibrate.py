@@ -91,7 +91,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         name = report_name(model.name, [benchmark], decides)
         out = self.folder(COMMAND, name)
         make_folder(out)
-        scorer = self.scorer(model, out, shared=True)
+        scorer = self.scorer(model, out)
 
         def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:
             with progress_bar(name) as progress:

@@ -31,6 +31,11 @@ MERGE = "merge"
 _PRINTING = {"json", "shard", "overwrite"}
 # As in `scoring.opened`, whose imports are slow.
 _LM_EVAL_PREFIX, _VLLM_PREFIX = "lm_eval:", "vllm:"
+# Fields that change where and at what price something is computed.
+_WORKING = {
+    *("out", "store", "no_store", "batch_tokens", "mesh", "distributed", "dry_run"),
+    *("concurrency", "price_in", "price_out", "budget", "retry_refused"),
+}
 _API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
 # A text without a second id has nothing to score.
 _LEAST_CONTEXT = 8
@@ -65,15 +70,25 @@ class ReportFlags(Flags):
         super().__post_init__()
 
     def folder(self, command: str, name: str, digest: str = "") -> Path:
-        """Folder of a report: of a name, on what has this `sha256:` digest."""
+        """Folder of what was asked: of a name, on what has this `sha256:` digest."""
         ending = f"-{digest[7:15]}" if digest else ""
         return self.out or Path("runs") / command / f"{name}{ending}"
+
+    def report_folder(self, command: str, name: str, *decides: str) -> Path:
+        """Folder of a report; equal names mean equal results.
+
+        `decides` is all that decides them beside the flags.
+        """
+        from jaxcontam.data.benchmark import fingerprint
+
+        digest = fingerprint([*decides, *deciding_flags(self)])
+        return self.folder(command, name, digest)
 
     def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
         """Make the folder of a report on a model."""
         from jaxcontam.report.report_files import make_folder
 
-        out = self.folder(command, model.name, digest)
+        out = self.report_folder(command, model.name, digest, model.info.fingerprint)
         make_folder(out)
         return out
 
@@ -175,19 +190,20 @@ class DeviceFlags(StoreFlags):
         """The mesh as numbers."""
         return parse_mesh(self.mesh)
 
-    def scorer(
-        self, model: "OpenModel", out: Path, *, shared: bool = False
-    ) -> "SequenceScorer":
-        """The scorer of a model, with the store that the flags name, or one in `out`.
-
-        Where neither `--store` nor `--out` is said, reports with a folder for each
-        choice of flags may share one (`shared`).
-        """
-        own = not shared or getattr(self, "out", None) is not None
-        store = out / model.store_name if own else out.parent / f"{model.name}-store"
+    def scorer(self, model: "OpenModel", out: Path) -> "SequenceScorer":
+        """The scorer of a model, with its store."""
         return model.make_scorer(
-            store=self.store_in(store), batch_tokens=self.batch_tokens
+            store=self.store_of(model, out), batch_tokens=self.batch_tokens
         )
+
+    def store_of(self, model: "OpenModel", out: Path) -> Path | None:
+        """The store that the flags name, or one in `--out`.
+
+        Without both, reports with a folder for each choice of flags share one.
+        """
+        if getattr(self, "out", None) is not None:
+            return self.store_in(out / model.store_name)
+        return self.store_in(out.parent / f"{model.name}-store")
 
     def text_model(self, model: "OpenModel", out: Path) -> "TextModel":
         """The same for scores of single texts."""
@@ -195,7 +211,7 @@ class DeviceFlags(StoreFlags):
 
         return text_model_of(
             model,
-            store=self.store_in(out / model.store_name),
+            store=self.store_of(model, out),
             batch_tokens=self.batch_tokens,
         )
 
@@ -391,6 +407,12 @@ def flags_of(command: Any) -> tuple[str, ...]:
     """The flags that differ from their defaults, as they were typed."""
     fields = [one for one in dataclasses.fields(command) if not is_positional(one)]
     return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
+
+
+def deciding_flags(command: Any) -> tuple[str, ...]:
+    """The flags that decide a result, as they were typed."""
+    names = {field.name for field in dataclasses.fields(command)}
+    return words_of(command, sorted(names - _PRINTING - _WORKING))
 
 
 def is_positional(field: dataclasses.Field) -> bool:

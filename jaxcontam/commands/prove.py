@@ -53,7 +53,7 @@ class Prove(ReportFlags):
             command=("prove", str(self.matrix), *flags_of(self)),
         )
         (row,) = result.results
-        out = self.folder("prove", self.matrix.stem, row.fingerprint)
+        out = self.report_folder("prove", self.matrix.stem, row.fingerprint)
 
         def show(console: Terminal) -> None:
             print_results([row], console)
