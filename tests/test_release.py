@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.analyses.order_files import read_files
 from jaxcontam.cli import main
 from jaxcontam.data.release import (
     check_release,
@@ -130,6 +132,25 @@ def test_seed_is_secret_on_disk_and_on_the_terminal(release, capsys):
     assert secret not in said.out + said.err + checked.out + checked.err
     assert secret not in released.read_text()
     assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+
+
+def test_rows_without_a_header_are_all_moved_or_refused(tmp_path, capsys):
+    """A first row that no seed moved would be tested as if one had."""
+    path, seed = tmp_path / "x.csv", tmp_path / "seed.json"
+    path.write_text("".join(f"row {i},{i}\n" for i in range(30)))
+    words = ["release", str(path), "--seed-file", str(seed)]
+    assert main(words) == 0
+    released = tmp_path / "x-released.csv"
+    with pytest.raises(InputError, match="its records differ") as found:
+        read_files(released, AuditDesign(seed_file=(seed,), no_header=True))
+    assert "--no-header" in found.value.hint
+    seed.unlink(), released.unlink()
+    assert main([*words, "--no-header"]) == 0
+    (file,) = read_files(
+        released, AuditDesign(seed_file=(seed,), no_header=True)
+    ).benchmarks
+    assert len(file) == 30 and file.order_provenance == "released"
+    assert main([*words[:1], str(released), *words[2:], "--check", "--no-header"]) == 0
 
 
 def test_seed_that_can_be_searched_for_is_told(release, capsys):

@@ -74,10 +74,11 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
         if design.seed_file:
             if isinstance(source, Benchmark):
                 raise InputError("--seed-file goes with a file that was released")
+            sealed = check_release(
+                Path(source), design.seed_file[i], no_header=design.no_header
+            )
             benchmark = dataclasses.replace(
-                benchmark,
-                order_provenance=RELEASED,
-                commitments=(check_release(Path(source), design.seed_file[i]),),
+                benchmark, order_provenance=RELEASED, commitments=(sealed,)
             )
         elif design.shuffled:
             benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)

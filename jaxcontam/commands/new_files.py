@@ -52,12 +52,16 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
             _link(part, path)
             linked.append(path)
     except BaseException as e:
-        for path in linked:
-            path.unlink()
+        for done in linked:
+            done.unlink()
         if isinstance(e, FileExistsError):
             raise _taken(Path(e.filename2 or e.filename)) from e
         if isinstance(e, OSError):
-            raise InputError(f"{e.filename}: cannot be written ({e.strerror})") from e
+            # A write that fails does not say of which file.
+            raise InputError(
+                f"{path}: cannot be written ({e.strerror})",
+                hint="nothing was written: make room, or name another place",
+            ) from e
         raise
     finally:
         for part, _ in parts:

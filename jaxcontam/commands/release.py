@@ -19,6 +19,7 @@ from jaxcontam.data.release import (
     search_warnings,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.results import Commitment
 from jaxcontam.terminal import Terminal
 
 
@@ -38,6 +39,8 @@ class Release:
     """Where the secret seed goes, or stands with --check; never overwritten."""
     out: Path | None = None
     """File to publish (default: NAME-released beside the benchmark)."""
+    no_header: bool = False
+    """The first row of a .csv or .tsv file is an example, too."""
     check: bool = False
     """Check that BENCHMARK is the file and the order of the seed; write nothing."""
 
@@ -49,7 +52,7 @@ class Release:
         """Write the reordered file and its seed, or check them."""
         _check_is_there(self.benchmark)
         if self.check:
-            found = check_release(self.benchmark, self.seed_file)
+            found = self._checked(self.benchmark)
             lines = (
                 f"{self.benchmark}: the file and the order of {self.seed_file}, "
                 f"released {found.made}",
@@ -69,10 +72,11 @@ class Release:
                 seed=secrets.token_bytes(SEED_BYTES),
                 version=__version__,
                 made=utc_now(),
+                no_header=self.no_header,
             )
             sealed = release.to_bytes()
             write_new_files([(self.seed_file, sealed, 0o600), (out, data, 0o644)])
-            found = check_release(out, self.seed_file)
+            found = self._checked(out)
             lines = (
                 f"released: {out}, {release.n_examples:,} examples in a secret order",
                 f"seed file: {self.seed_file} (keep it, and keep it secret)",
@@ -84,6 +88,9 @@ class Release:
                 f"{self.seed_file}",
             )
         Terminal().say(*lines, *(f"warning: {w}" for w in search_warnings([found])))
+
+    def _checked(self, path: Path) -> Commitment:
+        return check_release(path, self.seed_file, no_header=self.no_header)
 
 
 def _check_is_there(path: Path) -> None:

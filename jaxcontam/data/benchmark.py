@@ -299,7 +299,12 @@ def _suffix(path: Path) -> str:
 
 
 def parse_records(
-    path: Path, text: str, *, suffix: str | None = None, limit: int | None = None
+    path: Path,
+    text: str,
+    *,
+    suffix: str | None = None,
+    limit: int | None = None,
+    no_header: bool = False,
 ) -> list[Record]:
     """The examples of a file in their order.
 
@@ -312,7 +317,8 @@ def parse_records(
     elif suffix == ".json":
         found = _json_array(path, text)
     elif suffix in _DELIMITERS:
-        found = CsvTable(path, text, _DELIMITERS[suffix]).rows()
+        table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
+        found = table.rows()
     else:
         found = (
             (f"{path}:{number}", line, None)

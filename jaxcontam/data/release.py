@@ -123,15 +123,17 @@ def release_order(records: Sequence[str], seed: bytes) -> list[int]:
 
 
 def make_release(
-    path: Path, *, seed: bytes, version: str, made: str
+    path: Path, *, seed: bytes, version: str, made: str, no_header: bool = False
 ) -> tuple[bytes, SeedFile]:
     """The released file and its seed file; writes nothing.
+
+    With `no_header` the first row of a .csv or .tsv file is moved like the others.
 
     Raises:
         InputError: If the file cannot be read, has fewer than two different records,
             or has line ends that do not survive another order.
     """
-    file = read_records(path)
+    file = read_records(path, no_header=no_header)
     if len(set(file.records)) < 2:
         raise InputError(
             f"{path}: fewer than two different examples",
@@ -144,7 +146,7 @@ def make_release(
             hint="write every line end as a line feed",
         )
     data = file.encoded(release_order(file.records, seed))
-    found = cut_records(path, data.decode())
+    found = cut_records(path, data.decode(), no_header=no_header)
     assert sorted(found.records) == sorted(file.records)
     return data, SeedFile(
         seed=seed.hex(),
@@ -190,8 +192,13 @@ def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedF
     return SeedFile(**fields)
 
 
-def check_release(path: Path, seed_file: Path) -> Commitment:
+def check_release(
+    path: Path, seed_file: Path, *, no_header: bool = False
+) -> Commitment:
     """Check that a file is the released one, in the order of its seed.
+
+    With `no_header` all rows of a .csv or .tsv file are examples, and must be those
+    that the seed moved: one that stood still would be taken for a drawn one.
 
     Returns:
         What the owner published.
@@ -200,10 +207,16 @@ def check_release(path: Path, seed_file: Path) -> Commitment:
         InputError: Says whether records, their order or other bytes differ.
     """
     release = read_release(seed_file)
-    file = read_records(path)
+    file = read_records(path, no_header=no_header)
     place = f"{path}: not the file that {seed_file} released"
     if content_digest(file.records) != release.content_digest:
-        raise InputError(f"{place} (its records differ)")
+        is_table = path.suffix.lower() in (".csv", ".tsv")
+        raise InputError(
+            f"{place} (its records differ)",
+            hint="--no-header goes with both release and audit, or with neither"
+            if is_table
+            else "",
+        )
     order = release_order(file.records, bytes.fromhex(release.seed))
     in_order = [file.records[i] for i in order]
     if list(file.records) != in_order:
@@ -246,7 +259,7 @@ class RecordFile:
         return "".join(parts).encode()
 
 
-def read_records(path: Path) -> RecordFile:
+def read_records(path: Path, *, no_header: bool = False) -> RecordFile:
     """Cut a .jsonl, .json, .csv, .tsv or .txt file at its examples.
 
     Raises:
@@ -254,10 +267,10 @@ def read_records(path: Path) -> RecordFile:
     """
     text = read_text(path)
     mark = _MARK if path.read_bytes().startswith(_MARK.encode()) else ""
-    return cut_records(path, mark + text)
+    return cut_records(path, mark + text, no_header=no_header)
 
 
-def cut_records(path: Path, text: str) -> RecordFile:
+def cut_records(path: Path, text: str, *, no_header: bool = False) -> RecordFile:
     """Cut the text of a file, which may start with a byte order mark.
 
     Raises:
@@ -268,7 +281,8 @@ def cut_records(path: Path, text: str) -> RecordFile:
     if path.suffix.lower() == ".json":
         spans = [(start, end) for _, start, end in array_elements(path, body)]
     else:
-        spans = _spans(body, [raw for _, raw, _ in parse_records(path, body)])
+        records = parse_records(path, body, no_header=no_header)
+        spans = _spans(body, [raw for _, raw, _ in records])
     if not spans:
         raise InputError(f"{path}: no examples", hint="nothing to test in this file")
     starts = [start + n_mark for start, _ in spans]

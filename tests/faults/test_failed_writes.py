@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.cli import run_command
+from jaxcontam.cli import main, run_command
 from jaxcontam.commands.recomputed import digest_faults
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.decoder import Decoder
@@ -143,3 +143,28 @@ def test_what_fails_at_any_call_leaves_nothing_that_looks_whole(
         written.write(out, 0)
         assert contents(out) == before or kind is Batches
     assert n_failed >= at_least
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["release", "x.txt", "--seed-file", "seed.json"], "seed.json"),
+        (
+            ["canary", "--make", "3", "--secret", "s.txt", "--held-out", "h.txt"],
+            "h.txt",
+        ),
+    ],
+)
+def test_a_full_disk_names_the_file_and_leaves_none(
+    words, named, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("a\nb\n")
+    before = contents(tmp_path)
+    with room(300):
+        assert main(words) == 2
+    assert capsys.readouterr().err.startswith(
+        f"jaxcontam: error: {named}: cannot be written (File too large)\n"
+        "  hint: nothing was written"
+    )
+    assert contents(tmp_path) == before
