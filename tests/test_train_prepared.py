@@ -9,6 +9,7 @@ from jaxcontam.errors import InputError
 from tests.train_corpus import write_corpus
 from train.manifest import read_manifest, write_manifest
 from train.prepare import STREAM_NAME
+from train.presets import PRESETS
 from train.pretrain import Pretrain
 
 pytestmark = pytest.mark.unoptimised
@@ -83,3 +84,16 @@ def test_a_stream_that_was_cut_short_is_refused(command, tmp_path):
     np.save(path, np.load(path)[:-1])
     with pytest.raises(InputError, match="not as long as its manifest says"):
         command.run()
+
+
+def test_what_audits_will_cut_is_said_before_anything_trains(command, tmp_path, capsys):
+    context = PRESETS["pulse"].decoder.context
+    short = tmp_path / "quiz.txt"
+    long = tmp_path / "long.txt"
+    # Each word is a token at least.
+    long.write_text("".join(f"{'word ' * context}{i}\n" for i in range(6)))
+    sets = (f"{short}=3", f"{long}=1")
+    dataclasses.replace(command, canaries=sets).prepare()
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
+    assert said.startswith(f"long: audits of a model with a context of {context} ")
+    assert f"cut 6 of 6 to {(context - 1) // 2} tokens" in said

@@ -24,6 +24,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.mesh_shape import MeshShape
+from jaxcontam.stats.orders import cut_to_budget
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
 from train.manifest import Manifest, PlantedSet
@@ -188,6 +189,8 @@ def prepare(
         )
         for planned in run.sets
     ]
+    for planned, encoded in canaries:
+        _say_what_is_cut(planned, encoded, preset.decoder.context)
     stream = build_stream(
         documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
     )
@@ -216,6 +219,20 @@ def prepare(
         plain=plain,
         prefix_id=first_id,
     )
+
+
+def _say_what_is_cut(planned: PlannedSet, encoded: Encoded, context: int) -> None:
+    """Say now what audits of the model will: they read two examples at once."""
+    longest = np.sort(encoded.lengths)[-2:]
+    length = cut_to_budget(longest, context - 1)
+    if length is not None:
+        n = int(np.count_nonzero(encoded.lengths > length))
+        print(
+            f"{planned.benchmark.name}: audits of a model with a context of {context} "
+            f"read two examples at once, and cut {n} of {len(encoded.ids)} to {length} "
+            "tokens: a longer context, or shorter examples, keeps them whole",
+            file=sys.stderr,
+        )
 
 
 def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
