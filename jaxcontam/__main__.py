@@ -1,6 +1,6 @@
 """`python -m jaxcontam`."""
 
-from jaxcontam.cli import entry_point
+from jaxcontam.entry import main
 
 if __name__ == "__main__":
-    entry_point()
+    main()

@@ -9,7 +9,6 @@ import inspect
 import io
 import os
 import shlex
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -23,9 +22,10 @@ from jaxcontam.commands.flags import (
     MERGE,
     DeviceFlags,
     is_positional,
-    keep_other_report,
+    own_folder,
 )
 from jaxcontam.data.bucket import is_url
+from jaxcontam.entry import interrupted, signal_of, stop_on_signals
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.methods import SCORES, TESTS
 from jaxcontam.processes import is_first, joined
@@ -33,7 +33,7 @@ from jaxcontam.scoring.mirror import mirrored, url_folder
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import visible
 
-EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 2, 3, 130
+EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
 
 # Clean-ups take less.
 _AGAIN_SECONDS = 0.05
@@ -83,11 +83,12 @@ def entry_point() -> None:
 
 
 def _ignored(found: Any) -> None:
-    """Send Ctrl-C again if it came in a clean-up, whose errors Python ignores."""
+    """Send a signal again if it came in a clean-up, whose errors Python ignores."""
     if found.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(found)
         return
-    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+    number = signal_of(found.exc_value)
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
     again.daemon = True
     again.start()
 
@@ -112,9 +113,8 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
             raise
         # Help or a script for a shell was printed.
         return EXIT_DONE
-    except KeyboardInterrupt:
-        print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as e:
+        return interrupted(e, name)
     except BrokenPipeError:
         # The reader of a pipe went away; nothing more can be printed.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -141,6 +141,7 @@ def run_module(
     exit_code: Callable[[Any], object] = lambda outcome: outcome,
 ) -> int:
     """Run `python -m NAME` of a dataclass whose fields are the flags."""
+    stop_on_signals()
 
     def run() -> object:
         return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
@@ -263,8 +264,8 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
-    keep_other_report(name, command)
-    outcome = _run_share(command) if _is_shared(command) else _run_stored(command)
+    with own_folder(name, command):
+        outcome = _run_share(command) if _is_shared(command) else _run_stored(command)
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 

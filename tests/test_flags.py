@@ -5,12 +5,15 @@ import types
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 import tyro
 
+from jaxcontam.cli import main
 from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.flags import check_positive, flags_of
+from jaxcontam.commands.flags import check_positive, flags_of, own_folder
 from jaxcontam.commands.membership import Membership
+from jaxcontam.commands.prove import Prove
 from jaxcontam.commands.score import Score
 from jaxcontam.errors import InputError
 
@@ -75,3 +78,23 @@ def test_a_report_of_other_choices_has_a_folder_of_its_own(fields, is_same):
     other = dataclasses.replace(plain, **fields)
     found = [one.report_folder("membership", "m", "digest") for one in (plain, other)]
     assert (found[0] == found[1]) == is_same
+
+
+def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
+    matrices, out = [tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "new" / "out"
+    for seed, path in enumerate(matrices):
+        rows = np.random.default_rng(seed).normal(size=(30, 5))
+        np.savetxt(path, rows, delimiter=",")
+    first, second = (["prove", str(path), "--out", str(out)] for path in matrices)
+    with own_folder("prove", Prove(matrix=matrices[0], out=out)):
+        assert main([*second, "--overwrite"]) == 2
+        assert capsys.readouterr().err == (
+            f"jaxcontam: error: {out}: another run writes to it\n"
+            "  hint: wait until that run has ended, or name another folder\n"
+        )
+    assert not out.parent.exists()
+    assert main(first) == 0
+    before = (out / "report.json").read_bytes()
+    assert main(second) == 2
+    assert "holds the report of another run" in capsys.readouterr().err
+    assert (out / "report.json").read_bytes() == before

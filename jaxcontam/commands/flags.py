@@ -1,7 +1,10 @@
 """Flags, checks and words that commands share."""
 
+import contextlib
 import dataclasses
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +14,7 @@ from tyro.conf import Positional
 from jaxcontam.analyses.flag_words import flag_of as flag_of
 from jaxcontam.analyses.flag_words import words_of
 from jaxcontam.data.bucket import is_url
+from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
@@ -374,17 +378,46 @@ def open_for(
     )
 
 
-def keep_other_report(name: str, command: Any) -> None:
-    """Refuse to replace a report that other words made, before anything slow.
+@contextlib.contextmanager
+def own_folder(name: str, command: Any) -> Iterator[None]:
+    """Keep other runs out of `--out`, and a report there that other words made.
 
-    Without `--out` the folder's name already tells runs apart.
+    Without `--out` the folder's name already tells runs apart. Shares of one run meet
+    in their store and write no report.
+
+    Raises:
+        InputError: If another run has the folder, or a report of one stands there.
     """
+    from jaxcontam.report.report_files import make_folder
+
+    out = getattr(command, "out", None)
+    shared = getattr(command, "shard", None) not in (None, MERGE)
+    shared = shared or getattr(command, "distributed", False)
+    has_folder = hasattr(command, "overwrite") or name == "overlap"
+    if out is None or not has_folder or shared or getattr(command, "dry_run", False):
+        yield
+        return
+    made = [place for place in (out, *out.parents) if not place.exists()]
+    make_folder(out)
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        lock(handle, out)
+        _keep_other_report(name, command)
+        yield
+    finally:
+        os.close(handle)
+        # A run that ended before it wrote anything leaves no folder.
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
+def _keep_other_report(name: str, command: Any) -> None:
+    """Refuse to replace a report that other words made, before anything slow."""
     from jaxcontam.report.page import command_line
     from jaxcontam.report.report_files import REPORT_NAME, read_document
 
-    out = getattr(command, "out", None)
-    if out is None or getattr(command, "dry_run", False):
-        return
+    out = command.out
     if getattr(command, "overwrite", True) or not (out / REPORT_NAME).is_file():
         return
     own = [name]

@@ -5,7 +5,9 @@ import difflib
 import os
 import secrets
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from jaxcontam import __version__
@@ -35,9 +37,9 @@ class Release:
 
     benchmark: Positional[Path]
     """File to be published: .jsonl, .json, .csv, .tsv, .txt."""
-    seed_file: Path
+    seed_file: Annotated[Path, tyro.conf.arg(metavar="SEED.json")]
     """Where the secret seed goes, or stands with --check; never overwritten."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="NAME-released.jsonl")] = None
     """File to publish (default: NAME-released beside the benchmark)."""
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too."""

@@ -365,14 +365,19 @@ def claimed(file: IO[bytes] | IO[str], path: Path) -> Claim:
     with _CLAIMING:
         found = _CLAIMS.get((place.st_dev, place.st_ino))
         if found is None:
-            _lock(file.fileno(), path)
+            lock(file.fileno(), path)
             # Locks belong to what is open, not to a handle: the copy keeps it.
             found = Claim(os.dup(file.fileno()))
             _CLAIMS[place.st_dev, place.st_ino] = found
         return found
 
 
-def _lock(handle: int, path: Path) -> None:
+def lock(handle: int, path: Path) -> None:
+    """Have a file or folder alone until the handle is closed, or this process ends.
+
+    Raises:
+        InputError: If another handle has it.
+    """
     try:
         import fcntl
     except ImportError:

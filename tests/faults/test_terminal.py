@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -197,6 +198,24 @@ def test_ctrl_c_during_a_clean_up_ends_the_command():
     )
     assert done.returncode == 130
     assert done.stderr == "\njaxcontam: interrupted; run the same command again\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+def test_a_signal_while_python_imports_is_one_line(number, code):
+    words = [sys.executable, "-X", "importtime", "-m", "jaxcontam", "methods"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stderr is not None
+        # The first modules are there, most are not.
+        next(line for line in command.stderr if "docstring_parser" in line)
+        command.send_signal(number)
+        said = [line for line in command.stderr if "import time:" not in line]
+    assert command.returncode == code
+    assert said == ["\n", "jaxcontam: interrupted; run the same command again\n"]
 
 
 @pytest.mark.parametrize("word", ["--version", "methods"])

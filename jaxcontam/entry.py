@@ -1,0 +1,39 @@
+"""The console script: signals are answered from before anything slow is imported."""
+
+import signal
+import sys
+from types import FrameType
+
+
+def main() -> None:
+    """Run `jaxcontam`."""
+    stop_on_signals()
+    try:
+        from jaxcontam.cli import entry_point
+
+        entry_point()
+    except KeyboardInterrupt as e:
+        sys.exit(interrupted(e))
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP interrupt as Ctrl-C does, unless they are ignored."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def signal_of(error: BaseException | None) -> int:
+    """The signal behind a KeyboardInterrupt; Python's own does not say it."""
+    return error.args[0] if error is not None and error.args else signal.SIGINT
+
+
+def interrupted(error: KeyboardInterrupt, name: str = "jaxcontam") -> int:
+    """Say that the command can be run again; returns the exit code, as of a shell."""
+    print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
+    return 128 + signal_of(error)
