@@ -31,7 +31,6 @@ _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "InputError": "jaxcontam.errors",
     "load_benchmark": "jaxcontam.data.benchmark",
     "load_checkpoint": "jaxcontam.models.checkpoint",
-    "randomisation_test": "jaxcontam.stats.randomisation",
 }
 
 

@@ -18,6 +18,7 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import Dtype, public
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import Planned
 from jaxcontam.progress import Bar, Progress, default_bar
@@ -150,13 +151,14 @@ class AuditResult(Writable):
         return summary_text(self.report, method_words())
 
 
+@public
 def audit(
     model: Any,
     texts: Texts,
     *,
     reference: Any = None,
     tokenizer: Any = None,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,

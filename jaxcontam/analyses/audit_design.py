@@ -1,7 +1,7 @@
 """What an audit asks of a file, fixed before anything is scored."""
 
 import dataclasses
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,6 +9,12 @@ import tyro
 
 from jaxcontam.analyses.chat_turns import Turn
 from jaxcontam.analyses.flag_words import flag_of, words_of
+from jaxcontam.arguments import (
+    check_fields,
+    check_min_effect,
+    check_names,
+    check_seed,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (
     adjacency,
@@ -94,6 +100,7 @@ class AuditDesign:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
+        check_fields(self)
         for name in ("n_orders", "max_example_tokens", "limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -102,10 +109,8 @@ class AuditDesign:
                     hint="9 is the default; each more costs one pass over the data"
                     * (name == "n_orders"),
                 )
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, got {self.seed}")
-        if not (math.isfinite(self.min_effect) and self.min_effect > 0):
-            raise InputError(f"--min-effect must be positive, got {self.min_effect}")
+        check_seed(self.seed)
+        check_min_effect(self.min_effect)
         methods_to_score(self.test_names)
         first_token_choices(self.first_tokens)
         if self.group_field is not None and self.group_field == self.block_field:
@@ -228,9 +233,14 @@ def first_token_choices(words: str) -> tuple[int, ...]:
 
 def design_of(**fields: Any) -> AuditDesign:
     """A design from keywords; `tests` may be a sequence, `seed_file` one path."""
+    check_names(AuditDesign, fields)
     tests, seed_file = fields.get("tests"), fields.get("seed_file")
-    if tests is not None and not isinstance(tests, str):
-        fields["tests"] = ",".join(tests)
+    if isinstance(tests, Sequence) and all(isinstance(one, str) for one in tests):
+        fields["tests"] = tests if isinstance(tests, str) else ",".join(tests)
     if isinstance(seed_file, str | Path):
-        fields["seed_file"] = (Path(seed_file),)
+        seed_file = (seed_file,)
+    if isinstance(seed_file, Sequence):
+        fields["seed_file"] = tuple(
+            Path(one) if isinstance(one, str) else one for one in seed_file
+        )
     return AuditDesign(**fields)

@@ -27,6 +27,7 @@ from jaxcontam.analyses.inflation_judging import (
 )
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import Dtype, check_names, public
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.score_columns import (
     OTHER,
@@ -85,6 +86,7 @@ class InflationAnalysis(Writable):
         return write_files(self.report, self.rows, out)
 
 
+@public
 def inflation(
     model: Any,
     benchmark: str | Path | None = None,
@@ -100,7 +102,7 @@ def inflation(
     limit: int | None = None,
     tokenizer: Any = None,
     seed: int = 0,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
@@ -162,6 +164,7 @@ def inflation(
         )
     if benchmark is None or against is None:
         raise InputError("no items to compare", hint="give benchmark and against")
+    check_names(QuestionFields, fields)
     sides = read_sides(benchmark, against, QuestionFields(**fields), limit=limit)
     bar = functools.partial(default_bar, progress)
 

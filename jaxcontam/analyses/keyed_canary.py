@@ -10,6 +10,7 @@ import numpy as np
 from jaxcontam.analyses.audit import AuditResult
 from jaxcontam.analyses.prompted_model import PromptedModel, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
 from jaxcontam.data.release import commitment, search_warnings
 from jaxcontam.data.templates import fill_template, template_pieces
@@ -30,13 +31,14 @@ from jaxcontam.verdict import decide
 NEW_TOKENS = 64
 
 
+@public
 def keyed_canary(
     model: Any,
     rows: str | Path,
     seed_file: str | Path,
     *,
     tokenizer: Any = None,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     template: str | None = None,
     new_tokens: int = NEW_TOKENS,
     min_effect: float = MIN_EFFECT,

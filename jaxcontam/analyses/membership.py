@@ -34,6 +34,7 @@ from jaxcontam.analyses.membership_plan import (
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import Dtype, public
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -119,6 +120,7 @@ class MembershipAnalysis(Writable):
         return membership_figure(self.results, self.blind)
 
 
+@public
 def membership(
     model: Any,
     texts: Source | None = None,
@@ -140,7 +142,7 @@ def membership(
     fprs: Sequence[float] = (0.05, 0.01),
     convention: Literal["le", "lt"] = "le",
     seed: int = 0,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,

@@ -1,10 +1,12 @@
 """What people call a model, made one kind of thing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jaxcontam.arguments import Dtype, public
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
+from jaxcontam.scoring.api.budget import ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.opened import (
     LM_EVAL_PREFIX,
@@ -14,16 +16,14 @@ from jaxcontam.scoring.opened import (
 )
 from jaxcontam.scoring.shares import Division, mesh_here
 
-if TYPE_CHECKING:
-    from jaxcontam.scoring.api.budget import ApiOptions
 
-
+@public
 def load(
     model: Any,
     *,
     tokenizer: Any = None,
-    dtype: str = "float32",
-    api: "ApiOptions | None" = None,
+    dtype: Dtype = "float32",
+    api: ApiOptions | None = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
     division: Division | None = None,
@@ -57,7 +57,6 @@ def load(
         return _in_memory(model, tokenizer)
     word = str(model)
     if word.startswith(API_PREFIX):
-        from jaxcontam.scoring.api.budget import ApiOptions
         from jaxcontam.scoring.remote_model import open_api
 
         return open_api(word, api or ApiOptions(), plan_only=plan_only)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.model import load
+from jaxcontam.arguments import Dtype
 from jaxcontam.data.journal import Journal
 from jaxcontam.methods.replication.instance import Completer
 from jaxcontam.results import DeviceInfo, ModelInfo
@@ -90,7 +91,7 @@ def open_prompted(
     model: Any,
     *,
     tokenizer: Any = None,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     is_plain: bool = False,
     journal: Callable[[str, ModelInfo], Journal] = lambda *_: MemoryJournal(),
     settings: ServerSettings | None = None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxcontam.analyses.audit import AuditResult, audit
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import check_min_effect, public
 from jaxcontam.errors import InputError
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.order import MATRIX
@@ -22,6 +23,7 @@ from jaxcontam.verdict import MIN_EFFECT, decide
 _LARGEST = 1e100
 
 
+@public
 def prove(
     matrix: Any,
     *,
@@ -53,6 +55,7 @@ def prove(
         See `jaxcontam.stats.randomisation.randomisation_test`.
     """
     watch = Stopwatch()
+    check_min_effect(min_effect)
     matrix_KM = np.asarray(matrix, np.float64)
     if matrix_KM.ndim != 2 or len(matrix_KM) == 0 or matrix_KM.shape[1] < 2:
         raise InputError(
@@ -93,6 +96,7 @@ def prove(
     return AuditResult(report, (Evidence(scores=matrix_KM, boundaries=boundaries_K),))
 
 
+@public
 def order_test(
     log_likelihoods: Any,
     texts: Sequence[str],

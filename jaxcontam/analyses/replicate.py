@@ -22,6 +22,7 @@ from jaxcontam.analyses.replicate_plan import (
 )
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import Dtype, check_names, public
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import read_sheet
 from jaxcontam.methods.replication.catalogue import COMPARISONS
@@ -108,12 +109,13 @@ class ReplicationAnalysis(Writable):
         )
 
 
+@public
 def replicate(
     model: Any,
     benchmark: Path | str,
     *,
     tokenizer: Any = None,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     progress: Progress | None = None,
     **questions: Any,
 ) -> ReplicationAnalysis:
@@ -143,6 +145,7 @@ def replicate(
     compare = questions.get("compare")
     if compare is not None and not isinstance(compare, str):
         questions["compare"] = ",".join(compare) or None
+    check_names(ReplicationDesign, questions)
     plan = plan_replication(benchmark, ReplicationDesign(**questions))
     with open_prompted(
         model,

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from jaxcontam.analyses.flag_words import flag_of
+from jaxcontam.arguments import check_fields
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
@@ -75,6 +76,7 @@ class ReplicationDesign:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked."""
+        check_fields(self)
         for name in ("k", "cdd_samples", "new_tokens"):
             if (value := getattr(self, name)) < 1:
                 raise InputError(f"{flag_of(name)} must be at least 1, got {value}")

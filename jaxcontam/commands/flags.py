@@ -13,6 +13,8 @@ from tyro.conf import Positional
 
 from jaxcontam.analyses.flag_words import flag_of as flag_of
 from jaxcontam.analyses.flag_words import words_of
+from jaxcontam.arguments import check_min_effect as check_min_effect
+from jaxcontam.arguments import check_seed as check_seed
 from jaxcontam.data.bucket import is_url
 from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
@@ -239,18 +241,6 @@ def check_positive(command: Any, *names: str) -> None:
         value = getattr(command, name)
         if value is not None and value < 1:
             raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a negative seed."""
-    if seed < 0:
-        raise InputError(f"--seed must be at least 0, got {seed}")
-
-
-def check_min_effect(min_effect: float) -> None:
-    """Refuse an effect that is no positive number."""
-    if not (math.isfinite(min_effect) and min_effect > 0):
-        raise InputError(f"--min-effect must be positive, got {min_effect}")
 
 
 def names_of(words: str) -> tuple[str, ...]:

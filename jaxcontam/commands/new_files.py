@@ -38,6 +38,7 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
         _refuse_existing(path)
     parts: list[tuple[Path, Path]] = []
     linked: list[Path] = []
+    path = files[0][0]
     try:
         for path, data, mode in files:
             sweep_parts(path)

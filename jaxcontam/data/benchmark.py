@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jaxcontam.arguments import public
 from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
@@ -85,6 +86,7 @@ class Benchmark:
         return [v if isinstance(v, str | int) else json.dumps(v) for v in values]
 
 
+@public
 def load_benchmark(
     path: str | Path,
     *,

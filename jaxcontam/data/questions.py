@@ -4,6 +4,7 @@ import dataclasses
 import string
 from collections.abc import Collection, Mapping, Sequence
 
+from jaxcontam.arguments import check_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.option_fields import field_path, option_paths
 from jaxcontam.data.options import Item, read_items
@@ -58,6 +59,10 @@ class QuestionFields:
     """Field of the right option or answer (default: common names)."""
     id_field: str | None = None
     """Field that a rewrite shares with its original (default: common names)."""
+
+    def __post_init__(self) -> None:
+        """Refuse fields of another kind."""
+        check_fields(self)
 
 
 def read_questions(benchmark: Benchmark, wanted: QuestionFields) -> list[Question]:

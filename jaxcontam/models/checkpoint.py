@@ -15,6 +15,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
+from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, first_line
@@ -102,10 +103,11 @@ def read_identity(model: str) -> Identity:
     )
 
 
+@public
 def load_checkpoint(
     model: str,
     *,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Checkpoint:
@@ -155,7 +157,7 @@ def load_checkpoint(
 def load_decoder(
     directory: Path,
     *,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Decoder:

@@ -21,6 +21,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from jaxcontam.arguments import Dtype
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     model_directory,
@@ -46,7 +47,7 @@ class JaxcontamLM(TemplateLM):
     def __init__(
         self,
         pretrained: str,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
         device: str | None = None,

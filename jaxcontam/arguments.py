@@ -1,0 +1,197 @@
+"""The boundary of the Python API: arguments are of the kinds that annotations say.
+
+A value of another kind often works and means something else: a set has no order, "no"
+is true, 1.5 is rounded somewhere.
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+import typeguard
+
+from jaxcontam.errors import InputError, unknown_name
+
+Dtype = Literal["float32", "bfloat16"]
+"""Matmul precision of a model."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_LONGEST = 60
+_KINDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a finite number",
+    bool: "True or False",
+    str: "a text",
+    Path: "a path",
+    np.ndarray: "a NumPy array",
+    type(None): "None",
+}
+
+
+def public(function: _F) -> _F:
+    """Refuse arguments of another kind than their annotations say.
+
+    NumPy's scalars, and arrays or columns that hold what a sequence would, pass as the
+    Python values that they hold; a text passes for a path, a list for a tuple.
+    Keywords behind `**` are those of a design, which checks its fields by
+    `check_fields`.
+
+    Raises:
+        InputError: Names the argument.
+    """
+    signature = inspect.signature(function)
+    *_, last = signature.parameters.values()
+    keywords = last.name if last.kind is last.VAR_KEYWORD else None
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as e:
+            _refuse_unknown(function.__name__, kwargs, signature)
+            raise InputError(f"{function.__name__}: {e}") from None
+        hints = _hints(function)
+        for name, value in given.arguments.items():
+            if name != keywords and name in hints:
+                given.arguments[name] = _checked(name, value, hints[name])
+        if "seed" in given.arguments:
+            check_seed(given.arguments["seed"])
+        return function(*given.args, **given.kwargs)
+
+    return typing.cast(_F, call)
+
+
+def check_fields(design: Any) -> None:
+    """Refuse fields of a dataclass that are of another kind than they are declared.
+
+    Raises:
+        InputError: Names the field.
+    """
+    for name, hint in _hints(type(design)).items():
+        if name in design.__dataclass_fields__:
+            found = _checked(name, getattr(design, name), hint)
+            if found is not getattr(design, name):
+                object.__setattr__(design, name, found)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed."""
+    if seed < 0:
+        raise InputError(f"--seed must be at least 0, got {seed}")
+
+
+def check_min_effect(min_effect: float) -> None:
+    """Refuse an effect that is no positive number."""
+    if not (math.isfinite(min_effect) and min_effect > 0):
+        raise InputError(f"--min-effect must be positive, got {min_effect}")
+
+
+def check_names(kind: type, fields: Mapping[str, Any]) -> None:
+    """Refuse keywords that are no fields of a dataclass.
+
+    Raises:
+        InputError: Suggests the nearest one.
+    """
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in fields:
+        if name not in known:
+            raise unknown_name("argument", name, known)
+
+
+def _refuse_unknown(
+    function: str, kwargs: Mapping[str, Any], signature: inspect.Signature
+) -> None:
+    for name in kwargs:
+        if name not in signature.parameters:
+            raise unknown_name(
+                f"argument of {function}", name, signature.parameters
+            ) from None
+
+
+@functools.cache
+def _hints(of: Any) -> Mapping[str, Any]:
+    return typing.get_type_hints(of)
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """The value, as Python holds it; InputError if it is of another kind."""
+    if _accepts(value, hint):
+        return value
+    for plain in _plain(value, hint):
+        if _accepts(plain, hint):
+            return plain
+    if isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            if not _accepts([item], hint) and not _accepts((item,), hint):
+                name, value = f"{name}[{i}]", item
+                hint = next(filter(None, map(_item_hint, _options(hint))), hint)
+                break
+    said = f"{value!r}"
+    if len(said) > _LONGEST:
+        said = f"{said[:_LONGEST]}..."
+    raise InputError(
+        f"{name} must be {_words(hint)}, got {type(value).__name__} {said}"
+    )
+
+
+def _plain(value: Any, hint: Any) -> Iterator[Any]:
+    """What a value may stand for."""
+    if hasattr(value, "tolist") and not np.ma.is_masked(value):
+        yield value.tolist()
+    if isinstance(value, str) and Path in _options(hint):
+        yield Path(value)
+    if isinstance(value, list):
+        yield tuple(value)
+
+
+def _accepts(value: Any, hint: Any) -> bool:
+    if isinstance(value, bool) and bool not in _options(hint):
+        # It counts as 0 or 1 elsewhere.
+        return Any in _options(hint) or object in _options(hint)
+    if isinstance(value, float) and float in _options(hint):
+        return math.isfinite(value)
+    try:
+        typeguard.check_type(
+            value,
+            hint,
+            collection_check_strategy=typeguard.CollectionCheckStrategy.ALL_ITEMS,
+        )
+    except typeguard.TypeCheckError:
+        return False
+    return True
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The kinds of which a value may be any."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return tuple(one for arg in get_args(hint) for one in _options(arg))
+    return (hint,)
+
+
+def _item_hint(hint: Any) -> Any:
+    is_many = get_origin(hint) in (collections.abc.Sequence, tuple, list)
+    return get_args(hint)[0] if is_many else None
+
+
+def _words(hint: Any) -> str:
+    """A type in words."""
+    options = _options(hint)
+    if len(options) > 1:
+        return " or ".join(dict.fromkeys(map(_words, options)))
+    if hint in _KINDS:
+        return _KINDS[hint]
+    if get_origin(hint) is Literal:
+        return " or ".join(repr(one) for one in get_args(hint))
+    if (item := _item_hint(hint)) is not None:
+        return f"a sequence, each {_words(item)}"
+    if get_origin(hint) is collections.abc.Callable or hint is Callable:
+        return "a function"
+    return getattr(hint, "__name__", str(hint))

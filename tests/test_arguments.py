@@ -1,0 +1,85 @@
+"""Arguments of another kind than their annotations say are one line that names them."""
+
+import inspect
+import random
+
+import numpy as np
+import pytest
+
+import jaxcontam as jc
+from jaxcontam.errors import InputError
+
+_RNG = random.Random(0)
+_WORDS = ["".join(_RNG.choices("abcdefghijkl", k=5)) for _ in range(300)]
+TEXTS = [" ".join(_RNG.choices(_WORDS, k=7)) for _ in range(64)]
+MATRIX = np.random.default_rng(0).normal(size=(40, 10))
+NAN = float("nan")
+
+
+def scorer(pairs):
+    return [-len(text) - len(set(context + text)) / 7 for context, text in pairs]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": set(TEXTS)}, r"texts must be a text or a path .*, got set"),
+        ({"texts": dict.fromkeys(TEXTS)}, "texts must be .*, got dict"),
+        ({"texts": (text for text in TEXTS)}, "texts must be .*, got generator"),
+        ({"texts": [*TEXTS, None]}, r"texts\[64\] must be a text, got NoneType None"),
+        ({"texts": [b"x"] * 10}, r"texts\[0\] must be a text, got bytes"),
+        ({"seed": 1.5}, "seed must be a whole number, got float 1.5"),
+        ({"seed": True}, "seed must be a whole number, got bool True"),
+        ({"n_orders": 2.5}, "n_orders must be a whole number or None, got float"),
+        ({"limit": "5"}, "limit must be a whole number or None, got str '5'"),
+        ({"min_effect": NAN}, "min_effect must be a finite number, got float nan"),
+        ({"shuffled": "no"}, "shuffled must be True or False, got str 'no'"),
+        ({"effort": "fast"}, "effort must be 'quick' or 'standard' or 'thorough'"),
+        ({"tests": 3}, "tests must be a text or None, got int 3"),
+        ({"separator": None}, "separator must be a text, got NoneType None"),
+        ({"dtype": "int8"}, "dtype must be 'float32' or 'bfloat16', got str 'int8'"),
+        ({"limits": 5}, "unknown argument 'limits'"),
+    ],
+)
+def test_audit_names_an_argument_of_another_kind(arguments, message):
+    arguments = {"texts": TEXTS} | arguments
+    with pytest.raises(InputError, match=message):
+        jc.audit(scorer, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"min_effect": NAN}, "min_effect must be a finite number"),
+        ({"min_effect": -1.0}, "min-effect must be positive"),
+        ({"scores": "rank"}, "scores must be 'centred' or 'studentised' or 'auto'"),
+        ({"name": 3}, "name must be a text"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"matrices": 1}, "unknown argument of prove 'matrices'"),
+    ],
+)
+def test_prove_names_an_argument_of_another_kind(arguments, message):
+    with pytest.raises(InputError, match=message):
+        jc.prove(MATRIX, **arguments)
+
+
+def test_what_numpy_holds_passes_as_what_it_is():
+    found = jc.audit(scorer, np.array(TEXTS), seed=np.int64(3), shuffled=np.True_)
+    plain = jc.audit(scorer, TEXTS, seed=3, shuffled=True)
+    assert found.p_value == plain.p_value
+    assert found.report.seed == 3 and type(found.report.seed) is int
+
+
+def test_every_public_function_has_the_boundary():
+    """A function that is exported later is found here."""
+    names = [name for name in dir(jc) if name[:1].islower() and name != "__dir__"]
+    functions = [
+        function
+        for name in names
+        if inspect.isfunction(function := getattr(jc, name))
+        and not name.startswith("_")
+    ]
+    assert len(functions) >= 10
+    for function in functions:
+        with pytest.raises(InputError, match="unknown argument"):
+            function(**{"no_such": 1})
