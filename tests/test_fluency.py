@@ -73,27 +73,24 @@ def attack():
     return [words_of(codes) for codes in texts], labels, scores, reference
 
 
-def row_of(texts, labels, scores, blind):
-    table = Scores(("min_k",), scores[:, 1:])
-    (row,) = judge(
-        "t", "d", table, labels, texts=texts, blind=blind, primary="min_k", n_boot=20
-    )
-    return row
+def ranking_of(texts, labels, scores, reference=None):
+    table = Scores(("min_k",), scores[:, 1:], reference)
+    return judge("t", "d", table, labels, texts=texts, primary="min_k", n_boot=20)
 
 
 def test_nonmembers_with_two_words_exchanged_are_confounded_by_a_reference(attack):
     texts, labels, scores, reference = attack
-    blind = blind_baselines(texts, labels, reference_N2=reference)
-    row = row_of(texts, labels, scores, blind)
+    ranking = ranking_of(texts, labels, scores, reference)
+    (row,), rows = ranking.results, ranking.blind.rows
     assert row.p_value == 1e-4 and row.auc > 0.8
     assert row.verdict == "confounded"
-    others = [one.auc for one in blind.rows if one.name != "reference"]
-    assert max(others) < 0.65 < 0.75 < blind.rows[-1].auc, "nothing else sees it"
+    others = [one.auc for one in rows if one.name != "reference"]
+    assert max(others) < 0.65 < 0.75 < rows[-1].auc, "nothing else sees it"
 
 
 def test_without_a_reference_they_are_no_more_than_may_rank_higher(attack):
     texts, labels, scores, _ = attack
-    row = row_of(texts, labels, scores, blind_baselines(texts, labels))
+    (row,) = ranking_of(texts, labels, scores).results
     assert row.verdict in ("may rank higher", "confounded")
     if row.verdict == "may rank higher":
         assert "one side may only be less fluent" in row.warnings[-1]
@@ -131,10 +128,9 @@ def test_memory_beside_a_reference_that_saw_nothing_keeps_its_word():
     scores[labels] *= 0.6
     reference = np.array([read_by(other, codes) for codes in texts])
     words = [words_of(codes) for codes in texts]
-    blind = blind_baselines(words, labels, reference_N2=reference)
-    assert row_of(words, labels, scores, blind).verdict == "members rank higher"
-    blind = blind_baselines(words, labels)
-    row = row_of(words, labels, scores, blind)
+    (row,) = ranking_of(words, labels, scores, reference).results
+    assert row.verdict == "members rank higher"
+    (row,) = ranking_of(words, labels, scores).results
     assert row.verdict == "may rank higher"
     assert "--reference" in row.warnings[-1]
 

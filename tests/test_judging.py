@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import Blind, blind_baselines
+from jaxcontam.methods.membership.blind import Blind
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
@@ -22,23 +22,22 @@ NAMES = ("min_k", "loss", "noise")
 
 @pytest.fixture(scope="module")
 def seen():
-    """400 texts of one pool, half of them members by lot, and their baselines."""
+    """400 texts of one pool, half of them members by lot, and what is said of them."""
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, size=25)) for _ in range(400)]
     labels = rng.permutation(np.arange(400) < 200)
     values = rng.normal(size=(400, 3)) + labels[:, None] * np.array([1.5, 0.7, 0.0])
-    blind = blind_baselines(texts, labels, reference_N2=rng.normal(size=(400, 2)))
-    return texts, labels, Scores(NAMES, values), blind
+    return texts, labels, Scores(NAMES, values, rng.normal(size=(400, 2)))
 
 
 def judged(seen, **changes):
-    _, labels, table, blind = seen
-    rest = {"primary": "min_k", "blind": blind, "n_boot": 100} | changes
-    return judge("texts", "digest", table, labels, **rest)
+    texts, labels, table = seen
+    rest = {"primary": "min_k", "n_boot": 100, "texts": texts} | changes
+    return judge("texts", "digest", table, labels, **rest).results
 
 
 def test_numbers_are_those_of_the_statistics_and_only_the_primary_decides(seen):
-    _, labels, table, _ = seen
+    _, labels, table = seen
     rows = judged(seen)
     assert tuple(row.method for row in rows) == NAMES
     for row, score in zip(rows, table.values.T, strict=True):
@@ -65,38 +64,40 @@ def test_a_primary_score_of_noise_gives_no_proof(seen):
 
 
 def test_without_a_baseline_nothing_goes_beyond_may_rank_higher(seen):
-    row = judged(seen, blind=None)[0]
-    assert row.verdict == "may rank higher"
+    texts, _, _ = seen
+    labels = np.arange(18) < 9
+    row = judged((texts[:18], labels, Scores(("min_k",), labels[:, None] * 1.0)))[0]
+    assert (row.p_value, row.verdict) == (1 / 10_000, "may rank higher")
     assert "no blind baseline" in row.warnings[-1]
     assert row.increment is None
 
 
 def test_labels_that_the_texts_tell_are_confounded_however_good_the_score(seen):
-    texts, labels, table, _ = seen
+    texts, labels, table = seen
     dated = [
         f"{text} {2010 if label else 2024}"
         for text, label in zip(texts, labels, strict=True)
     ]
-    row = judged((dated, labels, table, blind_baselines(dated, labels)))[0]
+    row = judged((dated, labels, table))[0]
     assert row.verdict == "confounded"
 
 
 def test_rows_without_a_score_are_counted_and_said(seen):
-    texts, labels, table, blind = seen
+    texts, labels, table = seen
     values = table.values.copy()
     values[:7] = np.nan
-    row = judged((texts, labels, Scores(NAMES, values), blind))[0]
+    row = judged((texts, labels, Scores(NAMES, values)))[0]
     assert row.n_unscored == 7
     assert row.n_members + row.n_nonmembers == 393
     assert "left out: 7" in row.warnings[0]
 
 
 def test_a_row_with_some_of_its_scores_is_refused(seen):
-    texts, labels, table, blind = seen
+    texts, labels, table = seen
     values = table.values.copy()
     values[9, 1] = np.nan
     with pytest.raises(ValueError, match="row 9"):
-        judged((texts, labels, Scores(NAMES, values), blind))
+        judged((texts, labels, Scores(NAMES, values)))
 
 
 def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
@@ -114,6 +115,7 @@ def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
 
 
 def test_documents_widen_the_interval_and_are_counted(seen):
+    texts, _, _ = seen
     rng = np.random.default_rng(1)
     codes = np.arange(40).repeat(10)
     labels = codes < 20
@@ -122,7 +124,7 @@ def test_documents_widen_the_interval_and_are_counted(seen):
     )
     table = Scores(("min_k",), values)
     alone, whole = (
-        judge("x", "d", table, labels, clusters=c, primary="min_k", n_boot=50)[0]
+        judged((texts, labels, table), clusters=c, n_boot=50)[0]
         for c in (None, [f"book{c}" for c in codes])
     )
     assert (alone.n_clusters, whole.n_clusters) == (None, 40)
@@ -132,7 +134,7 @@ def test_documents_widen_the_interval_and_are_counted(seen):
 
 
 def test_documents_baselines_and_unscored_texts_go_together(seen):
-    texts, _, _, _ = seen
+    texts, _, _ = seen
     rng = np.random.default_rng(5)
     codes = np.arange(40).repeat(10)
     labels = codes % 2 == 0
@@ -140,18 +142,8 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
     values += 1.5 * labels[:, None]
     values[:5] = np.nan
     clusters = [f"book {code}" for code in codes]
-    reference = rng.normal(size=(400, 2))
-    blind = blind_baselines(texts, labels, clusters=clusters, reference_N2=reference)
-    (row,) = judge(
-        "books",
-        "d",
-        Scores(("min_k",), values),
-        labels,
-        clusters=clusters,
-        blind=blind,
-        primary="min_k",
-        n_boot=50,
-    )
+    table = Scores(("min_k",), values, rng.normal(size=(400, 2)))
+    (row,) = judged((texts, labels, table), clusters=clusters, n_boot=50)
     assert (row.n_members, row.n_nonmembers, row.n_unscored) == (195, 200, 5)
     assert row.n_clusters == 40
     assert row.increment is not None and row.increment_p is not None
@@ -160,17 +152,10 @@ def test_documents_baselines_and_unscored_texts_go_together(seen):
 
 
 def test_the_order_of_texts_changes_no_auc(seen):
-    _, labels, table, _ = seen
+    texts, labels, table = seen
     order = np.random.default_rng(2).permutation(400)
-    shuffled = judge(
-        "x",
-        "d",
-        Scores(NAMES, table.values[order]),
-        labels[order],
-        primary="min_k",
-        n_boot=20,
-    )
-    for row, other in zip(shuffled, judged(seen, blind=None), strict=True):
+    again = [texts[i] for i in order], labels[order], table.rows(order)
+    for row, other in zip(judged(again), judged(seen), strict=True):
         assert row.auc == pytest.approx(other.auc, abs=1e-12)
         assert row.operating_points[1].tpr == other.operating_points[1].tpr
 
@@ -178,9 +163,16 @@ def test_the_order_of_texts_changes_no_auc(seen):
 def test_too_few_members_are_an_error_of_one_line():
     table = Scores(("min_k",), np.zeros((30, 1)))
     with pytest.raises(
-        InputError, match=r"few\.jsonl: too few texts of members have a"
+        InputError, match=r"few\.jsonl: too few texts of members can be"
     ):
-        judge("few.jsonl", "d", table, np.arange(30) < 1, primary="min_k")
+        judge(
+            "few.jsonl",
+            "d",
+            table,
+            np.arange(30) < 1,
+            texts=[*map(str, range(30))],
+            primary="min_k",
+        )
 
 
 def test_an_unknown_primary_is_refused(seen):
@@ -239,7 +231,7 @@ def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
 
 
 def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
-    texts, labels, table, _ = seen
+    texts, labels, table = seen
     sides = [
         (
             Scores(NAMES, table.values[side]),
@@ -278,7 +270,7 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
 
 
 def test_a_pool_of_another_date_is_confounded_and_said(seen):
-    texts, labels, table, _ = seen
+    texts, labels, table = seen
     sides = [
         (
             Scores(NAMES, table.values[side]),
@@ -332,7 +324,7 @@ def test_tables_of_other_scores_are_refused():
 
 
 def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
-    _, labels, table, _ = seen
+    _, labels, table = seen
     pictures = score_pictures(table, labels)
     plot = roc_plot(pictures, primary="min_k")
     for picture, score in zip(pictures, table.values.T, strict=True):

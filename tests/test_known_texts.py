@@ -59,7 +59,7 @@ def test_too_few_texts_for_a_prefix_are_refused():
 
 def test_a_side_whose_documents_all_stand_in_a_prefix_is_refused():
     texts = drawn_texts(30, seed=8)
-    run = run_of(texts, [MEMBER] * 15 + [NONMEMBER] * 15, clusters=("d",) * 30)
+    run = run_of(texts, [MEMBER, NONMEMBER] * 15, clusters=("d", "e") * 15)
     with pytest.raises(InputError, match="0 documents of members beside the --shots"):
         check_sides(run, left_out(run, [0]))
 

@@ -136,16 +136,16 @@ def test_pvalue_of_a_perfect_score_is_one_in_draws_plus_one():
     assert auc_p_values(labels[:, None] * 1.0, labels, n=999)[0] == 1 / 1000
 
 
-def test_documents_change_labels_as_a_whole_and_mixed_ones_within():
-    labels = np.array([1, 1, 1, 0, 0, 1, 0, 0], bool)
-    codes = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+def test_documents_change_labels_as_a_whole_and_split_ones_are_refused():
+    labels = np.array([1, 1, 1, 0, 0], bool)
+    codes = np.array([0, 0, 0, 1, 1])
     (drawn,) = relabellings(labels, codes, n=400, seed=0)
-    assert {tuple(row) for row in drawn[:, :5].tolist()} == {
+    assert {tuple(row) for row in drawn.tolist()} == {
         (True, True, True, False, False),
         (False, False, False, True, True),
     }
-    assert (drawn[:, 5:].sum(axis=1) == 1).all()
-    assert len({tuple(row) for row in drawn[:, 5:].tolist()}) == 3
+    with pytest.raises(ValueError, match="one label"):
+        next(relabellings(labels, np.array([0, 0, 1, 1, 1]), n=1, seed=0))
 
 
 def test_labels_of_one_kind_are_refused():

@@ -15,7 +15,7 @@ from eval.intervals import Share, short
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
 from eval.study import Grid
-from jaxcontam.stats.bootstrap import few_tpr_interval
+from jaxcontam.stats.bootstrap import tpr_interval
 from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_fpr
 
 COMPARED = "adjacency"
@@ -181,7 +181,7 @@ def _difference(own: Sequence[Trial], compared: Sequence[Trial]) -> Difference:
 
 def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
     share, _ = tpr_at_fpr(scores_P, clean_Q, FPR)
-    low, high = few_tpr_interval(scores_P, clean_Q, FPR)
+    low, high = tpr_interval(scores_P, clean_Q, FPR)
     return Share(value=share, low=low, high=high)
 
 

@@ -179,7 +179,6 @@ def judged_books(
     Raises:
         InputError: If no snippet of a known side has a score.
     """
-    from jaxcontam.methods.membership.blind import blind_baselines
     from jaxcontam.methods.membership.judging import judge
 
     scored_N = np.isfinite(values_NM).all(axis=1)
@@ -192,15 +191,13 @@ def judged_books(
     known_N = shelf.is_of(MEMBER) | shelf.is_of(NONMEMBER)
     known = [texts[i] for i in np.flatnonzero(known_N).tolist()]
     labels, documents = shelf.is_of(MEMBER)[known_N], shelf.book[known_N].tolist()
-    blind = blind_baselines(known, labels, clusters=documents, seed=seed)
-    results = judge(
+    ranking = judge(
         "known books",
         fingerprint(known),
         Scores(tuple(names), values_NM[known_N]),
         labels,
         texts=known,
         clusters=documents,
-        blind=blind,
         primary=primary,
         fprs=_FPRS,
         seed=seed,
@@ -208,8 +205,8 @@ def judged_books(
     return JudgedBooks(
         thresholds=tuple(thresholds),
         rates=tuple(rates),
-        results=tuple(results),
-        blind=blind.rows,
+        results=ranking.results,
+        blind=ranking.blind.rows,
     )
 
 

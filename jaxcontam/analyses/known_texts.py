@@ -14,7 +14,12 @@ from jaxcontam.data.labelled import (
     load_labelled,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.documents import rows_of
+from jaxcontam.methods.membership.documents import (
+    ASKED,
+    LABELLED,
+    compared,
+    rows_of,
+)
 
 Source = str | Path | Sequence[str]
 """Texts, the path of a file of them, or `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`."""
@@ -217,6 +222,13 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
     clusters: tuple[str, ...] | None = None
     if any(part.clusters is not None for part, _ in parts):
         # A document of one file is no document of another.
+        names = [set(part.clusters or ()) for part, _ in parts]
+        if len(names) == 2 and (n := len(names[0] & names[1])):
+            warnings.append(
+                f"{n} names of documents stand in both files and are taken for two "
+                "documents each; where texts of one document stand in both, no p-value "
+                "holds: leave --document-field out if each text was put there by lot"
+            )
         clusters = tuple(
             f"{number}/{i if part.clusters is None else part.clusters[i]}"
             for number, (part, _) in enumerate(parts)
@@ -262,22 +274,47 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
     """Refuse a side of which too little is left, before anything slow.
 
     Raises:
-        InputError: If fewer than 2 texts, or documents, of a side that is known remain.
+        InputError: If fewer than 2 texts, or documents, of a side that is known can be
+            compared, or a document is split between the non-members and another side.
     """
-    for role in (MEMBER, NONMEMBER):
-        side_N = run.with_role(role)
-        kept_N = side_N & ~left_out_N
-        documents = run.clusters_of(kept_N)
-        n = int(kept_N.sum()) if documents is None else len(set(documents))
-        if not side_N.any() or n >= 2:
+    others_N = run.with_role(NONMEMBER)
+    _check_documents(run, others_N)
+    for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
+        first_N = run.with_role(role)
+        if not first_N.any() or not others_N.any():
             continue
-        unit = "text" if documents is None else "document"
-        shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+        kept_N = ~left_out_N & (first_N | others_N)
+        found = compared(
+            run.texts_of(kept_N), first_N[kept_N], run.clusters_of(kept_N), sides
+        )
+        kept_N[kept_N] = found.kept
+        for known, side_N in ((MEMBER, first_N), (NONMEMBER, others_N)):
+            documents = run.clusters_of(kept_N & side_N)
+            n = int((kept_N & side_N).sum())
+            n = n if documents is None else len(set(documents))
+            if n >= 2 or (known, role) == (MEMBER, TEXT):
+                continue
+            unit = "text" if documents is None else "document"
+            shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+            more = ", or leave recall and con_recall out" if shots else ""
+            raise InputError(
+                f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
+                "be compared, at least 2 are needed",
+                hint="; ".join([*found.warnings, f"give more of them{more}"]),
+            )
+
+
+def _check_documents(run: RunTexts, nonmembers_N: np.ndarray) -> None:
+    if run.clusters is None:
+        return
+    others = set(run.clusters_of(~nonmembers_N) or ())
+    known = dict.fromkeys(run.clusters_of(nonmembers_N) or ())
+    if split := [document for document in known if document in others]:
         raise InputError(
-            f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {role}s{shots}, "
-            "at least 2 are needed",
-            hint="give more of them"
-            + (", or leave recall and con_recall out" if shots else ""),
+            f"{run.name}: {len(split)} documents hold non-members and other texts, "
+            f"such as {split[0]!r}",
+            hint="documents are compared as a whole; leave --document-field out where "
+            "each text was given its label by lot",
         )
 
 

@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxcontam.analyses.finite import finite_scores
-from jaxcontam.analyses.known_texts import (
-    NONMEMBER,
-    Source,
-    check_sides,
-    read_texts,
-)
+from jaxcontam.analyses.known_texts import Source, check_sides, read_texts
 from jaxcontam.analyses.membership_judging import judged, rows_of
 from jaxcontam.analyses.membership_plan import (
     AUTO,
@@ -35,7 +30,6 @@ from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public
-from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Scores
@@ -256,8 +250,8 @@ def score_and_judge(
     """Score the texts of a plan and judge the scores.
 
     Raises:
-        InputError: If a score is not finite (names the text), or no non-member has a
-            token.
+        InputError: If a score is not finite (names the text), or too few texts have
+            one.
     """
     run, scored_N = plan.run, ~plan.left_out
 
@@ -277,13 +271,6 @@ def score_and_judge(
         )
     n_tokens_N = np.zeros(len(run.texts), np.int64)
     n_tokens_N[scored_N] = table.n_tokens
-    pool_N = run.with_role(NONMEMBER) & scored_N
-    if pool_N.any() and not n_tokens_N[pool_N].any():
-        name = run.sources[int(np.flatnonzero(pool_N)[0])]
-        raise InputError(
-            f"{name}: no non-member has a token to score",
-            hint="give texts that are not empty",
-        )
     whole = table.among(scored_N)
     study = MembershipStudy(
         name=run.name,

@@ -43,6 +43,7 @@ class JudgedRun:
         p_values: (N,) conformal p-values of the primary score for the texts in
             question, NaN elsewhere; or None.
         p_adjusted: (N,) the same after Benjamini and Hochberg.
+        no_p_value: (N,) why a text in question has none; or None.
         warnings: What the reader should know of the run as a whole.
         pictures: Curves of the scores where both sides are known.
         study: What was asked, with `sweep`, `seen` and `codec` as they were found.
@@ -54,6 +55,7 @@ class JudgedRun:
     thresholds: tuple[TextThreshold, ...] = ()
     p_values: np.ndarray | None = None
     p_adjusted: np.ndarray | None = None
+    no_p_value: tuple[str | None, ...] | None = None
     warnings: tuple[str, ...] = ()
     pictures: tuple[ScorePicture, ...] = ()
 
@@ -94,8 +96,7 @@ def judged(
         found = _ranked(run, table, members | nonmembers, study, seed)
     if asked.any() and nonmembers.any():
         found = _asked(run, table, asked, nonmembers, found, seed)
-    warnings = run.warnings + _warnings(run) + found.warnings
-    return dataclasses.replace(found, warnings=warnings)
+    return dataclasses.replace(found, warnings=run.warnings + found.warnings)
 
 
 def judged_again(
@@ -154,6 +155,8 @@ def rows_of(
         for name in ("p_values", "p_adjusted"):
             if (values_N := getattr(found, name, None)) is not None:
                 row[name.removesuffix("s")] = number_or_none(values_N[i])
+        if found is not None and found.no_p_value is not None:
+            row["no_p_value"] = found.no_p_value[i]
         rows.append(row)
     return rows
 
@@ -176,42 +179,38 @@ def _ranked(
     study: MembershipStudy,
     seed: int,
 ) -> JudgedRun:
-    from jaxcontam.methods.membership.blind import blind_baselines
-    from jaxcontam.methods.membership.documents import independent_codes
     from jaxcontam.methods.membership.judging import judge, score_pictures
 
     labels = run.with_role(MEMBER)[chosen_N]
-    clusters = run.clusters_of(chosen_N)
-    texts = run.texts_of(chosen_N)
-    scores = table.rows(chosen_N)
-    blind = blind_baselines(
-        texts, labels, clusters=clusters, reference_N2=scores.reference, seed=seed
-    )
-    codes = independent_codes(texts, clusters)
-    results = judge(
+    ranking = judge(
         run.name,
         run.fingerprint,
-        scores,
+        table.rows(chosen_N),
         labels,
-        texts=texts,
-        clusters=clusters,
-        blind=blind,
+        texts=run.texts_of(chosen_N),
+        clusters=run.clusters_of(chosen_N),
         primary=study.primary,
         fprs=study.fprs,
         convention=study.convention,
         seed=seed,
     )
-    swept = _swept(scores, labels, codes, seed)
+    kept_N = chosen_N.copy()
+    kept_N[chosen_N] = ranking.kept
+    scores, labels = table.rows(kept_N), run.with_role(MEMBER)[kept_N]
+    swept = _swept(scores, labels, run.clusters_of(kept_N), seed)
     return JudgedRun(
-        results=tuple(results),
-        blind=blind.rows,
+        results=ranking.results,
+        blind=ranking.blind.rows,
         pictures=score_pictures(scores, labels),
         study=dataclasses.replace(study, sweep=swept),
     )
 
 
 def _swept(
-    table: Scores, labels: np.ndarray, clusters: np.ndarray | None, seed: int
+    table: Scores,
+    labels: np.ndarray,
+    clusters: Sequence[str | int] | None,
+    seed: int,
 ) -> Sweep | None:
     names = [method.name for method in sweep_methods()]
     if not set(names) <= set(table.names):
@@ -255,6 +254,9 @@ def _asked(
     p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
+    why: dict[int, str | None] = dict(
+        zip(np.flatnonzero(asked_N).tolist(), judgement.why, strict=True)
+    )
     seen = judgement.shares[column] if judgement.shares else None
     if not found.results:
         # Else labelled texts decide, and there is no second verdict.
@@ -267,6 +269,7 @@ def _asked(
         thresholds=tuple(row for row in rows if row.method == study.primary),
         p_values=p_N,
         p_adjusted=adjusted_N,
+        no_p_value=tuple(why.get(i) for i in range(len(run.texts))),
         warnings=found.warnings + judgement.warnings,
     )
 
@@ -289,13 +292,3 @@ def _codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
                 )
             )
     return tuple(found)
-
-
-def _warnings(run: RunTexts) -> tuple[str, ...]:
-    sides = (set(run.texts_of(run.with_role(role))) for role in (MEMBER, NONMEMBER))
-    if not (n := len(set.intersection(*sides))):
-        return ()
-    return (
-        f"{n} distinct {'text is' if n == 1 else 'texts are'} among the members and "
-        "among the non-members, which pulls every AUC towards 0.5",
-    )

@@ -40,7 +40,8 @@ _MEANINGS = {
     "model that saw neither side (--reference) shows that.",
     "set": "The p-value of a text is the share of known non-members that look at least "
     "as familiar to the model. It holds on average over texts that come from where the "
-    "non-members come from; it is no proof for a single text.",
+    "non-members come from; it is no proof for a single text. What stands among the "
+    "non-members, too, or more than once, has none.",
     "scores": "Scores alone: higher looks more familiar to the model. Without known "
     "non-members there is no threshold, no p-value and no verdict.",
 }
@@ -299,7 +300,8 @@ def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
     rows = []
     for value, row in sorted(asked, key=lambda one: -one[0])[:_N_TOP]:
         rows.append([str(row.id), row.text[:_BEGINNING], f"{value:.4g}"])
-        rows[-1] += [plain_p(row.p_value), plain_p(row.p_adjusted)] if with_p else []
+        p_value = row.no_p_value or plain_p(row.p_value)
+        rows[-1] += [p_value, plain_p(row.p_adjusted)] if with_p else []
     header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
     table = Table(header, rows, "most familiar texts", words=(1,))
     return [Section([table], "Most familiar texts")] if rows else []

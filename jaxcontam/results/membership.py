@@ -29,13 +29,11 @@ class OperatingPoint:
         convention: `le` (at most `fpr`) or `lt` (below it).
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
-        tpr_low: Lower end of the 95 % interval, or None: stratified bootstrap, and no
-            narrower than Wilson's for a given threshold; `few_tpr_interval` where
-            fewer than 5 false positives are expected.
+        tpr_low: Lower end of the 95 % interval, or None: `tpr_interval`; with documents
+            stratified bootstrap, and no narrower than Wilson's for a given threshold.
         tpr_high: Upper end.
         threshold: Score above which a text counts as a member, or None.
-        expected_false: `fpr` times the number of non-members; where no documents are
-            given, copies of one text count once.
+        expected_false: `fpr` times the number of non-members.
     """
 
     fpr: float
@@ -73,7 +71,8 @@ class ScoreResult(ResultRow):
 
     Attributes:
         setting: Its parameter where it has one, such as `k=20%`; else "".
-        n_members: Members that have a score and are no prefix.
+        n_members: Members that have a score, are no prefix, and stand once on both
+            sides together; with documents, in one of them alone.
         n_nonmembers: Likewise.
         n_unscored: Texts without a score, such as empty ones.
         n_clusters: Documents that the texts come from; None if each is its own.
@@ -126,8 +125,8 @@ class SetResult(ResultRow):
     """Dataset inference: whether a whole set scores as a validation set does.
 
     Attributes:
-        n_members: Texts of the suspected set.
-        n_nonmembers: Texts of the validation set.
+        n_members: Texts of the suspected set that can be compared, as for a score.
+        n_nonmembers: Texts of the validation set likewise.
         features: Scores that the classifier reads.
         auc: Cross-fitted AUC of suspected against validation texts.
         p_value: By permutation of the labels with everything fitted anew.
@@ -159,9 +158,8 @@ class TextThreshold:
         fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
             new non-members; None where documents of the pool have several texts.
         fpr_high: Upper end.
-        n_pool: Non-members that it was found on, copies of one text counted once where
-            no documents are given.
-        n_above: Texts above it.
+        n_pool: Non-members that it was found on.
+        n_above: Texts above it, of those that have a p-value.
         n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
     """
 
@@ -181,8 +179,7 @@ class SeenShare:
 
     Attributes:
         method: The score.
-        n_texts: Texts in question that have a score and occur once in both sets
-            together.
+        n_texts: Texts in question that have a p-value.
         n_pool: Non-members likewise.
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
             since seen texts may score as unseen ones do.
@@ -284,7 +281,8 @@ class TextScores:
         cluster: The document that it comes from, if that is known.
         reference: `fluency_of` it under a model that saw none of the texts.
         p_value: Conformal p-value of the primary score, if a pool gives one.
-        p_adjusted: The same after Benjamini-Hochberg.
+        p_adjusted: The same after Benjamini-Hochberg, over the texts that have one.
+        no_p_value: Why a text in question has none beside a pool.
     """
 
     id: int
@@ -298,6 +296,7 @@ class TextScores:
     reference: tuple[float | None, float | None] | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
+    no_p_value: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

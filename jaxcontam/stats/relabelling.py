@@ -4,7 +4,7 @@ Dimension key
     K  drawn labellings
     N  texts
     M  scores of a text
-    C  documents of one label
+    C  documents, or texts where each is its own
     D  features
 """
 
@@ -46,9 +46,9 @@ def relabellings(
 ) -> Iterator[np.ndarray]:
     """Labellings as likely as the true one, if membership is a matter of chance.
 
-    Without clusters, labels change places among all texts. With clusters, documents of
-    one label change their labels as a whole, and a document that holds both labels
-    changes them among its own texts.
+    Without clusters, labels change places among all texts; with clusters, among whole
+    documents. A document that holds both labels shows that they were not given to
+    documents, and that which documents hold one goes with their size: it is refused.
 
     Args:
         labels_N: (N,) bool, True = member; both occur.
@@ -60,7 +60,8 @@ def relabellings(
         (k, N) bool, K rows in all; each row holds both labels.
 
     Raises:
-        ValueError: If one label is missing or the lengths differ.
+        ValueError: If one label is missing, the lengths differ, or a document holds
+            both labels.
     """
     labels_N = np.asarray(labels_N, bool)
     (N,) = labels_N.shape
@@ -68,35 +69,21 @@ def relabellings(
         raise ValueError("labels must hold both members and non-members")
     if clusters_N is not None and len(clusters_N) != N:
         raise ValueError("clusters must have one code a text")
+    given_C, codes_N = labels_N, None
+    if clusters_N is not None:
+        _, codes_N, sizes = np.unique(
+            clusters_N, return_inverse=True, return_counts=True
+        )
+        n_members = np.bincount(codes_N, labels_N)
+        given_C = n_members > 0
+        if (n_members != given_C * sizes).any():
+            raise ValueError("a document must hold one label")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     rows = max(1, _MOST_CELLS // N)
     for start in range(0, n, rows):
         k = min(rows, n - start)
-        if clusters_N is None:
-            yield rng.permuted(np.broadcast_to(labels_N, (k, N)), axis=1)
-        else:
-            yield _of_documents(labels_N, clusters_N, k, rng)
-
-
-def _of_documents(
-    labels_N: np.ndarray, clusters_N: np.ndarray, k: int, rng: np.random.Generator
-) -> np.ndarray:
-    _, codes_N, sizes = np.unique(clusters_N, return_inverse=True, return_counts=True)
-    n_members = np.bincount(codes_N, labels_N)
-    is_whole = (n_members == 0) | (n_members == sizes)
-    drawn_KN = np.broadcast_to(labels_N, (k, len(labels_N))).copy()
-    if is_whole.any():
-        whole_C = np.flatnonzero(is_whole)
-        given_KC = np.broadcast_to(n_members[whole_C] > 0, (k, len(whole_C)))
-        place = np.full(len(sizes), -1)
-        place[whole_C] = np.arange(len(whole_C))
-        texts = is_whole[codes_N]
-        drawn_KN[:, texts] = rng.permuted(given_KC, axis=1)[:, place[codes_N[texts]]]
-    for code in np.flatnonzero(~is_whole):
-        texts = np.flatnonzero(codes_N == code)
-        given = np.broadcast_to(labels_N[texts], (k, len(texts)))
-        drawn_KN[:, texts] = rng.permuted(given, axis=1)
-    return drawn_KN
+        drawn_KC = rng.permuted(np.broadcast_to(given_C, (k, len(given_C))), axis=1)
+        yield drawn_KC if codes_N is None else drawn_KC[:, codes_N]
 
 
 def auc_p_values(
@@ -111,7 +98,8 @@ def auc_p_values(
 
     Null hypothesis: members and non-members were assigned by chance, so that no score
     of a model that saw none, or all, of them can tell them apart. Valid with ties and
-    in small samples; it says nothing where the labels go with kind or date of a text.
+    in small samples, for texts that stand once in both together (copies are no matter
+    of chance); it says nothing where the labels go with kind or date of a text.
 
     Args:
         values_NM: (N, M) float64, finite; M scores of each text, higher = member.

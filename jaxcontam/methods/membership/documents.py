@@ -4,10 +4,19 @@ Dimension key
     N  texts
 """
 
+import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
+
+# Distinct texts that all stand equally often before a file is taken for one that was
+# written so often.
+_FEWEST_WRITTEN = 10
+
+LABELLED, ASKED = ("members", "non-members"), ("texts in question", "non-members")
+"""The two sides of a comparison: of labelled texts, of those of unknown membership."""
 
 
 def codes_of(clusters: Sequence[object] | np.ndarray) -> np.ndarray:
@@ -69,15 +78,95 @@ def independent_codes(
     return codes_N
 
 
-def copies_warnings(
-    texts: Sequence[str], clusters: Sequence[object] | None
-) -> tuple[str, ...]:
-    """One sentence where some texts are copies of others, else nothing."""
-    n_distinct = len(set(texts))
-    if n_distinct == len(texts):
-        return ()
-    join = "" if clusters is None else ", and join the documents that hold them"
-    return (
-        f"{len(texts):,} texts, {n_distinct:,} distinct: copies count as one text in "
-        f"every p-value and interval{join}",
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Which texts of two sides can be compared.
+
+    Attributes:
+        kept: (N,) bool, one copy of each text that takes part, or all of its document.
+        why: (N,) why a text takes no part; None where it or a copy of it does.
+        warnings: What takes no part, one sentence a reason.
+    """
+
+    kept: np.ndarray
+    why: tuple[str | None, ...]
+    warnings: tuple[str, ...]
+
+
+def compared(
+    texts: Sequence[str],
+    is_first_N: np.ndarray,
+    clusters: Sequence[object] | None,
+    sides: tuple[str, str],
+) -> Compared:
+    """Texts that stand once on both sides together, or in one document of either.
+
+    Of two draws from one source the larger holds more of its frequent texts, and these
+    are likelier to any model: a text that stands m times lies on one side of sizes P
+    and Q with odds of (P / Q)^m. Given which texts stand once, each of these is on
+    either side with the same odds. So what stands on both sides, or more than once,
+    takes no part. Where every text of a side stands k times, as in a file that was
+    written k times, one copy stands for them. With documents, whose copies of a text
+    move with them, a text counts that stands in one document alone; what documents are
+    left with is as exchangeable as they were, whatever they share.
+
+    Args:
+        texts: N texts.
+        is_first_N: (N,) bool, the side of each.
+        clusters: Document of each; those of one side are none of the other. Or None.
+        sides: What stands on the first side and on the other, for the words.
+    """
+    first_N = np.asarray(is_first_N, bool).tolist()
+    units = range(len(texts)) if clusters is None else map(str, clusters)
+    places = dict.fromkeys(zip(texts, first_N, units, strict=True))
+    # Rows of a text on each side, or documents that hold it.
+    stands = Counter((text, side) for text, side, _ in places)
+    times = {
+        side: 1
+        if clusters is not None
+        else _times_written([n for (_, own), n in stands.items() if own == side])
+        for side in (True, False)
+    }
+    shared = {text for text, side in stands if (text, not side) in stands}
+    alone = {text for (text, side), n in stands.items() if n == times[side]} - shared
+    firsts = {text: i for i, text in reversed([*enumerate(texts)])}
+    kept_N = [
+        text in alone and (clusters is not None or firsts[text] == i)
+        for i, text in enumerate(texts)
+    ]
+    more = "more than once" if clusters is None else "in more than one document"
+    why = tuple(
+        None
+        if text in alone
+        else f"stands among the {sides[is_first]}"
+        if text in shared
+        else f"stands {more}"
+        for text, is_first in zip(texts, first_N, strict=True)
     )
+    warnings = [
+        f"each text among the {name} stands {times[side]} times and counts once"
+        for name, side in zip(sides, (True, False), strict=True)
+        if times[side] > 1
+    ]
+    if n := len(shared):
+        warnings.append(
+            f"{n:,} distinct {'text stands' if n == 1 else 'texts stand'} among the "
+            f"{sides[0]} and among the {sides[1]}: no p-value and no number counts "
+            f"{'it' if n == 1 else 'them'}"
+        )
+    if n := len(firsts) - len(shared) - len(alone):
+        warnings.append(
+            f"{n:,} distinct {'text stands' if n == 1 else 'texts stand'} {more}: no "
+            f"p-value and no number counts {'it' if n == 1 else 'them'}, since what is "
+            "frequent is likelier to any model"
+        )
+    return Compared(np.array(kept_N, bool), why, tuple(warnings))
+
+
+def _times_written(counts: Sequence[int]) -> int:
+    """How often each text of a side stands, if that is equally often; else 1.
+
+    Ten texts do not all stand twice, or thrice, by the chance of a draw.
+    """
+    is_written = len(set(counts)) == 1 and len(counts) >= _FEWEST_WRITTEN
+    return counts[0] if is_written else 1

@@ -7,15 +7,17 @@ Dimension key
     Q  non-members
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import Blind, increment
+from jaxcontam.methods.membership.blind import Blind, blind_baselines, increment
 from jaxcontam.methods.membership.documents import (
-    copies_warnings,
-    independent_codes,
+    LABELLED,
+    codes_of,
+    compared,
     rows_of,
 )
 from jaxcontam.methods.membership.score import Scores
@@ -26,7 +28,7 @@ from jaxcontam.results.membership import (
     ScorePicture,
     ScoreResult,
 )
-from jaxcontam.stats.bootstrap import bootstrap, few_tpr_interval, tpr_statistic
+from jaxcontam.stats.bootstrap import bootstrap, tpr_interval, tpr_statistic
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import (
@@ -49,13 +51,20 @@ FEW_DOCUMENTS = 10
 FEW_FALSE = 10
 """Expected false positives below which a rate is called rough."""
 
-# With fewer expected false positives than these, bootstrap intervals of 95 % held the
-# true rate in 79 to 90 % of simulated samples; from here on in 92 % and more.
-_FEW_FOR_BOOTSTRAP = 5
 
-_NO_BASELINE = (
-    "no blind baseline was made: the texts alone may tell the labels apart",
-)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Labelled texts as scores and baselines rank them.
+
+    Attributes:
+        results: One a score, in the order of the table.
+        blind: Baselines of the texts that take part.
+        kept: (N,) bool, these texts; see `compared`.
+    """
+
+    results: tuple[ScoreResult, ...]
+    blind: Blind
+    kept: np.ndarray
 
 
 def judge(
@@ -64,88 +73,74 @@ def judge(
     table: Scores,
     labels_N: np.ndarray,
     *,
-    texts: Sequence[str] | None = None,
+    texts: Sequence[str],
     clusters: Sequence[object] | None = None,
-    blind: Blind | None = None,
     primary: str,
     fprs: Sequence[float] = (0.01, 0.05),
     convention: Convention = "le",
     seed: int = 0,
     n_boot: int = 1000,
-) -> list[ScoreResult]:
+) -> Ranking:
     """AUC, true-positive rates, p-value and increment of each score; one verdict.
 
     Only the primary score decides, so it is named before the scores are seen. The
-    permutation p-value assumes that labels were assigned by chance; `blind` looks
-    whether the texts contradict that.
+    permutation p-value assumes that labels were assigned by chance, to texts or to
+    whole documents; blind baselines look whether the texts contradict that. All numbers
+    are of the texts that have a score and that `compared` keeps.
 
     Args:
         name: Name of the file of texts.
         fingerprint: Digest of the texts in their order.
-        table: N texts, M scores.
+        table: N texts, M scores, and a reference or none.
         labels_N: (N,) bool, True = member.
-        texts: The N texts. Copies of one text count as one in p-values and intervals,
-            and documents that share a text as one document; see `document_codes`. AUC
-            and rates are of all N. None: all texts are taken to differ.
-        clusters: Document of each text; then documents are permuted, resampled and
-            counted as a whole. None: each text is its own.
-        blind: Baselines of the same N texts; None leaves increments and the verdicts
-            `members rank higher` and `confounded` out.
+        texts: The N texts.
+        clusters: Document of each text, all of one label; then documents are permuted,
+            resampled and counted as a whole. None: each text is its own.
         primary: The score that decides.
         fprs: False-positive rates of the operating points.
         convention: `le` (at most the rate) or `lt` (below it).
-        seed: Seeds permutations and resamples.
-        n_boot: Resamples of each true-positive rate.
-
-    Returns:
-        One result a score, in the order of the table.
+        seed: Seeds folds, permutations and resamples.
+        n_boot: Resamples of each true-positive rate of documents.
 
     Raises:
-        InputError: If fewer than 2 members or non-members, or documents of them, have
-            a score.
-        ValueError: If lengths differ, `primary` is not in the table, or a text has
-            some of its scores only.
+        InputError: If fewer than 2 members or non-members, or documents of them, take
+            part.
+        ValueError: If lengths differ, `primary` is not in the table, a text has some of
+            its scores only, or a document holds both labels.
     """
-    values_NM = table.values
-    labels_N = all_labels_N = np.asarray(labels_N, bool)
-    N = len(values_NM)
+    labels_N = np.asarray(labels_N, bool)
+    N = len(table.values)
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
     if any(one is not None and len(one) != N for one in (labels_N, texts, clusters)):
         raise ValueError(f"labels, texts and clusters must have one value a text, {N}")
-    scored_N = scored_texts(values_NM)
-    texts, clusters = rows_of(texts, scored_N), rows_of(clusters, scored_N)
-    codes_N = independent_codes(texts, clusters)
-    values_NM, labels_N = values_NM[scored_N], labels_N[scored_N]
+    kept_N = scored_texts(table.values)
+    n_unscored = N - int(kept_N.sum())
+    alike = compared(
+        rows_of(texts, kept_N), labels_N[kept_N], rows_of(clusters, kept_N), LABELLED
+    )
+    kept_N[kept_N] = alike.kept
+    table, labels_N = table.rows(kept_N), labels_N[kept_N]
+    texts, clusters = rows_of(texts, kept_N), rows_of(clusters, kept_N)
+    codes_N = None if clusters is None else codes_of(clusters)
     sides = None if codes_N is None else (codes_N[labels_N], codes_N[~labels_N])
     n_each = (int(labels_N.sum()), int((~labels_N).sum()))
     n_units = n_each if sides is None else tuple(len(np.unique(side)) for side in sides)
-    unit = "distinct texts" if clusters is None and sides is not None else "texts"
-    _check_groups(name, n_units, unit if clusters is None else "documents")
-    p_M = auc_p_values(values_NM, labels_N, codes_N, n=N_PERMUTATIONS, seed=seed)
-    # Copies have one score, so that a threshold rests on distinct non-members.
-    n_counted = n_units if clusters is None else n_each
-    primary_N = values_NM[:, table.names.index(primary)]
-    warnings = (
-        *(() if texts is None else copies_warnings(texts, clusters)),
-        *_warnings(
-            N - len(values_NM),
-            n_counted,
-            unit,
-            None if clusters is None else n_units,
-            fprs,
-        ),
-        *constant_warnings(primary, primary_N),
-        *(_NO_BASELINE if blind is None else blind.warnings),
+    _check_groups(name, n_units, "texts" if clusters is None else "documents")
+    blind = blind_baselines(
+        texts, labels_N, clusters=clusters, reference_N2=table.reference, seed=seed
     )
-    all_codes_N = None
-    if codes_N is not None:
-        # Increments are over all N texts, as the folds are.
-        all_codes_N = np.zeros(N, np.int64)
-        all_codes_N[scored_N] = codes_N
+    p_M = auc_p_values(table.values, labels_N, codes_N, n=N_PERMUTATIONS, seed=seed)
+    primary_N = table.values[:, table.names.index(primary)]
+    warnings = (
+        *alike.warnings,
+        *_warnings(n_unscored, n_each, sides and n_units, fprs),
+        *constant_warnings(primary, primary_N),
+        *blind.warnings,
+    )
     results = []
     for m, method in enumerate(table.names):
-        score_N = values_NM[:, m]
+        score_N = table.values[:, m]
         members_P, others_Q = score_N[labels_N], score_N[~labels_N]
         auc, se = auc_delong(members_P, others_Q, clusters=sides)
         low, high = auc_interval(auc, se, n=min(n_units))
@@ -160,10 +155,8 @@ def judge(
                 clusters=sides,
             )
             extra |= _fields("difference", found)
-        if blind is not None and blind.rows:
-            found = increment(
-                blind, table.values[:, m], all_labels_N, clusters_N=all_codes_N
-            )
+        if blind.rows:
+            found = increment(blind, score_N, labels_N, clusters_N=codes_N)
             extra |= _fields("increment", found)
         if is_primary:
             verdict = score_verdict(
@@ -183,10 +176,8 @@ def judge(
                 primary=is_primary,
                 n_members=n_each[0],
                 n_nonmembers=n_each[1],
-                n_unscored=N - len(values_NM),
-                n_clusters=None
-                if clusters is None or codes_N is None
-                else len(np.unique(codes_N)),
+                n_unscored=n_unscored,
+                n_clusters=None if sides is None else sum(n_units),
                 auc=auc,
                 auc_se=se,
                 auc_low=low,
@@ -198,7 +189,6 @@ def judge(
                         fpr,
                         convention=convention,
                         clusters=sides,
-                        are_copies=clusters is None,
                         n_boot=n_boot,
                         seed=seed,
                     )
@@ -211,7 +201,7 @@ def judge(
                 **extra,
             )
         )
-    return results
+    return Ranking(tuple(results), blind, kept_N)
 
 
 def operating_point(
@@ -221,15 +211,13 @@ def operating_point(
     *,
     convention: Convention = "le",
     clusters: Clusters | None = None,
-    are_copies: bool = False,
     n_boot: int = 1000,
     seed: int = 0,
 ) -> OperatingPoint:
     """True-positive rate at a false-positive rate, with an interval of 95 %.
 
-    The interval is that of the stratified bootstrap, and never narrower than Wilson's
-    for a given threshold. Where fewer than 5 non-members are expected above the
-    threshold and texts are independent, it is that of `few_tpr_interval`.
+    The interval is that of `tpr_interval`; with documents that of the stratified
+    bootstrap, and never narrower than Wilson's for a given threshold.
 
     Args:
         members_P: (P,) float64.
@@ -237,24 +225,16 @@ def operating_point(
         fpr: In (0, 1); nothing is read off where it times Q is below 1.
         convention: `le` or `lt`.
         clusters: Documents of both groups, or None.
-        are_copies: Whether the documents are copies of one text each, which have one
-            score: then `fpr` must allow one distinct non-member, and few of them make
-            the interval that of distinct texts.
-        n_boot: Resamples; the threshold is found anew in each.
+        n_boot: Resamples of documents; the threshold is found anew in each.
         seed: Seeds them.
     """
-    one_each, other_each = members_P, nonmembers_Q
-    if clusters is not None and are_copies:
-        one_each = members_P[np.unique(clusters[0], return_index=True)[1]]
-        other_each = nonmembers_Q[np.unique(clusters[1], return_index=True)[1]]
-    expected = fpr * len(other_each)
+    expected = fpr * len(nonmembers_Q)
     tpr = threshold = low = high = None
     if expected >= 1 - 1e-9:
         tpr, threshold = tpr_at_fpr(members_P, nonmembers_Q, fpr, convention)
-        if (clusters is None or are_copies) and expected < _FEW_FOR_BOOTSTRAP:
-            low, high = few_tpr_interval(one_each, other_each, fpr)
-            # For `lt`, whose threshold is one rank higher, and for distinct texts the
-            # interval may miss the rate itself.
+        if clusters is None:
+            low, high = tpr_interval(members_P, nonmembers_Q, fpr)
+            # For `lt`, whose threshold is one rank higher, it may miss the rate itself.
             low, high = min(low, tpr), max(high, tpr)
         else:
             drawn = bootstrap(
@@ -266,7 +246,7 @@ def operating_point(
                 seed=seed,
             )
             # Resamples of a rate of 0 are all 0, which is no proof of 0.
-            n = len(members_P) if clusters is None else len(np.unique(clusters[0]))
+            n = len(np.unique(clusters[0]))
             fixed_low, fixed_high = wilson_interval(round(tpr * n), n)
             low, high = min(drawn.low, fixed_low), max(drawn.high, fixed_high)
     return OperatingPoint(
@@ -325,9 +305,10 @@ def _check_groups(name: str, n_units: Sequence[int], unit: str) -> None:
     for n, group in zip(n_units, ("members", "non-members"), strict=True):
         if n < 2:
             raise InputError(
-                f"{name}: too few {unit} of {group} have a score ({n})",
+                f"{name}: too few {unit} of {group} can be compared ({n})",
                 hint="an AUC needs at least 2 in each group, an interval that tells "
-                f"something about {FEW_TEXTS}; documents that share a text are one",
+                f"something about {FEW_TEXTS}; texts without a score and those that "
+                "stand more than once take no part",
             )
 
 
@@ -368,7 +349,6 @@ def unscored_warnings(n: int) -> list[str]:
 def _warnings(
     n_unscored: int,
     n_each: Sequence[int],
-    unit: str,
     n_documents: Sequence[int] | None,
     fprs: Sequence[float],
 ) -> tuple[str, ...]:
@@ -380,7 +360,7 @@ def _warnings(
         )
     elif min(n_each) < FEW_TEXTS:
         found.append(
-            f"the smaller group has {min(n_each)} {unit} only; fewer than {FEW_TEXTS} "
+            f"the smaller group has {min(n_each)} texts only; fewer than {FEW_TEXTS} "
             "leave the AUC very uncertain"
         )
     for fpr in fprs:

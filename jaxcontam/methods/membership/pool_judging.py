@@ -7,7 +7,6 @@ Dimension key
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import INFLATION, Blind, blind_baselines
 from jaxcontam.methods.membership.documents import (
-    copies_warnings,
-    independent_codes,
+    ASKED,
+    codes_of,
+    compared,
     rows_of,
 )
 from jaxcontam.methods.membership.judging import (
@@ -54,11 +54,13 @@ class TextJudgement:
 
     Attributes:
         names: The M scores.
-        p_values: (N, M) conformal p-values, NaN where a text has no score.
-        adjusted: (N, M) the same after Benjamini and Hochberg, each score by itself.
+        p_values: (N, M) conformal p-values, NaN where a text has none.
+        adjusted: (N, M) the same after Benjamini and Hochberg over the texts that are
+            tested, each score by itself.
+        why: (N,) why a text has no p-value; None where it has one.
         thresholds: One for each score and false-positive rate.
         shares: How many suspected texts were seen, by each score; none where texts come
-            from documents, or all stand in the pool.
+            from documents, or no text is tested.
         set_result: Test of the suspected texts as a set; None if there are too few.
         blind: Baselines that tell suspected texts from the pool.
         warnings: What the reader should know, one sentence each.
@@ -67,6 +69,7 @@ class TextJudgement:
     names: tuple[str, ...]
     p_values: np.ndarray
     adjusted: np.ndarray
+    why: tuple[str | None, ...]
     thresholds: tuple[TextThreshold, ...]
     shares: tuple[SeenShare, ...]
     set_result: SetResult | None
@@ -94,11 +97,9 @@ def judge_texts(
     neither. Whether they were drawn alike is looked at by classifiers that read the
     texts alone; where these tell them apart, the p-values prove nothing.
 
-    Copies of one text count as one, in the pool as in the set. A text in question that
-    stands in the pool, too, is taken out of the pool, since a pool of texts that the
-    model saw hides them; its p-value is that against the others. The share seen, the
-    set-level test and the baselines leave out on both sides what stands twice in both
-    together: taken out of one only, frequent texts would make sets of one law differ.
+    All numbers are of the texts that have a score and that `compared` keeps; the others
+    have no p-value, and are no part of the pool: a text in question that stands in the
+    pool is a known non-member.
 
     Args:
         name: Name of the suspected set.
@@ -114,47 +115,56 @@ def judge_texts(
         n_permutations: Permutations of the set-level test.
 
     Raises:
-        InputError: If no text of the pool has a score and is not in question.
+        InputError: If no text of the pool is left.
         ValueError: If scores, lengths or clusters do not fit.
     """
     if table.names != pool.names:
         raise ValueError(f"scores must be the same, got {table.names}, {pool.names}")
     if (clusters is None) != (pool_clusters is None):
         raise ValueError("clusters must be of both sets or of none")
-    values_NM, pool_LM = table.values, pool.values
-    if len(values_NM) != len(texts) or len(pool_LM) != len(pool_texts):
+    if len(table.values) != len(texts) or len(pool.values) != len(pool_texts):
         raise ValueError("each text must have a row of scores")
-    asked, known = set(texts), set(pool_texts)
-    is_alone_N = np.array([text not in known for text in texts], bool)
-    is_alone_L = np.array([text not in asked for text in pool_texts], bool)
-    is_scored_N, is_scored_L = scored_texts(values_NM), scored_texts(pool_LM)
-    used_L = is_scored_L & is_alone_L
-    if not used_L.any():
+    values = np.concatenate([table.values, pool.values])
+    scored = scored_texts(values)
+    is_suspect = np.repeat([True, False], [len(texts), len(pool_texts)])
+    documents = None
+    if clusters is not None and pool_clusters is not None:
+        # A document of one set is another one than its namesake of the other set.
+        documents = [(True, str(one)) for one in clusters]
+        documents += [(False, str(one)) for one in pool_clusters]
+    both = [*texts, *pool_texts]
+    alike = compared(
+        rows_of(both, scored), is_suspect[scored], rows_of(documents, scored), ASKED
+    )
+    kept = scored.copy()
+    kept[scored] = alike.kept
+    is_suspect, values, both = is_suspect[kept], values[kept], rows_of(both, kept)
+    documents = rows_of(documents, kept)
+    codes = None if documents is None else codes_of(documents)
+    if is_suspect.all():
         raise InputError(
             f"{name}: no text is left in the pool of non-members",
-            hint="texts without a score and texts that are in question, too, are no "
-            "part of it",
+            hint="texts without a score, those that are in question, too, and those "
+            "that stand more than once are no part of it",
         )
-    own_pool = rows_of(pool_texts, used_L)
-    codes_L = independent_codes(own_pool, rows_of(pool_clusters, used_L))
-    if codes_L is not None and pool_clusters is None:
-        # Copies have one score: one of each stands for them all.
-        firsts = np.unique(codes_L, return_index=True)[1]
-        used_L[np.flatnonzero(used_L)] = np.isin(np.arange(len(codes_L)), firsts)
-        codes_L = None
-    n_pool = int(used_L.sum()) if codes_L is None else len(np.unique(codes_L))
-    p_NM, adjusted_NM = np.full((2, *values_NM.shape), np.nan)
+    pool_LM = values[~is_suspect]
+    codes_L = None if codes is None else codes[~is_suspect]
+    n_pool = len(pool_LM) if codes_L is None else len(np.unique(codes_L))
+    # Copies of a text that takes part have its p-value.
+    place = {text: n for n, text in enumerate(both) if is_suspect[n]}
+    of_N = np.array([place.get(text, -1) for text in texts], np.int64)
+    p_NM, adjusted_NM = np.full((2, *table.values.shape), np.nan)
     thresholds = []
     for m, method in enumerate(table.names):
-        pool_L = pool_LM[used_L, m]
-        p_NM[:, m] = conformal_p_values(values_NM[:, m], pool_L, clusters_L=codes_L)
-        adjusted_NM[is_scored_N, m] = benjamini_hochberg(p_NM[is_scored_N, m])
+        tested = values[is_suspect, m]
+        p_values = conformal_p_values(tested, pool_LM[:, m], clusters_L=codes_L)
+        adjusted = benjamini_hochberg(p_values)
+        p_NM[of_N >= 0, m] = p_values[of_N[of_N >= 0]]
+        adjusted_NM[of_N >= 0, m] = adjusted[of_N[of_N >= 0]]
         for fpr in fprs:
-            n_found = int(np.count_nonzero(adjusted_NM[:, m] <= fpr))
-            scores_N = values_NM[is_scored_N, m]
             found = None
             if fpr * (n_pool + 1) >= 1:
-                found = threshold_at_fpr(pool_L, fpr, clusters_L=codes_L)
+                found = threshold_at_fpr(pool_LM[:, m], fpr, clusters_L=codes_L)
             thresholds.append(
                 TextThreshold(
                     method=method,
@@ -162,86 +172,56 @@ def judge_texts(
                     threshold=None if found is None else found.threshold,
                     fpr_low=None if found is None else found.low,
                     fpr_high=None if found is None else found.high,
-                    n_pool=len(pool_L),
+                    n_pool=len(pool_LM),
                     n_above=None
                     if found is None
-                    else int(np.count_nonzero(scores_N > found.threshold)),
-                    n_discoveries=n_found,
+                    else int(np.count_nonzero(tested > found.threshold)),
+                    n_discoveries=int(np.count_nonzero(adjusted <= fpr)),
                 )
             )
-    # The two sets must come about alike, whatever their sizes: of two draws from one
-    # source with repeats the larger holds more of its frequent texts, so a text counts
-    # that stands once in both together.
-    both = np.concatenate([is_alone_N, is_alone_L])
-    n_repeated = 0
-    if clusters is None:
-        counts = Counter([*texts, *pool_texts])
-        both = np.array([counts[text] == 1 for text in (*texts, *pool_texts)], bool)
-        n_repeated = sum(n > 1 and bool(text.strip()) for text, n in counts.items())
-    is_suspect = np.repeat([True, False], [len(texts), len(pool_texts)])[both]
-    both_texts = rows_of([*texts, *pool_texts], both)
-    both_clusters = None
-    if clusters is not None and pool_clusters is not None:
-        # A document of one set is another one than its namesake of the other set.
-        both_clusters = [("suspect", str(c)) for c in clusters]
-        both_clusters += [("pool", str(c)) for c in pool_clusters]
-        both_clusters = rows_of(both_clusters, both)
-    both_reference = None
+    reference = None
     if table.reference is not None and pool.reference is not None:
-        both_reference = np.concatenate([table.reference, pool.reference])[both]
+        reference = np.concatenate([table.reference, pool.reference])[kept]
     blind = blind_baselines(
-        both_texts,
-        is_suspect,
-        clusters=both_clusters,
-        reference_N2=both_reference,
-        seed=seed,
-    )
-    values = np.concatenate([values_NM, pool_LM])[both]
-    scored = np.concatenate([is_scored_N, is_scored_L])[both]
-    codes = independent_codes(
-        rows_of(both_texts, scored), rows_of(both_clusters, scored)
+        both, is_suspect, clusters=documents, reference_N2=reference, seed=seed
     )
     set_result = _set_result(
         name,
         fingerprint,
         table.names,
-        values[scored],
-        is_suspect[scored],
+        values,
+        is_suspect,
         codes,
         blind,
         seed,
         n_permutations,
     )
+    whys = iter(alike.why)
+    why = [next(whys) if is_scored else "has no score" for is_scored in scored]
     return TextJudgement(
         names=table.names,
         p_values=p_NM,
         adjusted=adjusted_NM,
+        why=tuple(why[: len(texts)]),
         thresholds=tuple(thresholds),
-        shares=_shares(table.names, values[scored], is_suspect[scored])
-        if both_clusters is None
-        else (),
+        shares=_shares(table.names, values, is_suspect) if documents is None else (),
         set_result=set_result,
         blind=blind,
         warnings=(
-            *_shared_warning(sum(bool(text.strip()) for text in asked & known)),
-            *_repeats_warning(n_repeated),
-            *copies_warnings(rows_of(both_texts, scored), both_clusters),
-            *([_NO_SHARE] if both_clusters is not None else []),
-            *_warnings(
-                is_scored_N, is_scored_L, n_pool, codes_L, fprs, set_result, blind
-            ),
+            *alike.warnings,
+            *([_NO_SHARE] if documents is not None else []),
+            *unscored_warnings(int((~scored).sum())),
+            *_warnings(n_pool, codes_L, fprs, set_result, blind),
         ),
     )
 
 
 def _shares(
-    names: tuple[str, ...],
-    values: np.ndarray,
-    is_suspect: np.ndarray,
+    names: tuple[str, ...], values: np.ndarray, is_suspect: np.ndarray
 ) -> tuple[SeenShare, ...]:
-    """One a score; none where a set is empty."""
+    """One a score; none where no text is tested."""
     n = int(is_suspect.sum())
-    if n in (0, len(is_suspect)):
+    if not n:
         return ()
     found = (share_seen(score[is_suspect], score[~is_suspect]) for score in values.T)
     return tuple(
@@ -306,35 +286,14 @@ def _set_result(
     )
 
 
-def _shared_warning(n: int) -> tuple[str, ...]:
-    if not n:
-        return ()
-    return (
-        f"{n} distinct {'text' if n == 1 else 'texts'} in question "
-        f"{'stands' if n == 1 else 'stand'} in the pool of non-members, too, and "
-        f"{'was' if n == 1 else 'were'} taken out of it, and out of the set-level test",
-    )
-
-
-def _repeats_warning(n: int) -> tuple[str, ...]:
-    if not n:
-        return ()
-    return (
-        f"{n} distinct {'text stands' if n == 1 else 'texts stand'} more than once in "
-        "both sets together and count in neither the share seen nor the set-level test",
-    )
-
-
 def _warnings(
-    is_scored_N: np.ndarray,
-    is_scored_L: np.ndarray,
     n_pool: int,
     codes_L: np.ndarray | None,
     fprs: Sequence[float],
     set_result: SetResult | None,
     blind: Blind,
 ) -> tuple[str, ...]:
-    found = unscored_warnings(int((~is_scored_N).sum() + (~is_scored_L).sum()))
+    found = []
     unit = "non-members" if codes_L is None else "documents of non-members"
     for fpr in fprs:
         if fpr * (n_pool + 1) < 1:
