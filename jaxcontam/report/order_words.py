@@ -94,7 +94,7 @@ def verdict_sentence(
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
-            f"{test.numbers.mde:.2g} {test.effect_unit} would have been found with "
+            f"{test.mde_adjusted:.2g} {test.effect_unit} would have been found with "
             "probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
@@ -248,7 +248,7 @@ def reference_sentence(test: OrderResult) -> str | None:
     if found is None:
         return None
     said = (
-        f"The same test of {found.name}, which cannot have seen the file: "
+        f"The same test of {found.name}, the reference model: "
         f"{p_words(found.log10_p, test.validity)}, effect "
         f"{effect_words(found.effect, found.effect_se)}; difference "
         f"{effect_words(found.difference, found.difference_se)}, "
@@ -321,12 +321,15 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     """Why a test that found nothing could not have found much, or asked of nothing."""
     if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
-    if test.numbers.mde is None:
-        return f"this design cannot reach p = 0.001; {own.more}"
+    if test.mde_adjusted is None:
+        shared = ""
+        if test.numbers.mde is not None:
+            shared = " once it is counted for every benchmark"
+        return f"this design cannot reach p = 0.001{shared}; {own.more}"
     if test.order_provenance in ("tfds-hash", "unknown"):
         return "the model may have seen the file in another order than this one"
     return (
-        f"only an effect of {test.numbers.mde:.2g} {test.effect_unit} or more would "
+        f"only an effect of {test.mde_adjusted:.2g} {test.effect_unit} or more would "
         f"have been found with probability 0.8; {own.more}"
     )
 
