@@ -159,8 +159,8 @@ class ProofWords:
     found: str | None = None
     meaning: str = (
         "A small p-value says that the model prefers the published order of a file, "
-        "which a model that never saw the file in that order has no way to do if the "
-        "order was drawn at random. "
+        "which a model that never saw the file in that order does by chance alone if "
+        "the order was drawn at random. "
     )
     silence: str = (
         "A small p-value does not say that a score is inflated, nor that other files "
