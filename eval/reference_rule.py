@@ -56,16 +56,20 @@ _MEMORY_P = np.where(_RIGHT_P > _LEFT_P, 1 / np.maximum(1, _RIGHT_P - _LEFT_P), 
 # (gain, noise) of the reference in parts of the model's.
 _REFERENCES = (
     *((share, share) for share in (1.0, 0.7, 0.5, 0.3, 0.1)),
-    *((share, 1.0) for share in (0.7, 0.5)),
+    *((share, 1.0) for share in (0.7, 0.5, 0.3, 0.1)),
     (1.0, 2.0),
 )
 # (Strata, standard errors that the model gains, about).
-_FORETOLD = ((37, 3), (37, 5), (125, 3), (500, 3))
+_FORETOLD = ((37, 3), (37, 5), (125, 3), (500, 3), (500, 5))
 _HALVED = tuple(itertools.product((37, 125, 500), (2, 3, 4, 5)))
 _SHARED = (0.0, 0.5)
 # (Strata, nats that a boundary gains in standard deviations of the noise of a pair).
 _REMEMBERED = ((37, 0.5), (37, 1.0))
 _NORMAL, _HEAVY = "foretold", "foretold, heavy tails"
+# Without likeness, whose unevenness is noise that both models share.
+_EVEN = "foretold, nothing alike"
+# Nats that a boundary gains where 37 strata gain one standard error, about.
+_ERROR = {_NORMAL: 0.35 / 3, _HEAVY: 0.35 / 3, _EVEN: 0.093}
 _EQUALS = _REFERENCES[:5]
 _MEMORIES = ("each boundary", "one boundary in ten", "one stratum in ten")
 
@@ -75,8 +79,8 @@ class Cell:
     """Files of one kind, and what is said of them.
 
     Attributes:
-        kind: `foretold`, with normal noise or Student's with 3 degrees of freedom, or
-            what is remembered.
+        kind: `foretold`, with normal noise or Student's with 3 degrees of freedom, with
+            likeness or without, or what is remembered.
         gain: Nats that a boundary gains, in standard deviations of a pair's noise.
         n_strata: Strata of a file.
         share: Gain of the reference in parts of the model's; 0 where it remembers none.
@@ -121,7 +125,7 @@ class ReferenceRule(StudyFlags):
         clock = Clock.start()
         n_files = 200 if self.tiny else self.n_files
         foretold = [
-            (kind, _gain(*order), order[0], *reference, 0.0)
+            (kind, _gain(kind, *order), order[0], *reference, 0.0)
             for kind, orders, references in (
                 (_NORMAL, _FORETOLD, _REFERENCES),
                 (_HEAVY, _FORETOLD[:1], _EQUALS),
@@ -129,7 +133,7 @@ class ReferenceRule(StudyFlags):
             for order, reference in itertools.product(orders, references)
         ]
         halved = [
-            (_NORMAL, _gain(*order), order[0], REFERENCE_SHARE, 1.0, shared)
+            (_EVEN, _gain(_EVEN, *order), order[0], REFERENCE_SHARE, 1.0, shared)
             for shared, order in itertools.product(_SHARED, _HALVED)
         ]
         remembered = [
@@ -177,10 +181,9 @@ class ReferenceRule(StudyFlags):
         )
 
 
-def _gain(n_strata: int, errors: float) -> float:
+def _gain(kind: str, n_strata: int, errors: float) -> float:
     """Nats that a boundary gains where the model gains so many standard errors."""
-    # Counted in 37 strata; natural order and uneven gains are noise, too.
-    return 0.35 / 3 * errors * math.sqrt(37 / n_strata)
+    return _ERROR[kind] * errors * math.sqrt(37 / n_strata)
 
 
 def simulate(
@@ -202,7 +205,9 @@ def simulate(
         shape = (min(500, n_files - start), n_strata, len(_LEFT_P))
         alike_FKP = 0.5 * rng.exponential(size=shape) * (_FORWARD_P | _BACKWARD_P)
         foretold_FKP, memory_FKP = np.zeros(shape), np.zeros(shape)
-        if kind in (_NORMAL, _HEAVY):
+        if kind == _EVEN:
+            alike_FKP[:] = 0.0
+        if kind in _ERROR:
             foretold_FKP = gain * rng.lognormal(-0.5, 1.0, shape) * _FORWARD_P
         else:
             memory_FKP = gain * _drawn(kind, rng, shape) * _MEMORY_P

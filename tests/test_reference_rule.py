@@ -48,6 +48,6 @@ def test_half_of_the_model_is_tested_as_in_the_library_and_at_its_level():
     # 4^40 sums are nearly normal.
     assert found.half_p == pytest.approx(norm.sf(z), rel=0.2) and found.half_p < 0.05
     n = 3_000
-    halved = study.simulate("foretold", 0.47, 37, 0.5, 1.0, n_files=n, seed=0)
+    halved = study.simulate(study._EVEN, 0.4, 37, 0.5, 1.0, n_files=n, seed=0)
     # Three standard errors of a share of 5 %; the estimate plus 1.645 errors has 7 %.
     assert halved.below < 0.05 + 3 * (0.05 * 0.95 / n) ** 0.5

@@ -17,7 +17,7 @@ METHOD = PairMethod(
     null="reversibility",
     validity="exact",
     cost="2.5 passes; none beside adjacency",
-    finds="the published order of neighbours; holds for files in natural order",
+    finds="the published order of neighbours, also where like stands beside like",
     source="reversals of runs in the test of Oren et al. 2023, arXiv:2310.17623; "
     "antisymmetric part of a double-centred pair matrix",
     words=ProofWords(

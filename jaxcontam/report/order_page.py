@@ -101,7 +101,7 @@ _NEXT: dict[Verdict, str] = {
     "says what to run instead",
     "inconclusive": "nothing can be said; its section says why. Ask with more "
     "examples, or with jaxcontam membership and replicate, which see other traces",
-    "no evidence": "the published order left no trace, which clears nothing; jaxcontam "
+    "no evidence": "no trace of the order was found, which clears nothing; jaxcontam "
     "membership and replicate see other traces",
 }
 _SILENT = ("no evidence", "inconclusive")

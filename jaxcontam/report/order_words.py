@@ -94,8 +94,8 @@ def verdict_sentence(
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
-            f"{test.mde_adjusted:.2g} {test.effect_unit} would have been found with "
-            "probability 0.8."
+            f"{test.mde_adjusted:.2g} {test.effect_unit}, the same throughout, would "
+            "have been found with probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
@@ -301,7 +301,7 @@ def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
     if failed.intersection(_ALIKE):
         return (
             f"{scorer} prefers this order, both ways alike: it is no random one, so a "
-            "test that needs a random order proves nothing. It does not point forward."
+            "test that needs a random order proves nothing. It finds no direction."
         )
     return f"{scorer} finds no more in this order than chance gives."
 
