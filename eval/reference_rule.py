@@ -3,7 +3,9 @@
 Question: files whose order can be foretold, worth so many standard errors to a clean
 model; beside a reference whose gains, or gains and noise, are a share of the model's.
 How many are called contaminated, with the reference's scores as they are and scaled up
-to the model's? And how many are found that were remembered?
+to the model's? How often does the test of half the model less the reference reject
+where the reference gains just half, among all files and among those that the model's
+own p-value picks? And how many are found that were remembered?
 Command: `python -m eval.reference_rule`. Hardware: one CPU core, minutes, no model.
 Headline: LOG.md.
 
@@ -29,11 +31,12 @@ import numpy as np
 from scipy.stats import norm
 
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
+from jaxcontam.report.numbers import shown_or_dash
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
-    REFERENCE_BOUND,
     REFERENCE_LEVEL,
     REFERENCE_SHARE,
+    SHARE_LEVEL,
 )
 from jaxcontam.stats.direction import (
     antisymmetric,
@@ -53,14 +56,20 @@ _MEMORY_P = np.where(_RIGHT_P > _LEFT_P, 1 / np.maximum(1, _RIGHT_P - _LEFT_P), 
 # (gain, noise) of the reference in parts of the model's.
 _REFERENCES = (
     *((share, share) for share in (1.0, 0.7, 0.5, 0.3, 0.1)),
-    *((share, 1.0) for share in (0.7, 0.5)),
+    *((share, 1.0) for share in (0.7, 0.5, 0.3, 0.1)),
     (1.0, 2.0),
 )
-# (Strata, nats that a boundary gains in standard deviations of the noise of a pair):
-# three, five and three standard errors.
-_FORETOLD = ((37, 0.35), (37, 0.55), (125, 0.19))
+# (Strata, standard errors that the model gains, about).
+_FORETOLD = ((37, 3), (37, 5), (125, 3), (500, 3), (500, 5))
+_HALVED = tuple(itertools.product((37, 125, 500), (2, 3, 4, 5)))
+_SHARED = (0.0, 0.5)
+# (Strata, nats that a boundary gains in standard deviations of the noise of a pair).
 _REMEMBERED = ((37, 0.5), (37, 1.0))
 _NORMAL, _HEAVY = "foretold", "foretold, heavy tails"
+# Without likeness, whose unevenness is noise that both models share.
+_EVEN = "foretold, nothing alike"
+# Nats that a boundary gains where 37 strata gain one standard error, about.
+_ERROR = {_NORMAL: 0.35 / 3, _HEAVY: 0.35 / 3, _EVEN: 0.093}
 _EQUALS = _REFERENCES[:5]
 _MEMORIES = ("each boundary", "one boundary in ten", "one stratum in ten")
 
@@ -70,13 +79,17 @@ class Cell:
     """Files of one kind, and what is said of them.
 
     Attributes:
-        kind: `foretold`, with normal noise or Student's with 3 degrees of freedom, or
-            what is remembered.
+        kind: `foretold`, with normal noise or Student's with 3 degrees of freedom, with
+            likeness or without, or what is remembered.
         gain: Nats that a boundary gains, in standard deviations of a pair's noise.
         n_strata: Strata of a file.
         share: Gain of the reference in parts of the model's; 0 where it remembers none.
         noise: Its noise, likewise.
+        shared: Correlation of its noise with the model's.
+        errors: Standard errors that the model gains, mean over files.
         found: Share of files with a direction at the level.
+        below: Share whose scaled reference is below half of the model, at its level.
+        below_of_found: The same among the files with a direction; None without any.
         as_they_are: Share accused, the reference's scores as they are.
         scaled: The same with its scores scaled up to the model's.
     """
@@ -86,7 +99,11 @@ class Cell:
     n_strata: int
     share: float
     noise: float
+    shared: float
+    errors: float
     found: float
+    below: float
+    below_of_found: float | None
     as_they_are: float
     scaled: float
 
@@ -95,8 +112,9 @@ class Cell:
 class ReferenceRule(StudyFlags):
     """Simulate audits beside references that gain less."""
 
-    n_files: int = 20_000
-    """Files that can be foretold, each length and reference; a tenth remembered."""
+    n_files: int = 40_000
+    """Files that can be foretold, each reference; fewer of more than 74 strata, and a
+    tenth that are remembered."""
     out: Path = Path("runs/reference_rule")
     """Folder for the table and its numbers."""
 
@@ -106,34 +124,66 @@ class ReferenceRule(StudyFlags):
         """Simulate, print, write; returns the numbers."""
         clock = Clock.start()
         n_files = 200 if self.tiny else self.n_files
-        foretold = itertools.chain(
-            itertools.product((_NORMAL,), _FORETOLD, _REFERENCES, (n_files,)),
-            itertools.product((_HEAVY,), _FORETOLD[:1], _EQUALS, (n_files,)),
-        )
-        remembered = itertools.product(
-            _MEMORIES, _REMEMBERED, ((0.0, 1.0), (0.0, 0.5)), (n_files // 10,)
-        )
-        cells = [
-            simulate(kind, gain, n_strata, *reference, n_files=n, seed=self.seed)
-            for kind, (n_strata, gain), reference, n in itertools.chain(
-                foretold, remembered
+        foretold = [
+            (kind, _gain(kind, *order), order[0], *reference, 0.0)
+            for kind, orders, references in (
+                (_NORMAL, _FORETOLD, _REFERENCES),
+                (_HEAVY, _FORETOLD[:1], _EQUALS),
+            )
+            for order, reference in itertools.product(orders, references)
+        ]
+        halved = [
+            (_EVEN, _gain(_EVEN, *order), order[0], REFERENCE_SHARE, 1.0, shared)
+            for shared, order in itertools.product(_SHARED, _HALVED)
+        ]
+        remembered = [
+            (kind, gain, n_strata, 0.0, noise, 0.0)
+            for kind, (n_strata, gain), noise in itertools.product(
+                _MEMORIES, _REMEMBERED, (1.0, 0.5)
             )
         ]
-        columns = {
-            "files": "{r.kind}, {r.gain} a boundary, {r.n_strata} strata",
+
+        def cells_of(settings: list[tuple[Any, ...]], most: int) -> list[Cell]:
+            return [
+                simulate(*one, n_files=min(most, most * 74 // one[2]), seed=self.seed)
+                for one in settings
+            ]
+
+        cells = [*cells_of(foretold, n_files), *cells_of(remembered, n_files // 10)]
+        halves = cells_of(halved, n_files)
+        files = {
+            "files": "{r.kind}, {r.gain:.2g} a boundary, {r.n_strata} strata",
+            "standard errors": "{r.errors:.1f}",
+        }
+        accused = {
             "reference's gain": "{r.share:g}",
             "its noise": "{r.noise:g}",
             "direction <= 0.001": "{r.found:.3f}",
             "contaminated, scores as they are": "{r.as_they_are:.4f}",
             "scaled": "{r.scaled:.4f}",
         }
+        below = {
+            "noise shared": "{r.shared:g}",
+            "direction <= 0.001": "{r.found:.3f}",
+            "below half, of all": "{r.below:.3f}",
+            "of those at 0.001": lambda r: shown_or_dash(r.below_of_found, ".3f"),
+            "contaminated": "{r.scaled:.4f}",
+        }
         return finish_study(
             "reference_rule",
             self,
             clock=clock,
-            numbers={"cells": [dataclasses.asdict(cell) for cell in cells]},
-            grids=[Grid.of("Share of files called contaminated", cells, columns)],
+            numbers={"cells": [dataclasses.asdict(one) for one in (*cells, *halves)]},
+            grids=[
+                Grid.of("Share of files called contaminated", cells, files | accused),
+                Grid.of("Beside a reference that gains half", halves, files | below),
+            ],
         )
+
+
+def _gain(kind: str, n_strata: int, errors: float) -> float:
+    """Nats that a boundary gains where the model gains so many standard errors."""
+    return _ERROR[kind] * errors * math.sqrt(37 / n_strata)
 
 
 def simulate(
@@ -142,29 +192,48 @@ def simulate(
     n_strata: int,
     share: float,
     noise: float,
+    shared: float = 0.0,
     *,
     n_files: int,
     seed: int,
 ) -> Cell:
     """Audits of fresh files; see `Cell` for the arguments."""
     rng = np.random.default_rng([seed, n_strata])
-    accused = np.zeros(3)
+    totals = np.zeros(6)
     # Little memory whatever the number of files.
     for start in range(0, n_files, 500):
         shape = (min(500, n_files - start), n_strata, len(_LEFT_P))
-        natural_FKP = 0.5 * rng.exponential(size=shape) * (_FORWARD_P | _BACKWARD_P)
-        memory_FKP = np.zeros(shape)
-        if kind in (_NORMAL, _HEAVY):
-            natural_FKP += gain * rng.lognormal(-0.5, 1.0, shape) * _FORWARD_P
+        alike_FKP = 0.5 * rng.exponential(size=shape) * (_FORWARD_P | _BACKWARD_P)
+        foretold_FKP, memory_FKP = np.zeros(shape), np.zeros(shape)
+        if kind == _EVEN:
+            alike_FKP[:] = 0.0
+        if kind in _ERROR:
+            foretold_FKP = gain * rng.lognormal(-0.5, 1.0, shape) * _FORWARD_P
         else:
             memory_FKP = gain * _drawn(kind, rng, shape) * _MEMORY_P
         own_FKP, other_FKP = rng.normal(size=(2, *shape))
         if kind == _HEAVY:
             own_FKP, other_FKP = rng.standard_t(3, (2, *shape)) / math.sqrt(3)
-        model_FKP = own_FKP + natural_FKP + memory_FKP
-        reference_FKP = noise * other_FKP + (share or noise) * natural_FKP
-        accused += _accused(model_FKP, reference_FKP)
-    return Cell(kind, gain, n_strata, share, noise, *(accused / n_files).tolist())
+        other_FKP = shared * own_FKP + math.sqrt(1 - shared**2) * other_FKP
+        totals += _totals(
+            own_FKP + alike_FKP + foretold_FKP + memory_FKP,
+            noise * (other_FKP + alike_FKP) + share * foretold_FKP,
+        )
+    errors, found, below, both, as_they_are, scaled = (totals / n_files).tolist()
+    return Cell(
+        kind=kind,
+        gain=gain,
+        n_strata=n_strata,
+        share=share,
+        noise=noise,
+        shared=shared,
+        errors=errors,
+        found=found,
+        below=below,
+        below_of_found=both / found if found else None,
+        as_they_are=as_they_are,
+        scaled=scaled,
+    )
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -175,32 +244,31 @@ def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> np.nd
     return 10.0 * (rng.random(drawn) < 0.1)
 
 
-def _accused(model_FKP: np.ndarray, reference_FKP: np.ndarray) -> np.ndarray:
-    """(3,) files found, accused with the reference as it is, and with it scaled."""
-    z_F, effect_F, _ = _direction(model_FKP)
-    other_z_F, other_F, se_F = _direction(reference_FKP)
+def _totals(model_FKP: np.ndarray, reference_FKP: np.ndarray) -> np.ndarray:
+    """(6,) of what `Cell` has shares of, the fourth counted among those found."""
+    z_F = _direction(model_FKP)
+    other_z_F = _direction(reference_FKP)
     found_F = z_F > norm.isf(CONTAMINATED_LEVEL)
-    counts = [found_F.sum()]
     ratio_F = _spread(model_FKP) / _spread(reference_FKP)
+    accused, below_F = [], found_F
     for scale_F in (np.ones_like(ratio_F), np.maximum(1.0, ratio_F)):
-        bound_F = scale_F * (other_F + REFERENCE_BOUND * se_F)
-        accused_F = found_F & (bound_F < REFERENCE_SHARE * effect_F)
-        accused_F &= np.abs(other_z_F) < norm.isf(REFERENCE_LEVEL)
         scaled_FKP = scale_F[:, None, None] * reference_FKP
-        difference_F, _, _ = _direction(model_FKP - scaled_FKP)
+        half_F = _direction(REFERENCE_SHARE * model_FKP - scaled_FKP)
+        below_F = half_F > norm.isf(SHARE_LEVEL)
+        difference_F = _direction(model_FKP - scaled_FKP)
+        accused_F = found_F & below_F
+        accused_F &= np.abs(other_z_F) < norm.isf(REFERENCE_LEVEL)
         accused_F &= difference_F > norm.isf(CONTAMINATED_LEVEL)
-        counts.append(accused_F.sum())
-    return np.array(counts)
+        accused.append(accused_F.sum())
+    both_F = found_F & below_F
+    return np.array([z_F.sum(), found_F.sum(), below_F.sum(), both_F.sum(), *accused])
 
 
-def _direction(pairs_FKP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(F,) standardised statistics, effects a boundary and their standard errors."""
+def _direction(pairs_FKP: np.ndarray) -> np.ndarray:
+    """(F,) standardised statistics."""
     sums_FKM = pairs_FKP @ _sums_PM()
     gained_F = (sums_FKM[..., 0] - sums_FKM.mean(axis=-1)).sum(axis=1)
-    deviation_F = np.sqrt(sums_FKM.var(axis=-1).sum(axis=1))
-    unit_M = _FORWARD_P.astype(float) @ _sums_PM()
-    unit = pairs_FKP.shape[1] * (unit_M[0] - unit_M.mean())
-    return gained_F / deviation_F, gained_F / unit, deviation_F / unit
+    return gained_F / np.sqrt(sums_FKM.var(axis=-1).sum(axis=1))
 
 
 @functools.cache

@@ -22,15 +22,15 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
-    REFERENCE_BOUND,
     REFERENCE_LEVEL,
     REFERENCE_READS,
-    REFERENCE_SHARE,
+    SHARE_LEVEL,
     SUSPECTED_LEVEL,
     Reason,
     Verdict,
     base_null,
 )
+from jaxcontam.stats.effect import mde_among
 from jaxcontam.stats.multiple import (
     benjamini_yekutieli,
     calibrated_e,
@@ -54,7 +54,7 @@ _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
 
 def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
-    """Fill in what primary tests decide; `p_adjusted` is Holm's over benchmarks.
+    """Fill in what primary tests decide, each one among all of them.
 
     Args:
         results: One primary test a benchmark, and others beside it; those pass
@@ -62,24 +62,28 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
         min_effect: See `MIN_EFFECT`.
 
     Returns:
-        The results in their order, primary ones with `p_adjusted`, `verdict` and
-        `reasons`.
+        The results in their order, primary ones with `p_adjusted`, `mde_adjusted`,
+        `verdict` and `reasons`.
     """
     primary = [i for i, result in enumerate(results) if result.primary]
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
-    decided = list(results)
+    decided, n = list(results), len(primary)
     for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
         beside = [
             other
             for other in results
             if other.benchmark == results[i].benchmark and not other.primary
         ]
+        numbers = results[i].numbers
+        result = dataclasses.replace(
+            results[i],
+            p_adjusted=p_adjusted,
+            mde_adjusted=mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n),
+        )
         verdict, reasons = _decided(
-            results[i], p_adjusted, beside, n=len(primary), min_effect=min_effect
+            result, p_adjusted, beside, n=n, min_effect=min_effect
         )
-        decided[i] = dataclasses.replace(
-            results[i], p_adjusted=p_adjusted, verdict=verdict, reasons=reasons
-        )
+        decided[i] = dataclasses.replace(result, verdict=verdict, reasons=reasons)
     return decided
 
 
@@ -131,7 +135,7 @@ def _decided(
         return SUSPECTED, ("attraction",)
     if p_adjusted <= SUSPECTED_LEVEL:
         return SUSPECTED, ("weak",)
-    mde = result.numbers.mde
+    mde = result.mde_adjusted
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
         return INCONCLUSIVE, ()
     return NO_EVIDENCE, ()
@@ -173,23 +177,24 @@ def _unsettled(
 ) -> list[Reason]:
     """What a reference leaves open; nothing where it is silent and the model is not.
 
-    That its own p-value is large shows no silence: a noisy test is never small. So its
-    effect is bounded from above, in nats of the model. One that prefers the reverse
-    shows that the file is not as good backwards, which the null supposes. Where both
-    models gain alike, in nats and at each boundary, the difference has a random sign in
-    each stratum, so that its level is that of an accusation.
+    That its own p-value is large shows no silence: a noisy test is never small. So a
+    test of its own asks whether it gains less than half of what the model gains. That
+    is asked where the model's p-value is small alone, so among such files more than
+    `SHARE_LEVEL` of the references that gain just half pass. One that prefers the
+    reverse shows that the file is not as good backwards, which the null supposes. Where
+    both models gain alike, in nats and at each boundary, the difference has a random
+    sign in each stratum, so that its level is that of an accusation.
     """
     found: list[Reason] = []
     effect, se = reference.effect or 0.0, reference.effect_se or 0.0
     if not se > REFERENCE_READS * (numbers.effect_se or 0.0):
         found.append("reference ignores context")
-    bound = reference.scale * (effect + REFERENCE_BOUND * se)
     if reference.p_value <= REFERENCE_LEVEL:
         found.append("reference prefers it")
     elif reference.p_value >= 1 - REFERENCE_LEVEL and effect < 0:
         found.append("reference prefers the reverse")
     # Written so that what is not a number settles nothing.
-    elif not bound < REFERENCE_SHARE * (numbers.effect or 0.0):
+    elif not reference.half_p <= SHARE_LEVEL:
         found.append("reference may share it")
     if not n * reference.difference_p <= CONTAMINATED_LEVEL:
         found.append("reference too close")

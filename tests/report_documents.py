@@ -42,6 +42,7 @@ def order_result(benchmark="boolq", **changes):
         "tokens_scored": 1000,
         "cached_tokens": 0,
         "p_adjusted": 1e-6,
+        "mde_adjusted": 0.3,
         "effect_unit": "nats per example boundary",
         "pretests": (
             Pretest(name="length_trend", statistic=0.1, p_value=0.5, passed=True),

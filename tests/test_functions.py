@@ -133,6 +133,7 @@ def test_one_order_test_with_any_engine():
     ("function", "words"),
     [
         (lambda pairs: [1.0] * len(pairs), "1.0 is no log-probability"),
+        (lambda pairs: [-1e300] * len(pairs), r"-1e\+300 is no log-probability"),
         (lambda pairs: [-7.0] * len(pairs), "same number whatever follows"),
         (lambda pairs: [-7.0], "1 answers to 256 requests"),
     ],
@@ -158,8 +159,10 @@ def test_not_finite_answer_names_its_example():
             math.nan if own.startswith(known[4]) else unigram(own) for _, own in pairs
         ]
 
-    with pytest.raises(InputError, match=r"example 5: .* not finite"):
+    with pytest.raises(InputError, match=r"^texts: example 5: .* not finite"):
         jaxcontam.audit(log_likelihoods, known)
+    with pytest.raises(InputError, match=r"^the reference model: .* not finite"):
+        jaxcontam.audit(reader([]), known, reference=log_likelihoods)
 
 
 @pytest.fixture(scope="module")

@@ -146,6 +146,7 @@ REFERENCE = ReferenceResult(
     difference_se=0.5,
     difference_p=1e-4,
     difference_log10_p=-4.0,
+    half_p=1e-3,
     scale=1.3,
     loglik_gap=-0.4,
 )
@@ -252,11 +253,14 @@ def test_terminal_says_why_and_what_to_do(tmp_path):
 
 def test_terminal_says_why_it_is_silent_where_nothing_was_found():
     evidence = evidence_of(planted())
-    row = row_of("direction", evidence, verdict="inconclusive")
+    row = row_of("direction", evidence, verdict="inconclusive", mde_adjusted=0.87)
     said = " ".join(printed([row]).split())
     assert "Who decides" not in said and "gains" not in said
-    mde = f"{row.numbers.mde:.2g}"
-    assert f"boolq: inconclusive: only an effect of {mde} nats" in said
+    assert "boolq: inconclusive: only an effect of 0.87 nats" in said
+    row = dataclasses.replace(row, mde_adjusted=None)
+    said = " ".join(printed([row]).split())
+    counted = "cannot reach p = 0.001 once it is counted for every benchmark; "
+    assert f"inconclusive: this design {counted}" in said
     numbers = dataclasses.replace(row.numbers, mde=None, p_floor=0.01)
     said = " ".join(printed([dataclasses.replace(row, numbers=numbers)]).split())
     assert "inconclusive: this design cannot reach p = 0.001; " in said

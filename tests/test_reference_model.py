@@ -207,6 +207,22 @@ def test_a_reference_that_reads_less_of_an_example_is_told(file, tokenizer, tmp_
     assert warning.startswith("older, the reference model, reads 60 of 60 examples cut")
 
 
+def test_half_of_the_model_less_the_scaled_reference_is_what_is_tested():
+    """Noise that both share counts half; that of the reference alone counts whole."""
+    rng = np.random.default_rng(7)
+    noise_KSS, other_KSS = rng.normal(size=(2, 40, 8, 8)) * (1 - np.eye(8))
+    memory_KSS = 0.8 * np.eye(8, k=1)
+    evidence = forty_strata(noise_KSS + memory_KSS, 0.5 * (noise_KSS + other_KSS / 9))
+    found = beside(evidence)
+    assert found.scale == pytest.approx(2.0, abs=0.1)
+    own, theirs = evidence.pairs, found.scale * evidence.reference_pairs
+    half = dataclasses.replace(evidence, pairs=own / 2 - theirs)
+    numbers = DIRECTION.numbers(half, grouped=False, seed=0, content_digest="sha256:0")
+    assert found.half_p == numbers.p_value < 1e-3
+    loud = beside(forty_strata(noise_KSS + memory_KSS, -3 * other_KSS))
+    assert loud.scale == 1.0 and loud.p_value > 0.005 and loud.half_p > 0.05
+
+
 def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
     document = json.loads((both_prefer / REPORT_NAME).read_text())
     (row,) = document["results"]
@@ -239,6 +255,10 @@ def clear(row):
     row["verdict"] = "contaminated"
 
 
+def halve(row):
+    row["reference"]["half_p"] = 1e-9
+
+
 def hide(row):
     row["reference"] = None
     row["verdict"] = "contaminated"
@@ -264,6 +284,7 @@ def smaller_pairs(arrays):
     ("change", "arrays", "fault"),
     [
         (clear, nothing, "reference.p_value is 0.7, recomputed"),
+        (halve, nothing, "reference.half_p is 1e-09, recomputed 1.0"),
         (hide, nothing, "reference is None, recomputed {'name'"),
         (hide, drop_pairs, "no pair matrices of a reference model"),
         (rename, nothing, "reference.fingerprint is 'sha256:other', recomputed"),

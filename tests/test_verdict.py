@@ -19,6 +19,7 @@ def result(
     null="exchangeability",
     e_value=1.0,
     log10_p=0.0,
+    p_floor=1e-9,
     **kwargs,
 ):
     numbers = results.OrderNumbers(
@@ -27,7 +28,7 @@ def result(
         log10_p=log10_p,
         p_lower=p,
         p_monte_carlo=p,
-        p_floor=1e-9,
+        p_floor=p_floor,
         e_value=e_value,
         effect=1.0,
         effect_se=0.1,
@@ -68,6 +69,7 @@ def result(
             difference_se=0.1,
             difference_p=p_difference,
             difference_log10_p=math.log10(p_difference),
+            half_p=kwargs.pop("half_p", 1e-3),
             scale=1.0,
             loglik_gap=-0.4,
         )
@@ -122,13 +124,13 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
             },
             "suspected",
         ),
-        # Its effect is below half of the model's, 1, with 95 % confidence.
+        # It gains less than half of the model, at 5 %, whatever both estimates are.
         (LOUD, PROOF),
         ({**LOUD, "se": float("nan")}, "suspected"),
         ({**LOUD, "se": 1e-3}, "suspected"),
-        ({**LOUD, "reference_effect": 0.33}, PROOF),
-        ({**LOUD, "reference_effect": 0.34}, "suspected"),
-        ({**LOUD, "se": 0.31}, "suspected"),
+        ({**LOUD, "half_p": 0.05, "reference_effect": 0.45}, PROOF),
+        ({**LOUD, "half_p": 0.051, "reference_effect": -0.2}, "suspected"),
+        ({**LOUD, "half_p": float("nan")}, "suspected"),
         # It heeds no context.
         ({"p": 1e-9, "null": FORWARD, "reference": 1.0, "se": 1e-12}, "suspected"),
         # The file points forward by itself.
@@ -174,6 +176,21 @@ def test_secondary_test_never_decides():
 
 def test_smaller_min_effect_asks_more_of_no_evidence():
     assert decide([result(mde=0.2)], min_effect=0.1)[0].verdict == "inconclusive"
+
+
+def test_an_effect_that_many_files_hide_is_no_evidence_of_nothing():
+    """3.090 + 0.842 errors for one file, 4.265 + 0.842 at the level of a hundredth."""
+    rows = [result(name=f"{i}", mde=0.4) for i in range(100)]
+    assert decide(rows[:1], min_effect=0.5)[0].verdict == "no evidence"
+    of_many = decide([*rows, result(primary=False)], min_effect=0.5)
+    assert of_many[0].mde_adjusted == pytest.approx(0.4 * 5.107 / 3.932, rel=1e-3)
+    assert of_many[0].verdict == "inconclusive"
+    assert of_many[-1].mde_adjusted is None
+    # A floor of p that one file reaches, and two do not.
+    rows = [result(name=name, p_floor=7e-4) for name in "ab"]
+    assert decide(rows[:1], min_effect=0.5)[0].verdict == "no evidence"
+    (first, _) = decide(rows, min_effect=0.5)
+    assert (first.mde_adjusted, first.verdict) == (None, "inconclusive")
 
 
 def test_screening_by_hand():

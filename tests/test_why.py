@@ -64,6 +64,7 @@ def reference(p_value):
         difference_se=None,
         difference_p=1e-6,
         difference_log10_p=-6.0,
+        half_p=1e-3,
         scale=1.0,
         loglik_gap=-0.4,
     )
@@ -92,7 +93,7 @@ def test_provenance_says_who_decides(provenance, method, words):
     row = order_row(method, order_provenance=provenance, reference=reference(0.3))
     said = why(file_of(row))
     assert said.startswith("Who decides: ") and words in said
-    likeness = "likeness of neighbours does not give" in said
+    likeness = "likeness of neighbours, the same both ways, does not give" in said
     assert likeness == (provenance in ("published", "unknown"))
 
 
@@ -152,11 +153,13 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "only a reference model that reads as well and cannot have seen the file",
         ),
         (
-            [suspected(reference=dataclasses.replace(reference(0.3), effect=0.4))],
+            [suspected(reference=dataclasses.replace(reference(0.3), half_p=0.2))],
             ["reference may share it"],
             "old-model, the reference model, does not settle whether the order can be "
-            "foretold by reading: its own effect, 0.40 ± 0.05, may be "
-            "more than 50% of the model's, 0.30 ± 0.05.",
+            "foretold by reading: it is not shown to gain less than 50% of what the "
+            "model gains: its effect is 0.00 ± 0.05, and 50% of the model's scores "
+            "less its own have p = 0.200, where at most 0.05 is needed (the model's "
+            "effect is 0.30 ± 0.05).",
         ),
         (
             [
@@ -167,14 +170,13 @@ def suspected(method="direction", log10_p=-6.0, **changes):
             "foretold by reading: it prefers the order, too, p <= 1.0e-4.",
         ),
         (
-            # 0.06 + 1.645 x 0.05 is below half of 0.3, three times as much is not.
             [
                 suspected(
-                    reference=dataclasses.replace(reference(0.3), effect=0.06, scale=3)
+                    reference=dataclasses.replace(reference(0.3), half_p=0.2, scale=3)
                 )
             ],
             ["reference may share it"],
-            "its own effect, 0.06 ± 0.05 times 3, may be more than 50%",
+            "its effect is 0.00 ± 0.05 times 3, and 50%",
         ),
         (
             [suspected(reference=dataclasses.replace(reference(0.995), effect=-0.2))],
@@ -210,8 +212,17 @@ def test_two_looks_ask_direction_for_half_the_level():
 
 
 def test_silent_reference_stands_beside_a_proof():
+    """Of a shuffled file nothing is asked of its effect, so nothing is said of it."""
     row = order_row("direction", reference=reference(0.3))
-    assert "on old-model, a reference model that cannot have seen" in why(file_of(row))
+    assert (
+        "old-model, the reference model, gains less than 50% of what the model gains: "
+        "its effect is 0.00 ± 0.05, and 50% of the model's scores less its own have "
+        "p = 1.0e-3. That settles it if old-model cannot have seen the file and"
+    ) in why(file_of(row))
+    shared = dataclasses.replace(reference(0.3), half_p=0.9)
+    row = order_row("adjacency", order_provenance="declared", reference=shared)
+    row = file_of(row)
+    assert row.test.verdict == "contaminated" and "50%" not in why(row)
 
 
 def test_invalid_design_names_what_refuses_it():

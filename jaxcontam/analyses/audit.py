@@ -1,8 +1,9 @@
 """Audit: was the order of a benchmark in the training data of a model?"""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,9 +218,10 @@ def audit(
         folder = local_folder(store)
         target = ready(model, folder)
         if reference is not None:
-            of_reference = ready(
-                reference, None if folder is None else folder / "reference"
-            )
+            with about_reference():
+                of_reference = ready(
+                    reference, None if folder is None else folder / "reference"
+                )
     name = str(model) if isinstance(model, str | Path) else "MODEL"
     return run_audit(
         target,
@@ -236,6 +238,15 @@ def audit(
         watch=watch,
         bar=functools.partial(default_bar, progress),
     )
+
+
+@contextlib.contextmanager
+def about_reference() -> Iterator[None]:
+    """Say of bad input in the block that it is the reference model's."""
+    try:
+        yield
+    except InputError as e:
+        raise InputError(f"the reference model: {e}", hint=e.hint) from e
 
 
 def _check_other(reference: OpenModel, model: OpenModel) -> None:
@@ -294,7 +305,8 @@ def run_audit(
             if reference is None:
                 raise
         if reference is not None:
-            others = rows_of(reference, "scoring orders with the reference")
+            with about_reference():
+                others = rows_of(reference, "scoring orders with the reference")
             rows = with_reference(rows, others, reference.model.info, seed=design.seed)
         notes = (*target.model.notes(), *tuning_notes(target.model))
         if design.chat_template is not None:

@@ -13,14 +13,12 @@ from jaxcontam.errors import InputError
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.order import MATRIX
 from jaxcontam.stats.randomisation import (
+    LARGEST,
     MATRIX_TOLERANCE,
     ScoreKind,
     randomisation_test,
 )
 from jaxcontam.verdict import MIN_EFFECT, decide
-
-# Squares of larger numbers overflow; a log-likelihood is far below them.
-_LARGEST = 1e100
 
 
 @public
@@ -130,7 +128,7 @@ def check_cells(matrix_KM: np.ndarray, name: str) -> None:
     Raises:
         InputError: Names row and column, counted from 1.
     """
-    bad = np.argwhere(~(np.abs(matrix_KM) <= _LARGEST))
+    bad = np.argwhere(~(np.abs(matrix_KM) <= LARGEST))
     if len(bad):
         row, column = bad[0]
         value = matrix_KM[row, column]

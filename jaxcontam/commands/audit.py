@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.audit import AuditResult, ReadyAudit, run_audit
+from jaxcontam.analyses.audit import (
+    AuditResult,
+    ReadyAudit,
+    about_reference,
+    run_audit,
+)
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
@@ -122,8 +127,9 @@ class Audit(ScoringFlags, AuditDesign):
                     as_json=self.json,
                 )
             if self.reference is not None:
-                other = open_for(self, self.reference, beside=model)
-                reference, _ = self._ready(other, files, checked, out)
+                with about_reference():
+                    other = open_for(self, self.reference, beside=model)
+                    reference, _ = self._ready(other, files, checked, out)
         elif self.dry_run:
             found = {"unscored": [dataclasses.asdict(one) for one in checked.unscored]}
             if self.json:

@@ -53,8 +53,9 @@ class TestEstimate:
         log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
         may_stop: Whether it may score less, since it looks at what it has.
         mde_low: Smallest effect, nats a boundary, that it finds with power 0.8 at level
-            0.001, were chance as quiet as on the quietest reference set; None where
-            the floor of p is too high, or the test cannot be planned.
+            0.001 divided by the number of benchmarks, were chance as quiet as on the
+            quietest reference set; None where the floor of p is too high, or the test
+            cannot be planned.
         mde_high: The same for the loudest one.
     """
 
@@ -143,6 +144,7 @@ def _estimated_tests(
     tests: list[TestEstimate] = []
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
+    level = LEVEL / len({test.benchmark.name for test in planned})
     n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
     for test in planned:
         is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
@@ -150,7 +152,7 @@ def _estimated_tests(
         positions += cost.positions
         rows = [
             dataclasses.replace(
-                _free_estimate(test),
+                _free_estimate(test, level),
                 n_sequences=test.layout.n_scored,
                 n_targets=cost.n_targets,
                 n_cached=cost.n_cached,
@@ -164,14 +166,14 @@ def _estimated_tests(
             layout = dataclasses.replace(test.layout, statistic=method.statistic)
             read = dataclasses.replace(test, method=method, layout=layout)
             is_after = test.method.name in names[: names.index(method.name)]
-            rows.insert(is_after, _free_estimate(read))
+            rows.insert(is_after, _free_estimate(read, level))
         tests += rows
     return tuple(tests), positions
 
 
-def _free_estimate(test: Planned) -> TestEstimate:
-    """What a test could find, at no cost."""
-    mde_low, mde_high = _mde_range(test)
+def _free_estimate(test: Planned, level: float) -> TestEstimate:
+    """What a test could find at a level, at no cost."""
+    mde_low, mde_high = _mde_range(test, level)
     # The published order is best in every stratum, and nothing ties with it.
     is_exact = test.method.validity == "exact"
     return TestEstimate(
@@ -227,18 +229,21 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(
             f"\n{read[0].method} reads the same scores: it costs nothing more."
         )
+    n = len({test.benchmark for test in found.tests})
+    at = f"p <= {LEVEL / n:.2g}" + f" (0.001 / {n} files)" * (n > 1)
     if any(test.mde_low is not None for test in found.tests):
         console.print(
-            "\nMDE: smallest gain in nats a boundary that is found with power 0.8 at "
-            "p <= 0.001, if chance adds to a boundary what it added in a model of 5.8 "
-            f"million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} nats in "
-            f"whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in pairs). This "
-            "model may differ: the report says what it was."
+            "\nMDE: smallest gain in nats, the same at each boundary, that is found "
+            f"with power 0.8 at {at}, if chance adds to a boundary what it added in a "
+            f"model of 5.8 million parameters ({SD_OF_ORDERS[0]:g} to "
+            f"{SD_OF_ORDERS[1]:g} nats in whole orders, {SD_OF_PAIRS[0]:g} to "
+            f"{SD_OF_PAIRS[1]:g} in pairs). This model may differ: the report says "
+            "what it was."
         )
     if any(test.mde_low is None for test in found.tests):
         console.print(
             "\nMDE -: not known before scoring. It is planned for orders of examples "
-            "without groups, where the design can reach p <= 0.001."
+            f"without groups, where the design can reach {at}."
         )
     if found.requests is not None:
         console.print(f"\n{sending_words(found.requests)}")
@@ -263,9 +268,7 @@ def _print(found: Estimate, console: Terminal) -> None:
     console.print(f"\n{words}")
 
 
-def _mde_range(
-    test: Planned,
-) -> tuple[float | None, float | None]:
+def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]:
     """Detectable effects at both ends of the spreads that were seen."""
     if not isinstance(test, PlannedTest) or test.group_field is not None:
         return None, None
@@ -278,7 +281,7 @@ def _mde_range(
     if design is None:
         return None, None
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
-    low, high = (detectable_effect(design, sd, level=LEVEL) for sd in spreads)
+    low, high = (detectable_effect(design, sd, level=level) for sd in spreads)
     return low, high
 
 

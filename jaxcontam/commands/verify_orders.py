@@ -178,6 +178,7 @@ def _rebuilt(
         pretests=gate(stated.pretests),
         reference=_reference(method, stated, evidence, report),
         p_adjusted=None,
+        mde_adjusted=None,
         verdict=None,
     )
 

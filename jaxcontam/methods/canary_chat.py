@@ -99,7 +99,7 @@ METHOD = dataclasses.replace(
     analyse=_numbers,
     least_effects={EFFECT_UNIT: MIN_EFFECT},
     cost="12 answers a group",
-    finds="keyed rows that were learned, in any order and through any chat template",
+    finds="keyed rows that were learned, in any order, in a form like the one asked",
     source="ours; random targets as DyePack, Cheng et al. 2025, arXiv:2505.23001",
     words=ProofWords(
         row="group",
@@ -111,8 +111,9 @@ METHOD = dataclasses.replace(
         meaning="A small p-value says that the model answers questions about made-up "
         "names with values that a secret seed drew. Nothing but the published rows "
         "connects the two. It says nothing of other text. ",
-        silence="Silence says that the rows were not learned, or that the model "
-        "declines to answer.",
+        silence="Silence does not say that the rows were never read: few copies leave "
+        "nothing, and a model may decline to answer, or know them in another form of "
+        "question alone.",
         assumed={
             DESIGNED: "nothing of the model or of any text: each value was drawn at "
             "random from a recorded seed",

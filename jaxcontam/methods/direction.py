@@ -17,18 +17,18 @@ METHOD = PairMethod(
     null="reversibility",
     validity="exact",
     cost="2.5 passes; none beside adjacency",
-    finds="the published order of neighbours; holds for files in natural order",
+    finds="the published order of neighbours, also where like stands beside like",
     source="reversals of runs in the test of Oren et al. 2023, arXiv:2310.17623; "
     "antisymmetric part of a double-centred pair matrix",
     words=ProofWords(
         meaning="A small p-value says that the model expects examples after those "
         "published before them, and less the other way round. Like stands beside like "
-        "in most files, which works both ways; memory, and an order that means "
-        "something to a reader, work forwards alone. ",
+        "in most files, which works both ways; memory, an order that means something "
+        "to a reader, and kinds that take turns work forwards alone. ",
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
-            "examples was as likely to be published backwards; like examples may stand "
-            "together",
+            "examples was as likely to be published backwards, given all others; like "
+            "examples may stand together, if kind follows kind as often either way",
         },
         chance="in each of {n_strata} strata every run of at most four examples would "
         "be as likely to stand backwards{within} (up to {n_versions} ways); {counted} "

@@ -198,8 +198,8 @@ def score_test(
 def unscorable(planned: Planned, example: int) -> InputError:
     """What is said of an example that the model gives no finite number."""
     return InputError(
-        f"{planned.benchmark.name}: example {example + 1}: the model's "
-        "log-probability is not finite",
+        f"{planned.benchmark.name}: example {example + 1}: its log-probability is not "
+        "finite",
         hint="check the checkpoint: its weights may hold NaN or be truncated",
     )
 

@@ -29,6 +29,7 @@ from jaxcontam.results import (
     OrderResult,
     ReferenceResult,
 )
+from jaxcontam.results.terms import REFERENCE_SHARE
 from jaxcontam.scoring.pair_plan import plan_pairs
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.direction import backward_spread, needed_pairs, run_length, runs_of
@@ -223,28 +224,39 @@ def reference_result(
     target's: after later runs, or after any example where all orders are compared, so
     that no order under test changes it.
 
+    The same test of half of the target less the reference asks whether the reference
+    gains less than half: where it gains just half at every boundary, what is left is
+    noise, and the p-value is exact if that noise is as likely with any run reversed.
+    Noise that both models share counts half.
+
     Raises:
         ValueError: If a matrix is missing or not finite.
     """
-    pairs = evidence.pairs
-    if pairs is None or evidence.reference_pairs is None:
+    pairs, reference = evidence.pairs, evidence.reference_pairs
+    if pairs is None or reference is None:
         raise ValueError("no pair matrices of a reference model")
-    missing, missing_of_reference = map(np.isnan, (pairs, evidence.reference_pairs))
+    missing, missing_of_reference = map(np.isnan, (pairs, reference))
     if not np.array_equal(missing, missing_of_reference):
         raise ValueError("the reference was asked for other pairs")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
-    of_reference = dataclasses.replace(evidence, pairs=evidence.reference_pairs)
     # Of all tokens, which the last number of first tokens is.
-    spread = _spread(evidence, whole=method.whole)
-    scale = max(1.0, _ratio(spread, _spread(of_reference, whole=method.whole)))
-    own, difference = (
-        method.numbers(one, grouped=False, seed=seed, content_digest=content_digest)
+    spread, other = (
+        _spread(dataclasses.replace(evidence, pairs=one), whole=method.whole)
+        for one in (pairs, reference)
+    )
+    scale = max(1.0, _ratio(spread, other))
+    own, difference, half = (
+        method.numbers(
+            dataclasses.replace(evidence, pairs=one),
+            grouped=False,
+            seed=seed,
+            content_digest=content_digest,
+        )
         for one in (
-            of_reference,
-            dataclasses.replace(
-                evidence, pairs=pairs - scale * evidence.reference_pairs
-            ),
+            reference,
+            pairs - scale * reference,
+            REFERENCE_SHARE * pairs - scale * reference,
         )
     )
     return ReferenceResult(
@@ -259,6 +271,7 @@ def reference_result(
         difference_se=difference.effect_se,
         difference_p=difference.p_value,
         difference_log10_p=difference.log10_p,
+        half_p=half.p_value,
         loglik_gap=loglik_gap(evidence),
     )
 

@@ -94,8 +94,8 @@ METHOD = VersionMethod(
         more="more texts or more rewrites are needed",
         meaning="A small p-value says that the model prefers the published wording to "
         "rewrites of it. If the published version was drawn at random among all "
-        "versions, a model that never saw it has no way to do that; if it was not, a "
-        "taste for its style may be the whole reason.",
+        "versions, a model that never saw it does that by chance alone; if it was "
+        "not, a taste for its style may be the whole reason.",
         silence="",
         assumed={
             DESIGNED: "that the published version of each text was drawn at random "

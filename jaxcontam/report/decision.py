@@ -19,6 +19,7 @@ from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_SHARE,
+    SHARE_LEVEL,
     SUSPECTED_LEVEL,
     Provenance,
     Reason,
@@ -169,11 +170,11 @@ def why(file: AuditedFile) -> str:
             if reason not in OF_REFERENCE
         ]
         words += _unsettled(file)
-    if test.verdict == "contaminated" and (reference := file.reference) is not None:
-        shown = effect_words(reference.effect, reference.effect_se)
+    asked = test.order_provenance not in _KNOWN and file.reference
+    if test.verdict == "contaminated" and asked:
         words.append(
-            f"The effect on {reference.name}, a reference model that cannot have seen "
-            f"the file, is {shown}: below {REFERENCE_SHARE:.0%} of the model's."
+            f"{asked.name}, the reference model, gains {_little_words(asked)}. That "
+            f"settles it if {asked.name} cannot have seen the file and reads as well."
         )
     return " ".join(words)
 
@@ -202,8 +203,8 @@ def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
     if reference is not None:
         name, p = f"{reference.name}, the", f" ({p_words(reference.log10_p)})"
     return (
-        f"{name} reference model, which cannot have seen the file, prefers its order, "
-        f"too{p}."
+        f"{name} reference model, given as one that cannot have seen the file, prefers "
+        f"its order, too{p}."
     )
 
 
@@ -237,7 +238,7 @@ def _why_contaminated(file: AuditedFile) -> str:
         beside = f" ({p_of(decider)} by {decider.method})"
     return (
         f"The model prefers the published direction to its reverse{beside}, which "
-        "likeness of neighbours does not give."
+        "likeness of neighbours, the same both ways, does not give."
     )
 
 
@@ -288,18 +289,16 @@ def _unsettled(file: AuditedFile) -> list[str]:
     differs = reference.difference_p
     if differs <= CONTAMINATED_LEVEL:
         need += " once it is counted for every file"
-    # To the digits that are shown.
-    times = "" if (shown := f"{reference.scale:.2g}") == "1" else f" times {shown}"
     words = {
         "reference ignores context": "its scores hardly depend on what stands before",
         "reference prefers it": f"it prefers the order, too, "
         f"{p_words(reference.log10_p)}",
         "reference prefers the reverse": "it prefers the order reversed, so the file "
         "is not as good backwards, as the test supposes",
-        "reference may share it": f"its own effect, "
-        f"{effect_words(reference.effect, reference.effect_se)}{times}, may be "
-        f"more than {REFERENCE_SHARE:.0%} of the model's, "
-        f"{effect_words(test.numbers.effect, test.numbers.effect_se)}",
+        "reference may share it": f"it is not shown to gain "
+        f"{_little_words(reference)}, where at most {SHARE_LEVEL} is needed (the "
+        "model's effect is "
+        f"{effect_words(test.numbers.effect, test.numbers.effect_se)})",
         "reference too close": f"the difference has p = {plain_p(differs)}, "
         f"where {need} is needed",
     }
@@ -308,6 +307,18 @@ def _unsettled(file: AuditedFile) -> list[str]:
         f"{reference.name}, the reference model, does not settle whether the order can "
         f"be foretold by reading: {found}."
     ]
+
+
+def _little_words(reference: ReferenceResult) -> str:
+    """Name the share that a silent reference gains less than, and its evidence."""
+    # To the digits that are shown.
+    times = "" if (shown := f"{reference.scale:.2g}") == "1" else f" times {shown}"
+    share = f"{REFERENCE_SHARE:.0%}"
+    return (
+        f"less than {share} of what the model gains: its effect is "
+        f"{effect_words(reference.effect, reference.effect_se)}{times}, and {share} of "
+        f"the model's scores less its own have p = {plain_p(reference.half_p)}"
+    )
 
 
 def told(names: Sequence[str]) -> str:

@@ -25,9 +25,9 @@ _CONCLUSIONS: dict[Kind, str] = {
     "model that copies prefers",
     "unclear": "too little to tell memory, which gains forwards alone, from likeness, "
     "which gains both ways",
-    "against": "memory cannot do that; the file itself points backwards",
-    "unlike": "unlike stands beside unlike, as in turns of a dialogue, and memory has "
-    "no part in it",
+    "against": "memory does the opposite; the file itself may point backwards",
+    "unlike": "unlike stands beside unlike, as in turns of a dialogue; memory does not "
+    "look so",
     "nothing": "no more than chance gives; neither memory nor likeness of neighbours "
     "shows",
 }

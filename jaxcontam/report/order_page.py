@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jaxcontam.report.decision import AuditedFile, audited_files, told, why
 from jaxcontam.report.neighbours import attraction_sentence, pair_test
-from jaxcontam.report.numbers import effect_words, p_cell, p_text
+from jaxcontam.report.numbers import effect_words, p_cell, p_text, shown_or_dash
 from jaxcontam.report.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
@@ -55,7 +55,7 @@ from jaxcontam.results import (
     Report,
     UnscoredFile,
 )
-from jaxcontam.results.terms import Verdict, Words
+from jaxcontam.results.terms import CONTAMINATED_LEVEL, Verdict, Words
 
 _CHECK = (
     Code("jaxcontam verify DIR"),
@@ -83,10 +83,11 @@ _EXPOSURE = (
     "log2 of the secret's rank."
 )
 _TERMS = (
-    "p: probability, at most, that a model which never saw the file looks like this. "
-    "Effect: {effect}, ± its standard error; 0.7 nats (natural units of "
-    "log-probability) make a text twice as likely. Detectable: the smallest effect "
-    "found with probability 0.8."
+    "p: probability, at most, that a model which never saw the file looks like this, "
+    "if what its section says is assumed of the file holds. Effect: {effect}, ± its "
+    "standard error; 0.7 nats (natural units of log-probability) make a text twice as "
+    "likely. Detectable: the smallest effect, the same throughout, that the deciding "
+    "test finds with probability 0.8 at {level}."
 )
 _BOUNDARY = (
     "what an example gains by its published place, for each boundary between two "
@@ -101,7 +102,7 @@ _NEXT: dict[Verdict, str] = {
     "says what to run instead",
     "inconclusive": "nothing can be said; its section says why. Ask with more "
     "examples, or with jaxcontam membership and replicate, which see other traces",
-    "no evidence": "the published order left no trace, which clears nothing; jaxcontam "
+    "no evidence": "no trace of the order was found, which clears nothing; jaxcontam "
     "membership and replicate see other traces",
 }
 _SILENT = ("no evidence", "inconclusive")
@@ -228,7 +229,10 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
     said = list(meanings)
     if len(meanings) > 1:
         said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
-    said.append(_TERMS.format(effect=effect))
+    n = max(1, len(tests))
+    level = f"p <= {CONTAMINATED_LEVEL / n:.2g}"
+    level += f" ({CONTAMINATED_LEVEL} / {n} benchmarks)" * (n > 1)
+    said.append(_TERMS.format(effect=effect, level=level))
     said.append(screening_sentence(report) or "")
     if report.earlier:
         said.append(looks_sentence(report.earlier))
@@ -254,7 +258,7 @@ def _numbers(test: OrderResult) -> list[str]:
     return [
         p_cell(numbers.log10_p, test.validity),
         effect_words(numbers.effect, numbers.effect_se),
-        "-" if numbers.mde is None else f"{numbers.mde:.2g}",
+        shown_or_dash(test.mde_adjusted if test.primary else numbers.mde, ".2g"),
     ]
 
 

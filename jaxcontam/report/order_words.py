@@ -94,8 +94,8 @@ def verdict_sentence(
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
-            f"{test.numbers.mde:.2g} {test.effect_unit} would have been found with "
-            "probability 0.8."
+            f"{test.mde_adjusted:.2g} {test.effect_unit}, the same throughout, would "
+            "have been found with probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
@@ -263,7 +263,7 @@ def reference_sentence(test: OrderResult) -> str | None:
     if found is None:
         return None
     said = (
-        f"The same test of {found.name}, which cannot have seen the file: "
+        f"The same test of {found.name}, the reference model: "
         f"{p_words(found.log10_p, test.validity)}, effect "
         f"{effect_words(found.effect, found.effect_se)}; difference "
         f"{effect_words(found.difference, found.difference_se)}, "
@@ -316,7 +316,7 @@ def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
     if failed.intersection(_ALIKE):
         return (
             f"{scorer} prefers this order, both ways alike: it is no random one, so a "
-            "test that needs a random order proves nothing. It does not point forward."
+            "test that needs a random order proves nothing. It finds no direction."
         )
     return f"{scorer} finds no more in this order than chance gives."
 
@@ -336,12 +336,15 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     """Why a test that found nothing could not have found much, or asked of nothing."""
     if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
-    if test.numbers.mde is None:
-        return f"this design cannot reach p = 0.001; {own.more}"
+    if test.mde_adjusted is None:
+        shared = ""
+        if test.numbers.mde is not None:
+            shared = " once it is counted for every benchmark"
+        return f"this design cannot reach p = 0.001{shared}; {own.more}"
     if test.order_provenance in ("tfds-hash", "unknown"):
         return "the model may have seen the file in another order than this one"
     return (
-        f"only an effect of {test.numbers.mde:.2g} {test.effect_unit} or more would "
+        f"only an effect of {test.mde_adjusted:.2g} {test.effect_unit} or more would "
         f"have been found with probability 0.8; {own.more}"
     )
 

@@ -27,8 +27,8 @@ OF_STUDY = PageWords(limits=(), proves=True)
 _LEVEL = (
     "A p-value is not the probability that the model is innocent. Of a thousand "
     "reports on models that never saw the files, at most one on average calls a file "
-    "contaminated by chance, where its order was drawn at random, or the reference "
-    "reads as well as the model."
+    "contaminated by chance, where what is assumed of the files holds, or the "
+    "reference gains from their order what the model does."
 )
 _THIS_ONE = (
     "Another checkpoint, another version of the texts or another way to write them is "
@@ -40,7 +40,9 @@ ORDER = PageWords(
         "Direction holds for files that do not point forward themselves, as steps and "
         "stories do: a model that reads them expects an answer after its question, or "
         "six after five. A reference model that cannot have seen the file shows what "
-        "reading alone gives, provided that it reads as well as the model.",
+        "reading alone gives, provided that it reads as well as the model. Beside one "
+        "that gains just half as much from such a file, up to one clean model in "
+        "twenty is called contaminated; beside one that gains less, more are.",
         "The detectable effect supposes that the whole file was read. If part of it "
         "was, less is found.",
         _LEVEL,

@@ -99,6 +99,9 @@ class ReferenceResult:
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.
+        half_p: p-value, by the same test, of `REFERENCE_SHARE` of the model's scores
+            less the reference's: small where the reference gains less than that share
+            of what the model gains.
         loglik_gap: Mean log-likelihood of an example, less the model's, in nats: below
             0 where the reference reads the file less well, or the model remembers it.
             It enters no verdict.
@@ -115,6 +118,7 @@ class ReferenceResult:
     difference_se: float | None
     difference_p: float
     difference_log10_p: float
+    half_p: float
     loglik_gap: float
 
 
@@ -304,7 +308,9 @@ class OrderResult(ResultRow):
         cached_tokens: Target tokens whose scores were reused.
         numbers: What the test computed.
         p_adjusted: Holm over the benchmarks; None for secondary tests.
-        effect_unit: Unit of `effect`, `effect_se` and `mde`.
+        mde_adjusted: Smallest effect found with power 0.8 at level 0.001 divided by the
+            number of benchmarks; None for secondary tests, and if no effect can be.
+        effect_unit: Unit of `effect`, `effect_se`, `mde` and `mde_adjusted`.
         pretests: All checks of the file, those that the null does not need, too.
         verdict: One of the words of `jaxcontam.verdict`; None for secondary tests.
         reasons: Why a `suspected` test is no more than that; else empty.
@@ -330,6 +336,7 @@ class OrderResult(ResultRow):
     numbers: OrderNumbers
     block_field: str | None = None
     p_adjusted: float | None = None
+    mde_adjusted: float | None = None
     effect_unit: str
     pretests: tuple[Pretest, ...] = ()
     verdict: Verdict | None = None

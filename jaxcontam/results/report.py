@@ -166,8 +166,8 @@ class Report:
         model: None where no model was scored.
         device: None where no model was scored.
         versions: Versions of the libraries that computed the numbers.
-        min_effect: Effect above which `mde` makes a verdict `inconclusive`; None where
-            no verdict is given.
+        min_effect: Effect above which `mde_adjusted` makes a verdict `inconclusive`;
+            None where no verdict is given.
         results: One row per test.
         screening: One a benchmark where there are several; else empty.
         blind: What tells members from non-members without a model; of membership.

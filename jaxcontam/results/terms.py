@@ -41,9 +41,9 @@ REFERENCE_LEVEL = 0.01
 """At this p-value of a reference model the file points forward by itself, at one less
 it backwards."""
 
-REFERENCE_SHARE, REFERENCE_BOUND = 0.5, 1.645
-"""A silent reference has an effect below this share of the model's, with 95 %
-confidence: its estimate plus so many standard errors."""
+REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
+"""A silent reference gains less than this share of what the model gains: a test of
+that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
 
 REFERENCE_READS = 0.01
 """Standard error of a reference that heeds its context, as a share of the model's."""
@@ -159,8 +159,8 @@ class ProofWords:
     found: str | None = None
     meaning: str = (
         "A small p-value says that the model prefers the published order of a file, "
-        "which a model that never saw the file in that order has no way to do if the "
-        "order was drawn at random. "
+        "which a model that never saw the file in that order does by chance alone if "
+        "the order was drawn at random. "
     )
     silence: str = (
         "A small p-value does not say that a score is inflated, nor that other files "

@@ -22,6 +22,7 @@ from jaxcontam.scoring.request_order import going_out, put_back
 from jaxcontam.scoring.rows import FIRST_K, rows_of
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
+from jaxcontam.stats.randomisation import LARGEST
 
 _T = TypeVar("_T")
 
@@ -162,10 +163,13 @@ class AskedScorer:
                     f"{self._name}: {values.size} numbers for a continuation, "
                     f"expected {wanted}"
                 )
-            if (values > _ABOVE_0).any():
+            # Infinite ones are told later, with their place.
+            unlikely = np.isfinite(values) & (values < -LARGEST)
+            if (bad := np.flatnonzero((values > _ABOVE_0) | unlikely)).size:
                 raise InputError(
-                    f"{self._name}: {float(values.max())!r} is no log-probability",
-                    hint="log p(continuation | context) in nats is at most 0",
+                    f"{self._name}: {float(values[bad[0]])!r} is no log-probability",
+                    hint="log p(continuation | context) in nats is at most 0, and of "
+                    "no text as low as that",
                 )
             found.append(values)
         return found

@@ -95,6 +95,21 @@ def mde_of(
     return mde_factor(n_looks) * effect_se
 
 
+def mde_among(
+    mde: float | None, *, p_floor: float | None, n_tests: int
+) -> float | None:
+    """`mde` of one of several tests that share the level; None if none can be found.
+
+    Args:
+        mde: Smallest effect found with power 0.8 at the whole level.
+        p_floor: Smallest p-value of the design; None for a test without a floor.
+        n_tests: Tests among which the level is divided.
+    """
+    if mde is None or n_tests * (p_floor or 0.0) > LEVEL:
+        return None
+    return mde * mde_factor(n_tests) / mde_factor(1)
+
+
 def mde_factor(n_looks: int) -> float:
     """Standard errors that an effect needs, at the level divided by the looks.
 

@@ -31,6 +31,8 @@ MODEL_TOLERANCE = 1e-6
 """Relative tie tolerance for sums of float32 log-probabilities."""
 MATRIX_TOLERANCE = 1e-9
 """Relative tie tolerance for matrices of other origin."""
+LARGEST = 1e100
+"""Squares of larger numbers overflow; a log-likelihood is far below them."""
 SMALLEST_P = 1e-300
 """p-values are quoted no smaller; `log10_p` has no such limit."""
 
