@@ -2,6 +2,7 @@
 
 import inspect
 import random
+import re
 
 import numpy as np
 import pytest
@@ -68,6 +69,40 @@ def test_what_numpy_holds_passes_as_what_it_is():
     plain = jc.audit(scorer, TEXTS, seed=3, shuffled=True)
     assert found.p_value == plain.p_value
     assert found.report.seed == 3 and type(found.report.seed) is int
+
+
+async def coroutine(pairs):
+    return scorer(pairs)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (set, r"gives the set \{.* a list of \d+ numbers, in the order"),
+        (dict.fromkeys, "gives the dict "),
+        (lambda found: None, "gives the NoneType None"),
+        (lambda found: 3.5, "gives the float 3.5"),
+        (lambda found: [None] * len(found), "gives the NoneType None for '"),
+        (lambda found: [str(one) for one in found], "gives the str '-"),
+        (lambda found: np.array(found) + 2j, "gives the complex128 "),
+        (lambda found: [-(10**400)] * len(found), "gives the int -1000"),
+        (lambda found: [-(10**5000)] * len(found), "gives a int of very many digits"),
+        (lambda found: np.stack([found, found], 1), "2 numbers for a continuation"),
+        (lambda found: [-1e300] * len(found), "-1e.300 is no log-probability"),
+        (sorted, "the same pairs in another order have other log-probabilities"),
+    ],
+    ids=lambda value: getattr(value, "__name__", "message")[:9],
+)
+def test_a_function_that_answers_otherwise_is_one_line(answers, message):
+    with pytest.raises(InputError) as found:
+        jc.audit(lambda pairs: answers(scorer(pairs)), TEXTS)
+    said = f"{found.value} {found.value.hint}"
+    assert re.search(message, said) and "\n" not in said
+
+
+def test_a_coroutine_is_one_line():
+    with pytest.raises(InputError, match="gives a coroutine"):
+        jc.audit(coroutine, TEXTS)
 
 
 def test_every_public_function_has_the_boundary():

@@ -4,12 +4,13 @@ An engine that runs elsewhere, or a model held in memory, has one thing in commo
 can say how likely a continuation is after a context. Order tests ask for no more.
 """
 
+import inspect
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,8 +39,29 @@ _ALONE = 3
 # Nats between a sum and the sum of its parts: bfloat16 rounds by less; an engine that
 # forgets its context, or divides by the length, is nats apart.
 _CHAIN_TOLERANCE = 0.5
+# Rows that are asked for again in another order.
+_REVERSED = 8
+# What lists of answers may not be: they have no order, or no items.
+_WITHOUT_ORDER = (str, bytes, Set, Mapping)
+# Kinds of arrays without real numbers: truth, complex, text, time, anything.
+_NO_REALS = "bcSUOmM"
+# Characters of a continuation, or of an answer, that an error shows.
+_SHOWN = 40
 # Rounding may lift log 1 so far.
 _ABOVE_0 = 1e-4
+
+
+def _told(value: Any) -> str:
+    """A value in an error: its type and how it begins."""
+    said = f"a {type(value).__name__}" if inspect.iscoroutine(value) else _shown(value)
+    return f"{said[:_SHOWN]}..." if len(said) > _SHOWN else said
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"the {type(value).__name__} {value!r}"
+    except ValueError:
+        return f"a {type(value).__name__} of very many digits"
 
 
 class AskedScorer:
@@ -141,6 +163,8 @@ class AskedScorer:
             if not self._is_checked:
                 self._is_checked = True
                 self._check_same(chunk, answers)
+                if not self._ids:
+                    self._check_order(chunk, answers)
                 note = self._alone_note if self._ids else self._chain_note
                 self.notes += note(chunk, answers)
             found += map(keep, places, answers)
@@ -149,14 +173,23 @@ class AskedScorer:
         return put_back(order, found)
 
     def _answers(self, requests: Sequence[Request]) -> list[np.ndarray]:
-        answers = list(self._ask_engine(requests))
+        given: Any = self._ask_engine(requests)
+        if isinstance(given, _WITHOUT_ORDER) or not isinstance(given, Iterable):
+            if inspect.iscoroutine(given):
+                given.close()
+            raise InputError(
+                f"{self._name}: gives {_told(given)}",
+                hint=f"give a list of {len(requests)} numbers, in the order of the "
+                "pairs",
+            )
+        answers = list(given)
         if len(answers) != len(requests):
             raise InputError(
                 f"{self._name}: {len(answers)} answers to {len(requests)} requests"
             )
         found = []
         for (_, continuation), answer in zip(requests, answers, strict=True):
-            values = np.atleast_1d(np.asarray(answer, np.float64))
+            values = self._numbers(answer, continuation)
             wanted = len(continuation) if self.has_tokens else 1
             if values.shape != (wanted,):
                 raise InputError(
@@ -173,6 +206,48 @@ class AskedScorer:
                 )
             found.append(values)
         return found
+
+    def _numbers(self, answer: Any, continuation: np.ndarray) -> np.ndarray:
+        """An answer as float64.
+
+        Raises:
+            InputError: If it holds no real numbers; names the continuation.
+        """
+        try:
+            values = np.asarray(answer)
+            if values.dtype.kind in _NO_REALS:
+                raise TypeError
+            return np.atleast_1d(values.astype(np.float64))
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            row = "a continuation"
+            if not self._ids:
+                text = "".join(map(chr, continuation[:_SHOWN].tolist()))
+                row = f"{text!r}{'...' * (len(continuation) > _SHOWN)}"
+            raise InputError(
+                f"{self._name}: gives {_told(answer)} for {row}",
+                hint="log p(continuation | context) in nats is a number of at most 0",
+            ) from None
+
+    def _check_order(
+        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
+    ) -> None:
+        """Ask for some rows again, the last one first.
+
+        Raises:
+            InputError: If they have other numbers then.
+        """
+        order = [i for i, one in enumerate(answers) if np.isfinite(one).all()]
+        order = order[: -_REVERSED - 1 : -1]
+        again = self._answers([requests[i] for i in order])
+        for i, answer in zip(order, again, strict=True):
+            if not is_same(answers[i], answer):
+                change = float(np.abs(answers[i] - answer).max())
+                raise InputError(
+                    f"{self._name}: the same pairs in another order have other "
+                    f"log-probabilities (by up to {change:.2g} nats)",
+                    hint="give one number for each pair, in the order of the pairs, "
+                    "and the same whenever it is asked for",
+                )
 
     def _check_same(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]

@@ -54,9 +54,8 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
 
-    def ask(requests: Sequence[Request]) -> list[np.ndarray]:
-        pairs = [(text_of(context), text_of(own)) for context, own in requests]
-        return [np.array([float(value)]) for value in function(pairs)]
+    def ask(requests: Sequence[Request]) -> Any:
+        return function([(text_of(one), text_of(own)) for one, own in requests])
 
     return _opened_asked(
         ask,
