@@ -128,11 +128,11 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     for plain in _plain(value, hint):
         if _accepts(plain, hint):
             return plain
-    if isinstance(value, list | tuple):
+    items = [one for one in map(_item_hint, _options(hint)) if one is not None]
+    if items and isinstance(value, list | tuple):
         for i, item in enumerate(value):
             if not _accepts([item], hint) and not _accepts((item,), hint):
-                name, value = f"{name}[{i}]", item
-                hint = next(filter(None, map(_item_hint, _options(hint))), hint)
+                name, value, hint = f"{name}[{i}]", item, items[0]
                 break
     said = f"{value!r}"
     if len(said) > _LONGEST:
