@@ -170,7 +170,7 @@ def test_pvalues_in_words_are_rounded_up(log10_p, validity, words):
 )
 def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expected):
     failed = Pretest(name="length_trend", statistic=1.0, p_value=0.0, passed=False)
-    test = changed(row, verdict=verdict, mde=0.3, pretests=(failed,))
+    test = changed(row, verdict=verdict, mde_adjusted=0.3, pretests=(failed,))
     sentence = verdict_sentence(test, WORDS)
     assert expected in sentence
     assert "clean" not in sentence
