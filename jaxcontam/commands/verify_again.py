@@ -22,6 +22,7 @@ from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
+from jaxcontam.methods.options import options_fingerprint
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
 from jaxcontam.results import Evidence, ModelInfo, Report
@@ -97,6 +98,7 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
+    known |= {(name, options_fingerprint(own)) for name, own in files.items.items()}
     for row in (*report.results, *report.unscored):
         # The digest of blocks is that of texts which only their test joins.
         is_blocks = getattr(row, "block_field", None) is not None
