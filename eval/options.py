@@ -62,6 +62,8 @@ class Options(StudyFlags):
     """Items of each set."""
     n_files: int = 40_000
     """Simulated files of each taste and reference."""
+    any_code: bool = False
+    """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/options")
     """Folder for models, records and tables."""
 
@@ -123,6 +125,7 @@ class Options(StudyFlags):
             documents=docs.documents,
             preset=PRESETS["pulse" if self.tiny else "tiny"],
             background_tokens=5_000 if self.tiny else 200_000,
+            any_code=self.any_code,
         )
         train(folder / "model", sets=sets, seed=seed)
         unread = [dataclasses.replace(one, copies=0) for one in sets]

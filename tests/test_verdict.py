@@ -106,7 +106,7 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({"p": 1e-9, "null": "exchangeability of wrong options"}, "suspected"),
         ({"p": 1e-9, "null": OPTIONS, "order_provenance": "declared"}, PROOF),
         ({"p": 1e-9, "null": OPTIONS, "reference": 0.3}, PROOF),
-        ({"p": 1e-9, "null": OPTIONS, "reference": 0.3, "se": 0.31}, "suspected"),
+        ({"p": 1e-9, "null": OPTIONS, "reference": 0.3, "half_p": 0.06}, "suspected"),
         ({"p": 1e-9, "null": OPTIONS, "reference": 0.01}, BROKEN),
         ({"p": 1e-9, "null": DESIGNED, "validity": "asymptotic"}, "suspected"),
         ({"p": 0.05}, "suspected"),
