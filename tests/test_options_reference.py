@@ -164,9 +164,19 @@ def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
     assert verify_report(out) == ([], 1)
 
 
-def test_file_of_options_is_known_again(read, beside, capsys):
-    assert main(["verify", str(beside[1]), "--benchmark", str(read[0])]) == 0
-    assert "not the file" not in capsys.readouterr().err
+def test_checks_of_options_are_made_again(read, beside, tmp_path, capsys):
+    file, _, _ = read
+    assert main(["verify", str(beside[1]), "--benchmark", str(file)]) == 0
+    assert "pre-tests were run again" in " ".join(capsys.readouterr().out.split())
+    out = tmp_path / "out"
+    shutil.copytree(beside[1], out)
+
+    def better(row):
+        row["pretests"][0]["p_value"] = 0.999
+
+    assert "pre-tests" not in forged(out, better, nothing), "scores know none"
+    assert main(["verify", str(out), "--benchmark", str(file)]) == 3
+    assert "x: pre-tests[0].p_value is 0.999" in capsys.readouterr().out
 
 
 def test_reason_and_next_step_stand_on_terminal_and_page(read, beside, tmp_path):

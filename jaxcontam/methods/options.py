@@ -134,7 +134,6 @@ class PlannedOptions(Planned):
         alone, so it needs nothing of the order of the file.
         """
         layout, digest = self.layout, self.content_digest
-        used = [self.items[i] for i in layout.drawn.items.tolist()]
         numbers = METHOD.numbers(
             scored.evidence, grouped=False, seed=self.seed, content_digest=digest
         )
@@ -157,12 +156,7 @@ class PlannedOptions(Planned):
             cached_tokens=scored.n_cached,
             numbers=numbers,
             effect_unit=EFFECT_UNIT,
-            pretests=option_pretests(
-                [item.options for item in used],
-                [item.answer for item in used],
-                seed=self.seed,
-                fixed=self.fixed,
-            ),
+            pretests=_checks(self.items, layout.drawn, self.seed, fixed=self.fixed),
             warnings=_warnings(self),
         )
 
@@ -201,16 +195,8 @@ def plan_options(
                     "right option",
                     hint="--answer-field names it; --fix-answer needs it",
                 )
-    assert METHOD.default_orders is not None
     digest = options_digest(items)
-    design = draw_option_orders(
-        [item.options for item in items],
-        METHOD.default_orders if n_orders is None else n_orders,
-        seed=seed,
-        content_digest=digest,
-        fixed=[item.answer for item in items] if fixed else None,
-        digests=_item_digests(items),
-    )
+    design = _drawn(items, seed, n_orders, fixed=fixed)
     if not design.orders:
         raise InputError(
             f"{benchmark.name}: no item can take part: {_reasons(design)}",
@@ -238,6 +224,39 @@ def plan_options(
         fixed=fixed,
         order_provenance=order_provenance,
         seed=seed,
+    )
+
+
+def options_pretests(
+    items: Sequence[Item], *, seed: int, n_orders: int | None, fixed: bool
+) -> tuple[Pretest, ...]:
+    """Pre-tests of the items that take part; arguments as of `plan_options`."""
+    return _checks(items, _drawn(items, seed, n_orders, fixed=fixed), seed, fixed=fixed)
+
+
+def _drawn(
+    items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
+) -> OptionDesign:
+    assert METHOD.default_orders is not None
+    return draw_option_orders(
+        [item.options for item in items],
+        METHOD.default_orders if n_orders is None else n_orders,
+        seed=seed,
+        content_digest=options_digest(items),
+        fixed=[item.answer for item in items] if fixed else None,
+        digests=_item_digests(items),
+    )
+
+
+def _checks(
+    items: Sequence[Item], drawn: OptionDesign, seed: int, *, fixed: bool
+) -> tuple[Pretest, ...]:
+    used = [items[i] for i in drawn.items.tolist()]
+    return option_pretests(
+        [item.options for item in used],
+        [item.answer for item in used],
+        seed=seed,
+        fixed=fixed,
     )
 
 
