@@ -4,7 +4,8 @@ Rules and words of the report. Nothing is ever called clean. An accusation needs
 that the file can satisfy: where nobody knows that the order was drawn at random, only a
 test under reversibility can say `contaminated`, for like stands beside like in most
 files, and any model that copies from its context prefers that. Even then the order may
-mean something to a reader, so a reference model that reads it must be silent.
+mean something to a reader, as that of options may, so a reference model that reads it
+must be silent.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
+    OF_OPTIONS,
     REFERENCE_LEVEL,
     REFERENCE_READS,
     SHARE_LEVEL,
@@ -47,8 +49,8 @@ INVALID_DESIGN: Verdict = "invalid design"
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
-# Null hypotheses about the order of a file.
-_OF_ORDERS = ("exchangeability", "reversibility")
+# Null hypotheses about the order of a file, or of the options of its items.
+_OF_ORDERS = ("exchangeability", "reversibility", *OF_OPTIONS)
 # Orders that a model may never have seen, so silence says nothing.
 _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
@@ -147,8 +149,8 @@ def _obstacles(
     """What else than memory a small p-value could come from; nothing where it proves.
 
     Checks of a file see rules that its order follows, not what happens once: a cause
-    before its effect, events by their dates, a list that the world knows. A reference
-    model that reads the file does.
+    before its effect, events by their dates, a list that the world knows. Those of
+    options see no scale in words. A reference model that reads the file does.
     """
     found: list[Reason] = [] if result.validity == "exact" else ["approximate"]
     null = base_null(result.null)

@@ -25,7 +25,7 @@ from jaxcontam.report.order_words import (
 from jaxcontam.report.page import render
 from jaxcontam.report.plots import null_plot
 from jaxcontam.report.report_files import read_report
-from jaxcontam.results import Local, NullPicture, Pretest, Screening
+from jaxcontam.results import DESIGNED, Local, NullPicture, Pretest, Screening
 from tests.page_laws import check_page, contrast, text_contrasts
 from tests.report_documents import audit_report, changed, order_result
 
@@ -174,6 +174,23 @@ def test_every_verdict_has_its_sentence_and_none_says_clean(row, verdict, expect
     sentence = verdict_sentence(test, WORDS)
     assert expected in sentence
     assert "clean" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("method", "null", "words"),
+    [
+        ("canary", DESIGNED, "assuming that the secrets were drawn like the held-out"),
+        ("matrix", "exchangeability (declared)", "(declared by whoever made the matri"),
+        (
+            "options",
+            "exchangeability of options",
+            "of an order that was declared shuffled by whoever ran this;",
+        ),
+    ],
+)
+def test_proof_that_rests_on_a_word_quotes_it(row, method, null, words):
+    declared = {"order_provenance": "declared", "method": method, "null": null}
+    assert words in verdict_sentence(changed(row, **declared), WORDS)
 
 
 @pytest.mark.parametrize(

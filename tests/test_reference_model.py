@@ -286,7 +286,7 @@ def smaller_pairs(arrays):
         (clear, nothing, "reference.p_value is 0.7, recomputed"),
         (halve, nothing, "reference.half_p is 1e-09, recomputed 1.0"),
         (hide, nothing, "reference is None, recomputed {'name'"),
-        (hide, drop_pairs, "no pair matrices of a reference model"),
+        (hide, drop_pairs, "no pairs of a reference model"),
         (rename, nothing, "reference.fingerprint is 'sha256:other', recomputed"),
         (nothing, zero_pairs, "reference.p_value is"),
         (nothing, smaller_pairs, "the reference was asked for other pairs"),
@@ -301,7 +301,7 @@ def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault)
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--tests", "stratified"], "--reference goes with direction or adjacency"),
+        (["--tests", "stratified"], "--reference goes with direction, adjacency or"),
         (
             ["--first-tokens", "auto"],
             "--reference does not go with --first-tokens auto",

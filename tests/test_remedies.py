@@ -198,6 +198,22 @@ def test_suspicion_is_told_what_can_lift_it(rows, expected):
     assert flags_of(ways_out(rows[0], COMMAND, rows[1:])) == expected
 
 
+def test_suspicion_of_options_is_told_what_can_lift_it():
+    null = "exchangeability of options"
+    test = suspected("options", null=null, reasons=("no reference",))
+    command = [*COMMAND, "--tests", "options", "--answer-field", "key"]
+    flags = [
+        ["--tests", "--answer-field", *more]
+        for more in (["--reference", "DIR"], ["--shuffled"])
+    ]
+    found = ways_out(test, command)
+    assert flags_of(found, command) == flags
+    assert "each list of options was shuffled" in found[1].words
+    # A seed file is of the order of rows.
+    command += ["--seed-file", "seed.json"]
+    assert "--shuffled" in flags_of(ways_out(test, command), command)[1]
+
+
 def test_word_of_the_user_lets_the_attracting_test_decide():
     reasons = ("attraction",)
     rows = [suspected("direction", reasons=reasons), beside("adjacency", -9.0)]

@@ -77,6 +77,7 @@ def result(
 
 
 GROUPED = "within-group reversibility of blocks"
+OPTIONS = "exchangeability of options"
 FORWARD, BROKEN, PROOF = "reversibility", "invalid design", "contaminated"
 LOUD = {"p": 1e-9, "null": FORWARD, "reference": 0.02}
 RULE = Pretest("learned_direction", 0.4, 0.6, True, directional=True)
@@ -100,7 +101,13 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({"p": 1e-9, "null": "within-group exchangeability"}, "suspected"),
         ({"p": 1e-9, "order_provenance": "declared"}, "contaminated"),
         ({"p": 1e-9, "order_provenance": "recovered"}, "contaminated"),
-        ({"p": 1e-9, "null": "exchangeability of options"}, "contaminated"),
+        # Authors put options in an order that means something, too.
+        ({"p": 1e-9, "null": OPTIONS}, "suspected"),
+        ({"p": 1e-9, "null": "exchangeability of wrong options"}, "suspected"),
+        ({"p": 1e-9, "null": OPTIONS, "order_provenance": "declared"}, PROOF),
+        ({"p": 1e-9, "null": OPTIONS, "reference": 0.3}, PROOF),
+        ({"p": 1e-9, "null": OPTIONS, "reference": 0.3, "half_p": 0.06}, "suspected"),
+        ({"p": 1e-9, "null": OPTIONS, "reference": 0.01}, BROKEN),
         ({"p": 1e-9, "null": DESIGNED, "validity": "asymptotic"}, "suspected"),
         ({"p": 0.05}, "suspected"),
         ({"p": 0.051}, "no evidence"),

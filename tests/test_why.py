@@ -27,6 +27,7 @@ def check(name, p_value=0.5, *, passed=True, applicable=True, note=None):
 def order_row(method="direction", log10_p=-6.0, verdict="contaminated", **changes):
     """A primary result; checks are those given."""
     nulls = {"direction": "reversibility", "reversal": "reversibility"}
+    nulls["options"] = "exchangeability of options"
     fields = {
         "method": method,
         "null": nulls.get(method, "exchangeability"),
@@ -87,6 +88,8 @@ def reference(p_value):
         ("released", "adjacency", "adjacency, since the order was drawn at random by"),
         ("seeded", "adjacency", "drawn at random from a recorded seed"),
         ("published", "reversal", "reversal, since the order is published"),
+        ("published", "options", "options beside a reference model, since the order"),
+        ("declared", "options", "options, since the order was declared shuffled"),
     ],
 )
 def test_provenance_says_who_decides(provenance, method, words):
@@ -94,7 +97,8 @@ def test_provenance_says_who_decides(provenance, method, words):
     said = why(file_of(row))
     assert said.startswith("Who decides: ") and words in said
     likeness = "likeness of neighbours, the same both ways, does not give" in said
-    assert likeness == (provenance in ("published", "unknown"))
+    is_known = provenance not in ("published", "unknown")
+    assert likeness != (is_known or method == "options")
 
 
 def test_direction_decides_beside_a_test_of_random_orders():
@@ -112,6 +116,33 @@ def suspected(method="direction", log10_p=-6.0, **changes):
     ("rows", "expected", "words"),
     [
         ([suspected(log10_p=-2.0)], ["weak"], "too large for more"),
+        (
+            [suspected("options"), beside("direction", -9.0)],
+            ["no reference"],
+            "options, which needs a random order; but the order is published and "
+            "nobody knows that it was drawn at random. An order that means something "
+            "(never before always,",
+        ),
+        (
+            [
+                suspected(
+                    "options",
+                    reference=dataclasses.replace(reference(0.995), effect=-1),
+                )
+            ],
+            ["reference prefers the reverse"],
+            "it prefers other orders, so the options do not stand at random, as the",
+        ),
+        (
+            [
+                suspected(
+                    "options",
+                    reference=dataclasses.replace(reference(1.0), effect_se=0.0),
+                )
+            ],
+            ["reference ignores context"],
+            "its scores hardly depend on the order of options",
+        ),
         (
             [suspected(log10_p=-0.4), beside("adjacency", -9.0)],
             ["attraction"],
@@ -235,6 +266,8 @@ def test_invalid_design_names_what_refuses_it():
     row = order_row(verdict="invalid design", reference=reference(1e-4))
     said = why(file_of(row))
     assert "old-model, the reference model" in said and "prefers its order, too" in said
+    row = order_row("options", verdict="invalid design", reference=reference(1e-4))
+    assert "prefers its order of options, too" in why(file_of(row))
 
 
 def test_tests_that_decide_nothing_and_versions_have_no_reason():

@@ -53,8 +53,9 @@ class AuditDesign:
     """quick: direction, 2.5 passes; standard: and adjacency, 7; thorough: and
     stratified, 21. Direction decides unless the order is known to be random."""
     shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """You know that the published order was drawn at random: adjacency decides, and the
-    report quotes you."""
+    """You know that the order that decides was drawn at random: of the rows (adjacency
+    decides), or where --tests options comes first of each item's options. The report
+    quotes you."""
     score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also score files whose order fails its checks."""
     n_orders: int | None = None
@@ -121,7 +122,7 @@ class AuditDesign:
             )
         if self.block_field is not None and self.tests_options:
             raise InputError("--block-field does not go with --tests options")
-        if self.shuffled and self.seed_file:
+        if self.shuffled and self.seed_file and not self.decides_by_options:
             raise InputError(
                 "--shuffled and --seed-file exclude each other",
                 hint="a seed says more: drop --shuffled",
@@ -155,6 +156,11 @@ class AuditDesign:
         return options.METHOD.name in self.test_names
 
     @property
+    def decides_by_options(self) -> bool:
+        """Whether the order of options decides, so that `shuffled` speaks of it."""
+        return self.test_names[0] == options.METHOD.name
+
+    @property
     def tests_options_alone(self) -> bool:
         """Whether no order of examples is tested."""
         return self.test_names == (options.METHOD.name,)
@@ -180,15 +186,15 @@ class AuditDesign:
             )
 
     def check_reference(self) -> None:
-        """Refuse a reference model beside tests that score no pairs.
+        """Refuse a reference model beside tests that take none.
 
         Raises:
-            InputError: If no test is a pair test.
+            InputError: If no test takes one.
         """
         tests = methods_to_score(self.test_names)
-        if not any(method.scores_pairs for method in tests):
+        if not any(method.words.takes_reference for method in tests):
             raise InputError(
-                "--reference goes with direction or adjacency",
+                "--reference goes with direction, adjacency or options",
                 hint="--tests direction",
             )
         if len(first_token_choices(self.first_tokens)) > 1:

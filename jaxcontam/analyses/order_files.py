@@ -80,7 +80,7 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
             benchmark = dataclasses.replace(
                 benchmark, order_provenance=RELEASED, commitments=(sealed,)
             )
-        elif design.shuffled:
+        elif design.shuffled and not design.decides_by_options:
             benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
         if design.group_field is not None:
             # Report mistakes before a model loads.

@@ -19,7 +19,8 @@ from jaxcontam.methods.order_test import NothingToPermuteError, plan_test, score
 from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.two_min import combined_results
 from jaxcontam.progress import Progress, progress_after
-from jaxcontam.results import Evidence, ModelInfo, OrderResult
+from jaxcontam.results import DECLARED, Evidence, ModelInfo, OrderResult
+from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.effect import LEVEL
 
@@ -77,6 +78,7 @@ def plan_audit(
                     seed=design.seed,
                     n_orders=design.n_orders,
                     fixed=design.fix_answer,
+                    order_provenance=_order_of_options(benchmark, design),
                 )
                 tests.append(test)
                 continue
@@ -102,6 +104,14 @@ def plan_audit(
                 continue
             tests.append(test)
     return tuple(tests), tuple(left_out)
+
+
+def _order_of_options(benchmark: Benchmark, design: AuditDesign) -> Provenance:
+    """What is known of the order of options, of which no seed file speaks."""
+    if design.shuffled and design.decides_by_options:
+        return DECLARED
+    # Code that made the items of a task may have shuffled their options, too.
+    return "unknown" if benchmark.order_provenance == "unknown" else "published"
 
 
 def scored_rows(
@@ -150,7 +160,7 @@ def scored_rows(
 def with_reference(
     rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
 ) -> list[Row]:
-    """Rows of pair tests beside the same tests of a reference model."""
+    """Rows beside the same tests of a reference model, where they can be."""
     of_reference = {
         (one.benchmark, one.method): (one, evidence) for one, evidence in reference
     }
@@ -162,10 +172,12 @@ def with_reference(
         )
         if (
             isinstance(method, SingleTest)
-            and method.scores_pairs
+            and method.words.takes_reference
             and (evidence is not None and theirs and other)
         ):
-            evidence = dataclasses.replace(evidence, reference_pairs=other.pairs)
+            evidence = dataclasses.replace(
+                evidence, reference_pairs=other.pairs, reference_scores=other.scores
+            )
             warnings = result.warnings
             if theirs.n_cut > result.n_cut:
                 warnings += (

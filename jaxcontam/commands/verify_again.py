@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import (
     AuditFiles,
     CheckedFiles,
@@ -22,6 +23,7 @@ from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
+from jaxcontam.methods import options
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
 from jaxcontam.results import Evidence, ModelInfo, Report
@@ -66,7 +68,7 @@ def ask_again(
         if benchmarks or rescore:
             raise
         return [], [f"pre-tests were not run again ({e})"]
-    faults = list(_pretest_faults(report, checked))
+    faults = list(_pretest_faults(report, files, checked, command))
     notes = ["pre-tests were run again"]
     if rescore and model is not None:
         opened = open_for(command, model)
@@ -97,6 +99,9 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
+    known |= {
+        (name, options.options_fingerprint(own)) for name, own in files.items.items()
+    }
     for row in (*report.results, *report.unscored):
         # The digest of blocks is that of texts which only their test joins.
         is_blocks = getattr(row, "block_field", None) is not None
@@ -107,10 +112,19 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
             )
 
 
-def _pretest_faults(report: Report, checked: CheckedFiles) -> Iterator[str]:
-    """Pre-tests that the files do not have."""
+def _pretest_faults(
+    report: Report, files: AuditFiles, checked: CheckedFiles, design: AuditDesign
+) -> Iterator[str]:
+    """Pre-tests that the files, or their options, do not have."""
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
+        if row.method == options.METHOD.name:
+            again = options.options_pretests(
+                files.items[row.benchmark],
+                seed=design.seed,
+                n_orders=design.n_orders,
+                fixed=design.fix_answer,
+            )
         stated = getattr(row, "pretests", None)
         if again is not None and stated is not None:
             yield from differences(

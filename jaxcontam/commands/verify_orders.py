@@ -16,7 +16,7 @@ from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, canary, reported_method, two_min
+from jaxcontam.methods import METHODS, canary, options, reported_method, two_min
 from jaxcontam.methods.method import SingleTest, TestRow
 from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.pair_method import reference_result
@@ -186,9 +186,10 @@ def _rebuilt(
 def _reference(
     method: SingleTest, stated: OrderResult, evidence: Evidence, report: Report
 ) -> ReferenceResult | None:
-    if not method.scores_pairs:
+    if not method.words.takes_reference:
         return None
-    if evidence.reference_pairs is None and "--reference" not in report.command:
+    stored = (evidence.reference_pairs, evidence.reference_scores)
+    if "--reference" not in report.command and all(one is None for one in stored):
         return None
     if report.reference is None:
         raise ValueError("no reference model in the report")
@@ -271,7 +272,10 @@ def _noise(evidence: Evidence | None) -> float:
     """What rounding may leave of a difference of sums of the scores."""
     if evidence is None:
         return 0.0
-    arrays = (evidence.scores, evidence.pairs, evidence.reference_pairs)
+    arrays = (
+        *(evidence.scores, evidence.reference_scores),
+        *(evidence.pairs, evidence.reference_pairs),
+    )
     return _ROUNDING * sum(
         float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
     )
@@ -281,18 +285,22 @@ def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
     """A row with the provenance, null and validity that method and flags give."""
     method, origin = reported_method(stated.method), stated.order_provenance
     # Studies of known orders say their provenance themselves.
-    if method.is_of_order and list(command[:1]) == ["audit"]:
-        origin = _audited_order(origin, command)
+    if list(command[:1]) == ["audit"]:
+        origin = _audited_order(origin, command, of_options=not method.is_of_order)
     stated = dataclasses.replace(stated, order_provenance=origin)
     null, validity = method.premises(stated, command)
     return dataclasses.replace(stated, null=null, validity=validity)
 
 
-def _audited_order(stated: Provenance, command: Sequence[str]) -> Provenance:
-    """Provenance of the order of a file that was audited."""
-    if "--seed-file" in command:
+def _audited_order(
+    stated: Provenance, command: Sequence[str], *, of_options: bool
+) -> Provenance:
+    """Provenance of the order of a file that was audited, or of its options."""
+    if "--seed-file" in command and not of_options:
         return RELEASED
-    if "--shuffled" in command:
+    # The user's word is of the order that decides.
+    decides = _asked_to_decide(command) == options.METHOD.name
+    if "--shuffled" in command and decides == of_options:
         return DECLARED
     # A task whose code made its documents has an order that nobody knows.
     has_task = any(word.startswith(TASK_PREFIX) for word in command[2:])

@@ -21,7 +21,7 @@ from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderResult, Pretest
-from jaxcontam.results.terms import Null, ProofWords
+from jaxcontam.results.terms import Null, ProofWords, Provenance
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
@@ -104,11 +104,13 @@ class PlannedOptions(Planned):
         benchmark: As loaded, without a template.
         items: All items of the file.
         fixed: Right options keep their places.
+        order_provenance: Of the order of options, not of items.
     """
 
     items: tuple[Item, ...]
     layout: OptionLayout
     fixed: bool
+    order_provenance: Provenance
 
     @property
     def content_digest(self) -> str:
@@ -132,17 +134,14 @@ class PlannedOptions(Planned):
         alone, so it needs nothing of the order of the file.
         """
         layout, digest = self.layout, self.content_digest
-        used = [self.items[i] for i in layout.drawn.items.tolist()]
         numbers = METHOD.numbers(
             scored.evidence, grouped=False, seed=self.seed, content_digest=digest
         )
         return OrderResult(
             benchmark=self.benchmark.name,
-            fingerprint=fingerprint(
-                [item.text(range(len(item.options))) for item in self.items]
-            ),
+            fingerprint=options_fingerprint(self.items),
             content_digest=digest,
-            order_provenance="published",
+            order_provenance=self.order_provenance,
             n_examples=len(self.benchmark),
             n_cut=0,
             method=METHOD.name,
@@ -157,12 +156,7 @@ class PlannedOptions(Planned):
             cached_tokens=scored.n_cached,
             numbers=numbers,
             effect_unit=EFFECT_UNIT,
-            pretests=option_pretests(
-                [item.options for item in used],
-                [item.answer for item in used],
-                seed=self.seed,
-                fixed=self.fixed,
-            ),
+            pretests=_checks(self.items, layout.drawn, self.seed, fixed=self.fixed),
             warnings=_warnings(self),
         )
 
@@ -176,6 +170,7 @@ def plan_options(
     seed: int,
     n_orders: int | None = None,
     fixed: bool = False,
+    order_provenance: Provenance = "published",
 ) -> PlannedOptions:
     """Draw option orders and lay out the items in each of them; asks no model.
 
@@ -187,6 +182,7 @@ def plan_options(
         seed: The run's seed.
         n_orders: m; items with fewer orders take all they have.
         fixed: Keep each right option where it is.
+        order_provenance: What is known of the order of options.
 
     Raises:
         InputError: If no item can take part, or the right option is not known.
@@ -199,16 +195,8 @@ def plan_options(
                     "right option",
                     hint="--answer-field names it; --fix-answer needs it",
                 )
-    assert METHOD.default_orders is not None
     digest = options_digest(items)
-    design = draw_option_orders(
-        [item.options for item in items],
-        METHOD.default_orders if n_orders is None else n_orders,
-        seed=seed,
-        content_digest=digest,
-        fixed=[item.answer for item in items] if fixed else None,
-        digests=_item_digests(items),
-    )
+    design = _drawn(items, seed, n_orders, fixed=fixed)
     if not design.orders:
         raise InputError(
             f"{benchmark.name}: no item can take part: {_reasons(design)}",
@@ -234,12 +222,51 @@ def plan_options(
             numbers=tuple(items[i].number for i in design.items.tolist()),
         ),
         fixed=fixed,
+        order_provenance=order_provenance,
         seed=seed,
+    )
+
+
+def options_pretests(
+    items: Sequence[Item], *, seed: int, n_orders: int | None, fixed: bool
+) -> tuple[Pretest, ...]:
+    """Pre-tests of the items that take part; arguments as of `plan_options`."""
+    return _checks(items, _drawn(items, seed, n_orders, fixed=fixed), seed, fixed=fixed)
+
+
+def _drawn(
+    items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
+) -> OptionDesign:
+    assert METHOD.default_orders is not None
+    return draw_option_orders(
+        [item.options for item in items],
+        METHOD.default_orders if n_orders is None else n_orders,
+        seed=seed,
+        content_digest=options_digest(items),
+        fixed=[item.answer for item in items] if fixed else None,
+        digests=_item_digests(items),
+    )
+
+
+def _checks(
+    items: Sequence[Item], drawn: OptionDesign, seed: int, *, fixed: bool
+) -> tuple[Pretest, ...]:
+    used = [items[i] for i in drawn.items.tolist()]
+    return option_pretests(
+        [item.options for item in used],
+        [item.answer for item in used],
+        seed=seed,
+        fixed=fixed,
     )
 
 
 def _null(*, fixed: bool) -> Null:
     return FIXED_NULL if fixed else NULL
+
+
+def options_fingerprint(items: Sequence[Item]) -> str:
+    """Digest of items as published."""
+    return fingerprint([item.text(range(len(item.options))) for item in items])
 
 
 def options_digest(items: Sequence[Item]) -> str:
@@ -311,7 +338,8 @@ METHOD = VersionMethod(
         more="more items are needed",
         found="its options do not stand at random places",
         meaning="A small p-value says that the model prefers the published order of "
-        "the answer options, item by item. It needs nothing of the order of the file. ",
+        "the answer options, item by item: so does memory, and so does a taste for the "
+        "order that their author liked. It needs nothing of the order of the file. ",
         silence="Silence does not say that the items were never seen: copies with "
         "shuffled options leave no trace in it.",
         assumed={
@@ -327,6 +355,7 @@ METHOD = VersionMethod(
         evidence_caption="Where the evidence lies: the score of each item, in the "
         "order of the file.",
         limits="versions",
+        takes_reference=True,
         cures={
             "answer_place": (
                 "move only wrong options, so that each right one keeps its place",

@@ -37,7 +37,8 @@ from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.orders import published_orders, split_strata
 from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
 from jaxcontam.stats.pair_test import sampled_columns
-from jaxcontam.stats.randomisation import MODEL_TOLERANCE
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, row_spread
+from jaxcontam.stats.rows import unpadded
 
 # Orders of a stratum besides the published one. A stratum of eight has 40,320, and
 # those of a large file do not fit in memory together.
@@ -216,47 +217,49 @@ def reference_result(
 ) -> ReferenceResult:
     """Test the reference model, and the target less the reference.
 
-    The statistic is linear in the pair matrix, so what the model prefers more than the
-    reference does is the same test of the difference of both matrices: paired by
-    stratum, exact under the same null, and blind to order that both models see. A
-    smaller model sees it, but gains fewer nats: so the reference's matrix is first
-    multiplied by `scale`, where its scores vary less with the context than the
-    target's: after later runs, or after any example where all orders are compared, so
-    that no order under test changes it.
+    The statistic is linear in the pair matrix, or in the scores of versions, so what
+    the model prefers more than the reference does is the same test of the difference
+    of both matrices: paired by stratum, exact under the same null, and blind to order
+    that both models see. A smaller model sees it, but gains fewer nats: so the
+    reference's matrix is first multiplied by `scale`, where its scores vary less with
+    the context than the target's: after later runs, or after any example where all
+    orders are compared, or over all versions of a row, so that no order under test
+    changes it.
 
     The same test of half of the target less the reference asks whether the reference
     gains less than half: where it gains just half at every boundary, what is left is
-    noise, and the p-value is exact if that noise is as likely with any run reversed.
+    noise, and the p-value is exact if no order changes how likely that noise is.
     Noise that both models share counts half.
 
     Raises:
         ValueError: If a matrix is missing or not finite.
     """
-    pairs, reference = evidence.pairs, evidence.reference_pairs
-    if pairs is None or reference is None:
-        raise ValueError("no pair matrices of a reference model")
-    missing, missing_of_reference = map(np.isnan, (pairs, reference))
+    field = "pairs" if method.scores_pairs else "scores"
+    scores = getattr(evidence, field)
+    reference = getattr(evidence, f"reference_{field}")
+    if scores is None or reference is None:
+        raise ValueError(f"no {field} of a reference model")
+    missing, missing_of_reference = map(np.isnan, (scores, reference))
     if not np.array_equal(missing, missing_of_reference):
-        raise ValueError("the reference was asked for other pairs")
+        raise ValueError(f"the reference was asked for other {field}")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
-    # Of all tokens, which the last number of first tokens is.
     spread, other = (
-        _spread(dataclasses.replace(evidence, pairs=one), whole=method.whole)
-        for one in (pairs, reference)
+        _spread(method, dataclasses.replace(evidence, **{field: one}))
+        for one in (scores, reference)
     )
     scale = max(1.0, _ratio(spread, other))
     own, difference, half = (
         method.numbers(
-            dataclasses.replace(evidence, pairs=one),
+            dataclasses.replace(evidence, **{field: one}),
             grouped=False,
             seed=seed,
             content_digest=content_digest,
         )
         for one in (
             reference,
-            pairs - scale * reference,
-            REFERENCE_SHARE * pairs - scale * reference,
+            scores - scale * reference,
+            REFERENCE_SHARE * scores - scale * reference,
         )
     )
     return ReferenceResult(
@@ -276,9 +279,12 @@ def reference_result(
     )
 
 
-def _spread(evidence: Evidence, *, whole: bool) -> float | None:
+def _spread(method: SingleTest, evidence: Evidence) -> float | None:
+    if evidence.scores is not None:
+        return row_spread(unpadded(evidence.scores))
+    # Of all tokens, which the last number of first tokens is.
     strata = pair_strata(evidence)
-    if whole:
+    if method.whole:
         return backward_spread(strata.matrices(-1), None)
     runs = [
         runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
@@ -295,8 +301,11 @@ def loglik_gap(evidence: Evidence) -> float:
     """Mean log-likelihood of an example under the reference, less the model's, in nats.
 
     Over the pairs that were scored, with all tokens of an example where several numbers
-    of first tokens count. A text may be cut elsewhere for a shorter context.
+    of first tokens count; or over all versions. A text may be cut elsewhere for a
+    shorter context.
     """
+    if evidence.scores is not None and evidence.reference_scores is not None:
+        return float(np.nanmean(evidence.reference_scores - evidence.scores))
     assert evidence.orders is not None
     assert evidence.pairs is not None and evidence.reference_pairs is not None
     there_KS = evidence.orders[:, 0] >= 0

@@ -18,6 +18,7 @@ from jaxcontam.results import (
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
+    OF_OPTIONS,
     REFERENCE_SHARE,
     SHARE_LEVEL,
     SUSPECTED_LEVEL,
@@ -35,6 +36,9 @@ _KNOWN: dict[Provenance, str] = {
 }
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
+# What means something to a reader, of rows and of options.
+_ROWS_MEAN = "causes before effects, events by date, a list that the world knows"
+_OPTIONS_MEAN = "never before always, small before large, the likely one first"
 
 OF_REFERENCE: tuple[Reason, ...] = (
     "reference ignores context",
@@ -180,11 +184,20 @@ def why(file: AuditedFile) -> str:
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a test is of the order of a file, by a null that a file can satisfy."""
+    """Whether a test is of the order of a file or of its options.
+
+    By a null that a file can satisfy.
+    """
     if test.null == DESIGNED:
         # Of secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
-    return base_null(test.null) in ("exchangeability", "reversibility")
+    of_file = base_null(test.null) in ("exchangeability", "reversibility")
+    return of_file or is_of_options(test)
+
+
+def is_of_options(test: OrderResult | UnscoredFile) -> bool:
+    """Whether a test is of the order of the options within items."""
+    return test.null in OF_OPTIONS
 
 
 def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
@@ -202,9 +215,10 @@ def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
     name, p = "a", ""
     if reference is not None:
         name, p = f"{reference.name}, the", f" ({p_words(reference.log10_p)})"
+    what = "its order of options" if is_of_options(test) else "its order"
     return (
         f"{name} reference model, given as one that cannot have seen the file, prefers "
-        f"its order, too{p}."
+        f"{what}, too{p}."
     )
 
 
@@ -214,12 +228,17 @@ def _who_decides(file: AuditedFile) -> str:
     if provenance in _KNOWN:
         return f"Who decides: {method}, since {_KNOWN[provenance]}."
     origin = _PUBLISHED if provenance == "published" else _UNKNOWN
+    if is_of_options(test) and file.reference is not None:
+        return (
+            f"Who decides: {method} beside a reference model, since {origin}, as "
+            f"{method} needs."
+        )
     if base_null(test.null) == "reversibility":
         return (
             f"Who decides: {method}, since {origin}. It needs no random order: it asks "
             "whether examples are expected forwards more than backwards."
         )
-    if file.directed is not None:
+    if file.directed is not None and not is_of_options(test):
         return (
             f"Who decides: {file.directed.method} beside {method}, since {origin}, as "
             f"{method} needs."
@@ -233,6 +252,8 @@ def _why_contaminated(file: AuditedFile) -> str:
             "Every order was as likely before the model was trained, and the model "
             "prefers this one."
         )
+    if is_of_options(file.test):
+        return "The model prefers the published order of options to others."
     beside, decider = "", file.directed
     if decider is not None and base_null(file.test.null) != "reversibility":
         beside = f" ({p_of(decider)} by {decider.method})"
@@ -246,16 +267,16 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
     """One reason in words."""
     if reason == "attraction":
         return _attraction_words(file)
+    means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN
     return {
         "approximate": "Its p-value is approximate, and an approximate test never says "
         "more than suspected.",
         "alone": "Files that nobody shuffled put like beside like, which any model "
         "that copies from its context prefers, so that test alone says no more than "
         "suspected.",
-        "no reference": "An order that means something (causes before effects, events "
-        "by date, a list that the world knows) can be foretold by reading: only a "
-        "reference model that reads as well and cannot have seen the file tells that "
-        "from memory.",
+        "no reference": f"An order that means something ({means}) can be foretold by "
+        "reading: only a reference model that reads as well and cannot have seen the "
+        "file tells that from memory.",
         "weak": "The p-value is too large for more than a suspicion.",
     }[reason]
 
@@ -289,12 +310,18 @@ def _unsettled(file: AuditedFile) -> list[str]:
     differs = reference.difference_p
     if differs <= CONTAMINATED_LEVEL:
         need += " once it is counted for every file"
+    ignored, reverse = (
+        "what stands before",
+        "it prefers the order reversed, so the file is not as good backwards",
+    )
+    if is_of_options(test):
+        ignored = "the order of options"
+        reverse = "it prefers other orders, so the options do not stand at random"
     words = {
-        "reference ignores context": "its scores hardly depend on what stands before",
+        "reference ignores context": f"its scores hardly depend on {ignored}",
         "reference prefers it": f"it prefers the order, too, "
         f"{p_words(reference.log10_p)}",
-        "reference prefers the reverse": "it prefers the order reversed, so the file "
-        "is not as good backwards, as the test supposes",
+        "reference prefers the reverse": f"{reverse}, as the test supposes",
         "reference may share it": f"it is not shown to gain "
         f"{_little_words(reference)}, where at most {SHARE_LEVEL} is needed (the "
         "model's effect is "

@@ -6,7 +6,13 @@ A method's own words are those of its row of METHODS; see `ProofWords`.
 import math
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import AuditedFile, is_of_order, plain_name, refusal
+from jaxcontam.report.decision import (
+    AuditedFile,
+    is_of_options,
+    is_of_order,
+    plain_name,
+    refusal,
+)
 from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
 from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
 from jaxcontam.results.terms import (
@@ -79,6 +85,8 @@ def verdict_sentence(
         # A verdict that rests on somebody's word quotes it.
         by += " of an order that was declared shuffled by whoever ran this"
     if test.verdict == "contaminated":
+        if test.order_provenance == "declared" and not is_of_order(test):
+            by += f", assuming {_assumption(test, own)}"
         return f"{name}: contaminated, {p} by {by}; {own.seen}."
     if test.verdict == "suspected" and attracting is not None:
         return (
@@ -108,8 +116,8 @@ def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
 
 def assumed_sentence(test: OrderResult, words: Words) -> str:
     """What the p-value rests on."""
-    null, own = base_null(test.null), proof_words(words, test.method)
-    said = own.assumed.get(null) or _ASSUMED.get(null, null)
+    own = proof_words(words, test.method)
+    said = _assumption(test, own)
     if _is_declared(test):
         said += " (declared shuffled by whoever ran this)"
     if test.block_field is not None:
@@ -269,17 +277,20 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{effect_words(found.difference, found.difference_se)}, "
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
+    changes, row = "what stands before", "example"
+    if is_of_options(test):
+        changes, row = "the order of options", "item"
     # To the digits that are shown.
     if (times := f"{found.scale:.2g}") != "1":
         said += (
-            f" (what stands before changes the reference's scores less, so they count "
-            f"{times} times)"
+            f" ({changes} changes the reference's scores less, so they count {times} "
+            "times)"
         )
     more = "the model prefers the order more than the reference does"
     if found.difference_p > CONTAMINATED_LEVEL:
         more = "what the model prefers more than the reference may be chance"
     reads = (
-        f"The reference gives an example {abs(found.loglik_gap):.2g} nats "
+        f"The reference gives an {row} {abs(found.loglik_gap):.2g} nats "
         f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
     )
     if found.loglik_gap < 0:
@@ -319,6 +330,11 @@ def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
             "test that needs a random order proves nothing. It finds no direction."
         )
     return f"{scorer} finds no more in this order than chance gives."
+
+
+def _assumption(test: OrderResult, own: ProofWords) -> str:
+    null = base_null(test.null)
+    return own.assumed.get(null) or _ASSUMED.get(null, null)
 
 
 def _is_declared(test: OrderResult) -> bool:

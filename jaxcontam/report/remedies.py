@@ -4,7 +4,12 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from jaxcontam.report.decision import OF_REFERENCE, AuditedFile, is_of_order
+from jaxcontam.report.decision import (
+    OF_REFERENCE,
+    AuditedFile,
+    is_of_options,
+    is_of_order,
+)
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
@@ -33,7 +38,7 @@ _POINTS = (
     "no order test of this file alone is sound; score it beside a model that cannot "
     "have seen it: the verdict stays, the difference of the two is what to look at"
 )
-_SHUFFLED = "if you know that the file was shuffled before it was published, say so"
+_SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
 _EXACT = "take an exact test"
 
 
@@ -146,7 +151,8 @@ class Advice:
             # The test that then decides, if the command names another.
             other, named = file.attracting, "--tests" in self.command
             tests = ["--tests", other.method] if other is not None and named else []
-            found.append((_SHUFFLED, [*tests, "--shuffled"]))
+            what = "each list of options" if is_of_options(file.test) else "the file"
+            found.append((_SHUFFLED.format(what=what), [*tests, "--shuffled"]))
         return found
 
     def _reference_flags(self) -> list[str]:

@@ -90,12 +90,13 @@ class ReferenceResult:
         fingerprint: Digest of what decides its scores.
         p_value: p-value of the test on the reference.
         log10_p: log10 of it.
-        effect: Effect on the reference, nats per boundary.
+        effect: Effect on the reference, in the row's `effect_unit`.
         effect_se: Standard error.
         scale: What the reference's scores were multiplied by for the difference: above
-            1 where the context changes them less than it changes the model's.
+            1 where the context, or the order of options, changes them less than it
+            changes the model's.
         difference: By how much more the model prefers the published order than the
-            reference does, nats per boundary; paired by stratum.
+            reference does, in the same unit; paired by stratum.
         difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
         difference_log10_p: log10 of it.

@@ -28,8 +28,8 @@ Reason = Literal[
 """Why a test is no more than `suspected`.
 
 Its p-value is approximate; it needs a random order, and no test of direction stands
-beside it, or one that finds less; no reference model was asked, or the context changes
-none of its scores, or it prefers the order, too, or the reverse, or its own effect may
+beside it, or one that finds less; no reference model was asked, or no order changes its
+scores, or it prefers the order, too, or the reverse, or its own effect may
 be as much as `REFERENCE_SHARE` of the model's, or the difference of both may be chance;
 the p-value is too large.
 """
@@ -97,6 +97,13 @@ def restricted_null(null: Null, *, grouped: bool, blocks: bool) -> Null:
     return cast(Null, f"{'within-group ' * grouped}{null}{' of blocks' * blocks}")
 
 
+OF_OPTIONS: tuple[Null, ...] = (
+    "exchangeability of options",
+    "exchangeability of wrong options",
+)
+"""Nulls about the order of the options of items."""
+
+
 def base_null(null: Null) -> Null:
     """The null hypothesis, whatever keeps together."""
     return cast(Null, null.removeprefix("within-group ").removesuffix(" of blocks"))
@@ -144,7 +151,7 @@ class ProofWords:
         null_caption: Says what the histogram of the summed score shows.
         evidence_caption: Says what the plot of strata shows.
         limits: `order` or `versions`: what a page of such tests leaves open.
-        takes_reference: A reference model can be compared by its pairs.
+        takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
         otherwise: What to do about any other failed pre-test of versions.
         flags: Flags that no other test takes, and whether a value follows.
