@@ -48,6 +48,7 @@ def test_items_of_a_named_passage_are_drawn_together_and_verified(
     said = " ".join(capsys.readouterr().out.split())
     assert "drawn in groups of equal passage: 20 of them" in said
     assert "values of passage" not in said
+    assert "if these groups of items are independent draws and the other items" in said
     (groups,) = json.loads((out / "report.json").read_text())["results"]
     assert (groups["group_field"], groups["n_groups"]) == ("passage", 20)
     assert (items["group_field"], items["n_groups"]) == (None, None)

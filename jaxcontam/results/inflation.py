@@ -17,8 +17,8 @@ There are fewer than ten pairs, or items of a side, or groups of them; or nothin
 that the other items are as hard as the published ones; or one model alone does, which
 does not show how models differ; or the model scores outside the references on the other
 items, so that these may be harder for it by more or less; or an inflation of
-`min_points` could have been missed, for want of items or of references that are more or
-more alike.
+`min_points` could have been missed, for want of items, or of references that are more,
+or more like the model.
 """
 
 
