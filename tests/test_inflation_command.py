@@ -137,13 +137,16 @@ def test_length_decides_a_choice_only_per_byte(tmp_path):
         {"question": f"{i}", "choices": ["aa", "aaaaaa"], "answer": 1} for i in range(4)
     ]
     write_lines(tmp_path / "a.jsonl", rows)
+    other = [row | {"question": f"new {i}"} for i, row in enumerate(rows)]
+    write_lines(tmp_path / "b.jsonl", other)
 
     def letters(pairs):
         return [-float(len(own.strip())) - 0.1 * (len(own) < 5) for _, own in pairs]
 
     def score(**flags):
-        path = tmp_path / "a.jsonl"
-        return jc.inflation(letters, path, against=path, **flags).result.accuracies[0]
+        test, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+        found = jc.inflation(letters, test, against=other, **flags)
+        return found.result.accuracies[0]
 
     assert score().published == 0
     assert score(per_byte=True).published == 1

@@ -6,6 +6,7 @@ Read both sides and ask the models (`inflation_answers`), judge (`inflation_judg
 import dataclasses
 import functools
 import os
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from jaxcontam.analyses.inflation_answers import (
     read_sides,
     written_answers,
 )
+from jaxcontam.analyses.inflation_items import seen_groups
 from jaxcontam.analyses.inflation_judging import (
     MIN_POINTS,
     NAME_ONCE,
@@ -28,11 +30,14 @@ from jaxcontam.analyses.inflation_judging import (
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, check_names, public
+from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.score_columns import (
+    ITEM_COLUMNS,
     OTHER,
     PUBLISHED,
     read_columns,
+    read_groups,
     read_model,
 )
 from jaxcontam.errors import InputError
@@ -40,6 +45,9 @@ from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.inflation import COMMAND
 from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationResult
+
+# Of the fields of config.json: what relatives of one size share.
+_SHAPE = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -119,7 +127,8 @@ def inflation(
         model: See `jaxcontam.analyses.model.load`; with `scores` see `given_scores`.
         benchmark: Published items: a file, an hf: name or a task; see `load_benchmark`.
         against: Rewrites of them, or another split of the same kind.
-        reference: Models that saw neither.
+        reference: Models that saw neither, about as strong as the model and one a
+            family: relatives of each other differ too little.
         paired: `against` holds rewrites, with the ids of their originals or in their
             order; else another split.
         equally_hard: Vouch that `against` is as hard, such as a split drawn at random:
@@ -137,7 +146,8 @@ def inflation(
         store: Folder in which scores are kept; None keeps none.
         progress: Called with what is done and in all; None draws a bar where someone
             looks.
-        **fields: Of `QuestionFields`: template, options_field, answer_field, id_field.
+        **fields: Of `QuestionFields`: template, options_field, answer_field, id_field,
+            group_field.
 
     Raises:
         InputError: If items, answers or scores cannot be had.
@@ -147,10 +157,13 @@ def inflation(
         estimator stands beside with five references or more.
     """
     watch = Stopwatch()
+    check_names(QuestionFields, fields)
+    wanted = QuestionFields(**fields)
     asked = Comparison(
         paired=paired,
         equally_hard=equally_hard,
         min_points=min_points,
+        group_field=wanted.group_field,
         seed=seed,
     )
     if scores:
@@ -164,8 +177,7 @@ def inflation(
         )
     if benchmark is None or against is None:
         raise InputError("no items to compare", hint="give benchmark and against")
-    check_names(QuestionFields, fields)
-    sides = read_sides(benchmark, against, QuestionFields(**fields), limit=limit)
+    sides = read_sides(benchmark, against, wanted, paired=paired, limit=limit)
     bar = functools.partial(default_bar, progress)
 
     def ask(word: Any) -> Answers:
@@ -231,7 +243,7 @@ def score_and_judge(
             against=sides.against,
             chance=sides.chance,
         ),
-        notes=(*sides.notes, *said),
+        notes=(*sides.notes, *related(models, [name for name, _ in named]), *said),
     )
     report = watch.report(
         command,
@@ -286,28 +298,77 @@ def given_scores(
         titles = [file.stem for file in files]
     else:
         names = distinct([Path(model).stem for model in models])
+        files = (Path(models[0]),) * 2
         pairs = [read_model(Path(model)) for model in models]
         tables = [[pair[side] for pair in pairs] for side in (0, 1)]
         titles = [PUBLISHED, OTHER]
+    groups: list[dict[str, str]] = [{}, {}]
+    if asked.group_field is not None:
+        # A pair belongs where its published item does.
+        for side, file in enumerate(files[:1] if asked.paired else files):
+            groups[side] = read_groups(file, asked.group_field)
     rows = [
         {
             "side": side,
             "item": item,
+            "group": own_groups.get(item),
             "text": "",
             "scores": {n: own.get(item) for n, own in zip(names, table, strict=True)},
         }
-        for side, table in zip((PUBLISHED, OTHER), tables, strict=True)
+        for side, table, own_groups in zip(
+            (PUBLISHED, OTHER), tables, groups, strict=True
+        )
         for item in dict.fromkeys(item for column in table for item in column)
     ]
+    notes = related(names, names)
+    if asked.group_field is None:
+        own = {*names, *ITEM_COLUMNS, PUBLISHED, OTHER}
+        notes += seen_groups(load_benchmark(files[0]).rows, own)
     result = judged_inflation(
         rows,
         names,
         dataclasses.replace(
             asked, benchmark=titles[0], against=titles[1], metric="given scores"
         ),
+        notes=notes,
     )
     report = watch.report(command, asked.seed, [result])
     return InflationAnalysis(report=report, rows=tuple(rows))
+
+
+def related(models: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """A note on references that look like relatives of each other, not of the model.
+
+    Args:
+        models: The model in question and references, as the user gives them; what is
+            in memory has no family.
+        names: What the report calls them.
+    """
+    first, *others = [_families(model) for model in models]
+    notes = {}
+    for family in sorted(set().union(*others) - first):
+        kin = [n for n, own in zip(names[1:], others, strict=True) if family in own]
+        if len(kin) > 1:
+            notes[tuple(kin)] = (
+                f"references {', '.join(kin)} look like one family: if they are more "
+                "like each other than like the model, the interval is too narrow: name "
+                "one a family"
+            )
+    return [*notes.values()]
+
+
+def _families(model: Any) -> set[str]:
+    """The first word of a name, and the shape of a model in a folder."""
+    if not isinstance(model, str | Path):
+        return set()
+    name = str(model).rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    found = set(re.findall(r"^[^\W\d_]{3,}", name.casefold()))
+    if os.path.isdir(model):
+        from jaxcontam.models.checkpoint import read_config_fields
+
+        config = read_config_fields(Path(model))
+        found.add(str([config.get(field) for field in _SHAPE]))
+    return found
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontam.analyses.finite import finite_scores
+from jaxcontam.analyses.inflation_items import seen_groups
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.questions import Question, QuestionFields, read_questions
+from jaxcontam.data.questions import (
+    Question,
+    QuestionFields,
+    item_fields,
+    read_questions,
+)
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress
@@ -74,7 +80,10 @@ class Sides:
             {
                 "side": side,
                 "item": one.item,
+                "group": one.group,
                 "text": one.prompt,
+                "choices": [choice.strip() for choice in one.choices],
+                "answers": [a.strip() for a in one.right],
                 "scores": {
                     name: number_or_none(own[i]) for name, own in scores.items()
                 },
@@ -88,9 +97,10 @@ def read_sides(
     against: str | Path,
     wanted: QuestionFields,
     *,
+    paired: bool = True,
     limit: int | None = None,
 ) -> Sides:
-    """Read both files; see `read_questions`.
+    """Read both files; see `read_questions`. Pairs are grouped by published items.
 
     Raises:
         InputError: If a file cannot be read, or one has choices and the other has none.
@@ -98,7 +108,11 @@ def read_sides(
     sides, names, notes = [], [], []
     for path in (benchmark, against):
         file = load_benchmark(path, limit=limit, check_fields=True)
-        questions = read_questions(file, wanted)
+        is_first = not sides
+        questions = read_questions(file, wanted, grouped=is_first or not paired)
+        if is_first and wanted.group_field is None:
+            prompts = [one.prompt for one in questions]
+            notes += seen_groups(file.rows, item_fields(file, wanted), prompts)
         if n_out := len(file) - len(questions):
             notes.append(f"records of {file.name} without options, left out: {n_out}")
         sides.append(tuple(questions))

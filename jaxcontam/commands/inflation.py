@@ -68,7 +68,8 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
     against: str | None = None
     """Items that cannot have been seen: rewrites, or another split."""
     reference: tuple[str, ...] = ()
-    """Models that saw neither; two or more show how much models differ."""
+    """Models that saw neither, two or better five, weaker and stronger than MODEL by
+    little, one a family: relatives differ too little."""
     unpaired: bool = False
     """--against is another split, not rewrites in pairs."""
     equally_hard: bool = False
@@ -118,6 +119,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             paired=not self.unpaired,
             equally_hard=self.equally_hard,
             min_points=self.min_points,
+            group_field=self.group_field,
             seed=self.seed,
         )
         if self.scores:
@@ -133,7 +135,13 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             out = self.folder(COMMAND, Path(self.model).stem, result.fingerprint)
             return _shown(found, out, as_json=self.json)
         assert self.benchmark is not None and self.against is not None
-        sides = read_sides(self.benchmark, self.against, self, limit=self.limit)
+        sides = read_sides(
+            self.benchmark,
+            self.against,
+            self,
+            paired=not self.unpaired,
+            limit=self.limit,
+        )
         name = self.model.rstrip("/").rpartition("/")[2]
         digest = fingerprint([one.prompt for one in sides.questions])
         out = self.folder(COMMAND, name, digest)

@@ -32,6 +32,7 @@ class Question:
         choices: Texts that may follow; empty where the answer is to be written.
         answer: Place of the right one, 0-based; of a written answer 0.
         written: Texts that count as right where there are no choices.
+        group: What it has in common with items that are drawn with it.
     """
 
     item: str
@@ -39,6 +40,12 @@ class Question:
     choices: tuple[str, ...]
     answer: int
     written: tuple[str, ...] = ()
+    group: object = None
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """Texts that count as right."""
+        return (self.choices[self.answer],) if self.choices else self.written
 
 
 # No slots: the command joins these fields to its own.
@@ -59,18 +66,24 @@ class QuestionFields:
     """Field of the right option or answer (default: common names)."""
     id_field: str | None = None
     """Field that a rewrite shares with its original (default: common names)."""
+    group_field: str | None = None
+    """Field whose equal values name items that belong together, such as those of one
+    passage: they are drawn together."""
 
     def __post_init__(self) -> None:
         """Refuse fields of another kind."""
         check_fields(self)
 
 
-def read_questions(benchmark: Benchmark, wanted: QuestionFields) -> list[Question]:
+def read_questions(
+    benchmark: Benchmark, wanted: QuestionFields, *, grouped: bool = True
+) -> list[Question]:
     """Questions of a file: multiple choice if its records have options.
 
     Args:
         benchmark: Loaded without a template.
         wanted: Fields, as far as they are not those of common names.
+        grouped: Read the field of groups.
 
     Raises:
         InputError: If a field is missing, or the template names the answer.
@@ -78,13 +91,20 @@ def read_questions(benchmark: Benchmark, wanted: QuestionFields) -> list[Questio
     template, answer_field = wanted.template, wanted.answer_field
     options_field = wanted.options_field
     ids = _ids(benchmark, wanted.id_field)
+    groups: list[object] = [None] * len(benchmark)
+    if grouped and wanted.group_field is not None:
+        groups = benchmark.groups(wanted.group_field)
     has_options = any(option_paths(row, options_field) for row in benchmark.rows)
     if has_options or options_field is not None:
         items = read_items(
             benchmark, options_field=options_field, answer_field=answer_field
         )
-        return [
+        found = [
             _choice(benchmark, item, ids[item.number - 1], template) for item in items
+        ]
+        return [
+            dataclasses.replace(one, group=groups[item.number - 1])
+            for one, item in zip(found, items, strict=True)
         ]
     questions = []
     for number, row in enumerate(benchmark.rows, 1):
@@ -95,8 +115,26 @@ def read_questions(benchmark: Benchmark, wanted: QuestionFields) -> list[Questio
         written = _written(value)
         if not any(written):
             raise InputError(f"{where}: {name!r} holds no answer")
-        questions.append(Question(ids[number - 1], prompt, (), 0, written))
+        name, group = ids[number - 1], groups[number - 1]
+        questions.append(Question(name, prompt, (), 0, written, group))
     return questions
+
+
+def item_fields(benchmark: Benchmark, wanted: QuestionFields) -> set[str]:
+    """Fields that hold a question, its options, its answer, or what it is called."""
+    named = (wanted.answer_field, wanted.id_field)
+    paths = [
+        path
+        for row in benchmark.rows
+        for path in option_paths(row, wanted.options_field)
+    ]
+    return {
+        *_ASKED,
+        *_ANSWERS,
+        *_IDS,
+        *filter(None, named),
+        *(str(p[0]) for p in paths),
+    }
 
 
 def _choice(

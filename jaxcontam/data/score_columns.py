@@ -6,12 +6,14 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.tables import is_number
+from jaxcontam.data.templates import field_of
 from jaxcontam.errors import InputError, unknown_name
 
 PUBLISHED, OTHER = "published", "other"
 """Sides, and columns of a file that holds one model's scores on both."""
 
-_ITEMS = ("item", "id", "item_id", "question_id")
+ITEM_COLUMNS = ("item", "id", "item_id", "question_id")
+"""Names of the column of items, the first one that stands there."""
 
 Scores = dict[str, float]
 """Item -> score in [0, 1]."""
@@ -48,6 +50,19 @@ def read_model(path: Path) -> tuple[Scores, Scores]:
     return published, other
 
 
+def read_groups(path: Path, field: str) -> dict[str, str]:
+    """The value of a column for each item.
+
+    Raises:
+        InputError: If the column is missing.
+    """
+    rows, named = _rows(path)
+    hint = "--group-field must name a column"
+    return {
+        str(row[named]): str(field_of(row, field, str(path), hint=hint)) for row in rows
+    }
+
+
 def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
     """Rows of a file, and its column of items."""
     if path.suffix.lower() not in (".csv", ".tsv"):
@@ -55,16 +70,16 @@ def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
             f"{path}: not a .csv or .tsv file of scores", hint="see --scores"
         )
     rows = [row for row in load_benchmark(path).rows if row is not None]
-    name = next((name for name in _ITEMS if name in rows[0]), None)
+    name = next((name for name in ITEM_COLUMNS if name in rows[0]), None)
     if name is None:
         has = ", ".join(rows[0])
         if any(map(is_number, rows[0])):
             raise InputError(
                 f"{path}:1: the first row has no names of columns, but data ({has})",
-                hint=f"put a line above it: {_ITEMS[0]}, and a name for each model",
+                hint="put a line above it: item, and a name for each model",
             )
         raise InputError(
-            f"{path}: no column of items (it has: {has})", hint=f"call it {_ITEMS[0]}"
+            f"{path}: no column of items (it has: {has})", hint="call it item"
         )
     seen: set[object] = set()
     for row in rows:

@@ -35,8 +35,12 @@ _WHY = {
     "ones: --reference names models that saw neither, --equally-hard vouches for them",
     "one reference": "One reference does not show how much models differ by "
     "themselves: name two, or better five",
-    "items": "More items, ten at least, or items in pairs, would tell",
-    "references": "More references, or such as are more alike, would tell",
+    "outside": "On the other items the model scores outside the references, so these "
+    "items may be harder for it by more, or by less, than for them: name references "
+    "that score above it and below",
+    "items": "More items (or groups of them), ten at least, or items in pairs, would "
+    "tell",
+    "references": "More references, or such as are more like the model, would tell",
 }
 _ESTIMATORS = {
     "gap": "the model alone",
@@ -125,9 +129,19 @@ def inflation_sentences(result: InflationResult) -> list[str]:
         could = f"An inflation of {found.mde:.1f} points would have been found"
         if found.mde > 100:
             could = "No inflation at all would have been found"
+        drawn = "items" if result.n_groups is None else "these groups of items"
+        beside = "the other items are as hard"
+        if len(result.accuracies) > 1 and not result.equally_hard:
+            beside = "the references are one a family"
         sentences.append(
             f"{could} with a chance of 0.8; of models without any, one in forty is "
-            "called inflated, if what is assumed holds."
+            f"called inflated, if {drawn} are independent draws and {beside}."
+        )
+    if result.n_groups is not None:
+        named = "" if result.group_field is None else f" of equal {result.group_field}"
+        sentences.append(
+            f"Items are taken as drawn in groups{named}: {result.n_groups:,} of them"
+            f"{' on the side that has fewer' * (not result.paired)}."
         )
     if result.reason:
         sentences.append(f"{_WHY[result.reason]}.")

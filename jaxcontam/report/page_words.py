@@ -128,7 +128,10 @@ INFLATION = PageWords(
     assumed=(
         "That a model which saw neither side would differ between them as the "
         "references do, or, where the user vouches for the other items, not at all.",
-        "That the references saw neither side, and that items are independent draws.",
+        "That the references saw neither side and are one a family: references that "
+        "are relatives of each other, and not of the model, differ too little.",
+        "That items are independent draws, or groups of them where the report names "
+        "groups: questions about one passage are one draw.",
         "That nobody trained on the other items, nor on texts made from them.",
     ),
     limits=(

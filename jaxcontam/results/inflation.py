@@ -8,13 +8,17 @@ from jaxcontam.results.row import ResultRow
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 """What a report says of a score; never that a model has or has not read the items."""
 
-InflationReason = Literal["", "no reference", "one reference", "items", "references"]
+InflationReason = Literal[
+    "", "no reference", "one reference", "outside", "items", "references"
+]
 """Why it cannot be told.
 
-There are fewer than ten pairs, or items of a side; or nothing shows that the other
-items are as hard as the published ones; or one model alone does, which does not show
-how models differ; or an inflation of `min_points` could have been missed, for want of
-items or of references that are more or more alike.
+There are fewer than ten pairs, or items of a side, or groups of them; or nothing shows
+that the other items are as hard as the published ones; or one model alone does, which
+does not show how models differ; or the model scores outside the references on the other
+items, so that these may be harder for it by more or less; or an inflation of
+`min_points` could have been missed, for want of items, or of references that are more,
+or more like the model.
 """
 
 
@@ -83,6 +87,9 @@ class InflationResult(ResultRow):
         n_other: Other items; likewise.
         chance: Mean score of guessing; None where it is not known.
         min_points: Inflation that matters.
+        group_field: Field whose equal values name items that are drawn together.
+        n_groups: Groups of pairs, or of the side that has fewer; None where each item
+            is drawn by itself.
         verdict: From the first of `estimates`.
         reason: Why it cannot be told, or "".
         accuracies: One a model, the one in question first.
@@ -101,6 +108,8 @@ class InflationResult(ResultRow):
     reason: InflationReason
     accuracies: tuple[ModelAccuracy, ...]
     estimates: tuple[InflationEstimate, ...]
+    group_field: str | None = None
+    n_groups: int | None = None
     method: str = "inflation"
     primary: bool = True
 

@@ -10,9 +10,12 @@ Dimension key
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+
+from jaxcontam.stats.grouped_mean import grouped_mean
 
 LEVEL = 0.95
 """Level of every interval here; a one-sided test at its ends has half of the rest."""
@@ -46,6 +49,8 @@ class GapEstimate:
         rests_on: What the interval is that of: the draw of items, or models, where the
             gaps of references leave it wider.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
+        outside: Whether the model's score on the other items lies below those of all
+            references, or above, by more than the draw of items explains.
     """
 
     estimate: float
@@ -55,10 +60,15 @@ class GapEstimate:
     spread: float | None
     rests_on: Literal["items", "models"]
     mde: float
+    outside: bool
 
 
 def gap_estimate(
-    published_MN: np.ndarray, other_MP: np.ndarray, *, paired: bool
+    published_MN: np.ndarray,
+    other_MP: np.ndarray,
+    *,
+    paired: bool,
+    groups: Sequence[np.ndarray] | None = None,
 ) -> GapEstimate:
     """Estimate by how much one model's scores on published items exceed the others'.
 
@@ -68,11 +78,12 @@ def gap_estimate(
     saw neither.
 
     The interval holds the gap of the population that the items were drawn from. It
-    assumes independent items, and that the model's gap differs from those of the
-    references as these do from each other. With one reference, models are taken to have
-    one gap. From two on the interval is the wider one of that of items and that of one
-    more draw from a normal distribution of gaps, which holds whatever they vary by, and
-    is narrow from five references on.
+    assumes that items, or groups of them, are independent draws, and that the model's
+    gap differs from those of the references as these do from each other: references
+    that are relatives of each other and not of the model differ too little. With one
+    reference, models are taken to have one gap. From two on the interval is the wider
+    one of that of items and that of one more draw from a normal distribution of gaps,
+    which holds whatever they vary by, and is narrow from five references on.
 
     Two imagined items that point both ways keep the interval from closing where all
     items agree. For two sets and no reference it is that of Agresti and Caffo, for
@@ -82,80 +93,88 @@ def gap_estimate(
     sizes from 2 to 40 on a grid of 0.025, it covers at least 92.9 % (pairs) and 92.5 %
     (two sets), and `low` lies above 0 for at most 3.6 % of models without a gap.
 
+    Scores between right and wrong may be skewed: rare items far from the others may
+    have left none in the sample. With them the imagined items stand twice as far (their
+    squares), and each end is the outer one of the t interval's and of Hall's.
+
     Args:
         published_MN: Scores in [0, 1].
         other_MP: Likewise; with `paired` item j is the rewrite of item j.
         paired: Take differences within pairs.
+        groups: Codes from 0 of items that are drawn together, such as those of one
+            passage: (N,) of pairs, or (N,) and (P,), where equal codes are one group;
+            None: each item is drawn by itself.
 
     Raises:
         ValueError: If a score is outside [0, 1] or not finite, a side has fewer than
-            two items, models differ, or pairs have no partner.
+            two items or groups, models differ, or pairs have no partner.
 
     Source:
         Agresti and Min 2005 (paired); Agresti and Caffo 2000 (unpaired), with
-        Satterthwaite's degrees of freedom.
+        Satterthwaite's degrees of freedom. Groups and skewness: `grouped_mean`.
     """
     from scipy import stats
 
     published_MN, other_MP = _checked(published_MN, other_MP, paired=paired)
+    N, P = published_MN.shape[1], other_MP.shape[1]
+    if groups is None:
+        groups = [np.arange(N)] if paired else [np.arange(N), np.arange(N, N + P)]
     n_references = len(published_MN) - 1
     weights_M = np.full(1 + n_references, -1 / max(n_references, 1))
     weights_M[0] = 1.0
+    is_graded = any(
+        ((side > 0) & (side < 1)).any() for side in (published_MN, other_MP)
+    )
     # What is averaged: differences of pairs, or each side by itself.
     sides = [published_MN - other_MP] if paired else [published_MN, other_MP]
     # Of a pair one each way, of a score one at each end; those of references are as
     # independent as their items.
     square = (2.0 if paired else 0.5) * (1 + sum(weights_M[1:] ** 2))
-    middle = 0.5 if not paired and not n_references else 0.0
-    means, variances, dfs = [], [], []
-    for side_MN in sides:
-        mean, variance = _with_two_more(
-            weights_M @ side_MN,
-            middle=middle,
-            square=square,
-        )
-        means.append(mean)
-        variances.append(variance)
-        dfs.append(side_MN.shape[1] - 1)
-    centre = means[0] - sum(means[1:])
-    variance, spread, rests_on = sum(variances), None, "items"
-    df = variance**2 / sum(v**2 / d for v, d in zip(variances, dfs, strict=True))
+    found = grouped_mean(
+        [weights_M @ side_MN for side_MN in sides],
+        groups,
+        middle=0.5 if not paired and not n_references else 0.0,
+        square=square * (1 + is_graded),
+    )
+    below, above = found.reaches(LEVEL, skewed=is_graded)
     gaps_M = published_MN.mean(axis=1) - other_MP.mean(axis=1)
-    se, quantile = math.sqrt(variance), float(stats.t.ppf((1 + LEVEL) / 2, df))
+    down, up = below * found.se, above * found.se
+    p_value = found.p_above(skewed=is_graded)
+    more = float(stats.norm.ppf(POWER)) * found.se
+    spread, rests_on = None, "items"
     if n_references > 1:
         spread = float(gaps_M[1:].std(ddof=1))
         between = spread * math.sqrt(1 + 1 / n_references)
-        wide = float(stats.t.ppf((1 + LEVEL) / 2, n_references - 1))
-        if wide * between > quantile * se:
-            se, quantile = between, wide
-            df, rests_on = n_references - 1, "models"
+        wide = float(stats.t.ppf((1 + LEVEL) / 2, n_references - 1)) * between
+        up = max(up, wide)
+        if wide > down:
+            down, rests_on = wide, "models"
+            p_value = float(stats.t.sf(found.mean / between, n_references - 1))
+            more = float(stats.norm.ppf(POWER)) * between
     return GapEstimate(
         estimate=float(weights_M @ gaps_M),
         # No score gains or loses more than all.
-        low=max(-1.0, centre - quantile * se),
-        high=min(1.0, centre + quantile * se),
-        p_value=float(stats.t.sf(centre / se, df)),
+        low=max(-1.0, found.mean - down),
+        high=min(1.0, found.mean + up),
+        p_value=p_value,
         spread=spread,
         rests_on=rests_on,
-        mde=(quantile + float(stats.norm.ppf(POWER))) * se,
+        mde=down + more,
+        outside=n_references > 0 and _is_outside(other_MP, groups[-1]),
     )
 
 
-def _with_two_more(
-    values_N: np.ndarray, *, middle: float, square: float
-) -> tuple[float, float]:
-    """Mean, and variance of the mean, with two imagined items around the middle.
-
-    Args:
-        values_N: As they are.
-        middle: Mean of the two.
-        square: Sum of their squared distances to it.
-    """
-    n = len(values_N) + 2
-    centred_N = values_N - middle
-    shift = float(centred_N.sum()) / n
-    spread = (float(centred_N @ centred_N) + square) / n - shift**2
-    return middle + shift, spread / n
+def _is_outside(other_MP: np.ndarray, groups_P: np.ndarray) -> bool:
+    """Whether the first model lies beyond all others, and apart from the nearest."""
+    apart_R = other_MP[0].mean() - other_MP[1:].mean(axis=1)
+    if apart_R.min() <= 0 <= apart_R.max():
+        return False
+    nearest = 1 + int(np.argmin(np.abs(apart_R)))
+    found = grouped_mean(
+        [other_MP[0] - other_MP[nearest]], [groups_P], middle=0.0, square=2.0
+    )
+    reach, _ = found.reaches(LEVEL, skewed=False)
+    return abs(found.mean) > reach * found.se
 
 
 def _checked(
@@ -209,6 +228,7 @@ def constat(
     *,
     paired: bool,
     chance: float | None,
+    groups: Sequence[np.ndarray] | None = None,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> ConStatEstimate:
@@ -216,8 +236,9 @@ def constat(
 
     A smoothing spline maps accuracy on other items to accuracy on published ones,
     fitted to the references; what the model has above it is the estimate. Other items
-    may so be harder by more for weak models than for strong ones. Bootstrap: items and
-    references are drawn again. Its p-value has no guarantee in finite samples.
+    may so be harder by more for weak models than for strong ones. Bootstrap: items (or
+    groups) and references are drawn again. Its p-value has no guarantee in finite
+    samples.
 
     Args:
         published_MN: Scores in [0, 1], of at least five references.
@@ -225,6 +246,7 @@ def constat(
         paired: Draw pairs.
         chance: Accuracy of guessing, a point of the curve with its binomial noise;
             None where it is not known.
+        groups: See `gap_estimate`.
         n_resamples: D.
         seed: Seeds the draws.
 
@@ -248,6 +270,10 @@ def constat(
     x_M, y_M = other_MP.mean(axis=1), published_MN.mean(axis=1)
     guess = () if chance is None else ((chance, chance),)
     own = _excess(x_M, y_M, np.arange(1, M), guess)
+    codes_N, codes_P = (
+        (groups[0], groups[-1]) if groups else (np.arange(N), np.arange(P))
+    )
+    published_MC, other_MC = _sums(published_MN, codes_N), _sums(other_MP, codes_P)
     if own is None:
         raise ValueError("references must have different scores on the other items")
     drawn: list[float] = []
@@ -255,8 +281,10 @@ def constat(
     for _ in range(10 * n_resamples):
         if len(drawn) == n_resamples:
             break
-        items_N = rng.integers(N, size=N)
-        items_P = items_N if paired else rng.integers(P, size=P)
+        drawn_C = rng.integers(published_MC.shape[1], size=published_MC.shape[1])
+        other_C = drawn_C
+        if not paired:
+            other_C = rng.integers(other_MC.shape[1], size=other_MC.shape[1])
         noisy = tuple(
             (
                 g + rng.normal(0, np.sqrt(g * (1 - g) / P)),
@@ -265,8 +293,8 @@ def constat(
             for g, _ in guess
         )
         found = _excess(
-            other_MP[:, items_P].mean(axis=1),
-            published_MN[:, items_N].mean(axis=1),
+            _mean_of(other_MC[:, other_C]),
+            _mean_of(published_MC[:, drawn_C]),
             _references(M - 1, rng),
             noisy,
         )
@@ -283,6 +311,18 @@ def constat(
         p_value=(1 + int(np.count_nonzero(about_D <= 0))) / (1 + len(drawn)),
         outside=not x_M[1:].min() <= x_M[0] <= x_M[1:].max(),
     )
+
+
+def _sums(scores_MN: np.ndarray, codes_N: np.ndarray) -> np.ndarray:
+    """(1 + M, C): items of each group, and its sum of each model's scores."""
+    _, codes_N = np.unique(codes_N, return_inverse=True)
+    rows = [np.ones(len(codes_N)), *scores_MN]
+    return np.stack([np.bincount(codes_N, row) for row in rows])
+
+
+def _mean_of(sums_MC: np.ndarray) -> np.ndarray:
+    size, *totals = sums_MC.sum(axis=1)
+    return np.array(totals) / size
 
 
 def smoothing_spline(
