@@ -84,11 +84,14 @@ def fresh_decoder(seed=0):
 
 
 @functools.cache
-def overfitted() -> TextModel:
-    """A model trained on `MEMBERS` alone, for some seconds."""
+def overfitted(texts=None) -> TextModel:
+    """A model trained on some texts alone, or on `MEMBERS`, for some seconds."""
     decoder = fresh_decoder()
     graphdef, state = nnx.split(decoder)
-    ids = [np.array([0, *encoded]) for encoded in encode_texts(tokenizer(), MEMBERS)]
+    ids = [
+        np.array([0, *encoded])
+        for encoded in encode_texts(tokenizer(), texts or MEMBERS)
+    ]
     S = max(len(row) for row in ids) - 1
     padded_BT = np.stack([np.pad(row, (0, S + 1 - len(row))) for row in ids])
     mask_BS = np.arange(S)[None] < np.array([len(row) - 1 for row in ids])[:, None]
@@ -117,14 +120,15 @@ def overfitted() -> TextModel:
     return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)
 
 
-def save_overfitted(folder):
-    """Write the overfitted model as a directory that commands open."""
+def save_overfitted(folder, texts=None):
+    """Write an overfitted model as a directory that commands open."""
     from transformers import PreTrainedTokenizerFast
 
     from jaxcontam.models.checkpoint import save_checkpoint
 
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|bos|>")
-    save_checkpoint(overfitted().checkpoint.decoder, fast, folder)
+    model = overfitted() if texts is None else overfitted(texts)
+    save_checkpoint(model.checkpoint.decoder, fast, folder)
 
 
 def sequences(seed=0, lengths=(2, 5, 40, CONTEXT, CONTEXT + 1, 3 * CONTEXT)):

@@ -1,13 +1,17 @@
 """`jaxcontam.membership` and `jaxcontam.replicate` against their commands."""
 
+import dataclasses
 import html
 import json
 
 import pytest
 
 import jaxcontam
+from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import ApiModel
+from tests.completers import Scripted
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 
 
@@ -87,6 +91,30 @@ def test_replicate_says_what_it_cannot_use(tmp_path):
     with pytest.raises(InputError, match="needs the weights") as caught:
         jaxcontam.replicate(lambda pairs: [0.0] * len(pairs), path, task="plain")
     assert "save_pretrained" in caught.value.hint
+    with pytest.raises(InputError, match="--reference needs --control"):
+        jaxcontam.replicate("m", path, reference="older", task="plain")
+
+
+def test_replicate_asks_a_reference_from_python_too(tmp_path):
+    seen, new = tmp_path / "seen.txt", tmp_path / "new.txt"
+    seen.write_text("\n".join(MEMBERS))
+    new.write_text("\n".join(OTHERS))
+
+    def scripted(name, texts):
+        def answer(prompt, *_):
+            return next((t[len(prompt) :] for t in texts if t.startswith(prompt)), "no")
+
+        info = dataclasses.replace(served_info(ApiModel("u", name)), fingerprint=name)
+        return PromptedModel(name=name, completer=Scripted(answer), info=info)
+
+    knows, older = scripted("knows", MEMBERS), scripted("older", ())
+    found = jaxcontam.replicate(
+        knows, seen, reference=older, control=new, task="plain", seed=1
+    )
+    assert (found.verdict, found.report.reference) == ("contaminated", older.info)
+    assert [len(call["prompts"]) for call in older.completer.calls] == [24, 24]
+    with pytest.raises(InputError, match="the reference is the model itself"):
+        jaxcontam.replicate(knows, seen, reference=knows, control=new, task="plain")
 
 
 def test_texts_of_both_kinds_are_refused_from_python_too():

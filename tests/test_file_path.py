@@ -1,5 +1,6 @@
 """Path probe: issues with their file, a control, an exact test."""
 
+import dataclasses
 import json
 
 import pytest
@@ -28,10 +29,10 @@ def patch_of(*files):
     )
 
 
-def rows_of(n, folder):
+def rows_of(n, folder, repo="a/b"):
     return [
         {
-            "repo": "a/b",
+            "repo": repo,
             "problem_statement": f"{folder} {i}: it fails",
             "patch": patch_of(f"{folder}/part_{i}.py"),
         }
@@ -90,6 +91,57 @@ def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
     assert (alike.verdict, alike.p_control) == ("no evidence", 1.0)
     easy, _ = probe(issues[:5], issues[5:15])
     assert (easy.verdict, easy.p_control) == ("inconclusive", 1.0)
+
+
+@pytest.mark.parametrize(("n_each", "verdict"), [(2, "inconclusive"), (5, "suspected")])
+def test_repositories_change_sides_whole(tmp_path, n_each, verdict):
+    """All files of the benchmark's repositories are named, none of the control's."""
+    sides = [
+        [one for i in range(n_each) for one in rows_of(8, f"{side}{i}", f"{side}/{i}")]
+        for side in ("src", "new")
+    ]
+    issues, control = (tuple(issues_of(tmp_path, rows)) for rows in sides)
+    known = {one.text: one.file for one in issues}
+
+    def answer(prompt, *_):
+        text = prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")
+        return known.get(text, "src/other.py")
+
+    asked = {"issues": issues, "control_issues": control}
+    found, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    # One of 6, or of 252, choices of repositories: 4 standard errors of 9,999 draws.
+    p_value = {2: 1 / 6, 5: 1 / 252}[n_each]
+    error = 4 * (p_value / 9999) ** 0.5 + 1e-4
+    assert found.p_control == pytest.approx(p_value, abs=error)
+    assert found.verdict == verdict
+    assert not any("takes issues as independent" in one for one in found.warnings)
+    unnamed = [
+        tuple(dataclasses.replace(one, repository="") for one in side)
+        for side in (issues, control)
+    ]
+    asked = {"issues": unnamed[0], "control_issues": unnamed[1]}
+    alone, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    assert alone.p_control < 1e-6
+    assert any("takes issues as independent" in one for one in alone.warnings)
+
+
+def test_issues_of_both_files_are_not_asked(tmp_path):
+    paths = [tmp_path / "own.jsonl", tmp_path / "new.jsonl"]
+    shared = rows_of(2, "both")
+    for path, rows in zip(paths, (rows_of(3, "src"), rows_of(3, "new")), strict=True):
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *shared]))
+    design = ReplicationDesign(
+        control=paths[1],
+        task="plain",
+        text_field="problem_statement",
+        compare="file_path",
+    )
+    plan = plan_replication(paths[0], design)
+    assert (len(plan.issues), len(plan.control_issues)) == (3, 3)
+    assert any("2 issues stand in both files" in words for words in plan.warnings)
+    paths[1].write_text(paths[0].read_text())
+    with pytest.raises(InputError, match="stand in the other file as well"):
+        plan_replication(paths[0], design)
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,10 @@ def ask(answer, data=None, **options):
     return result, rows, completer
 
 
-def test_a_model_that_writes_the_file_is_contaminated():
+def test_a_model_that_writes_the_file_is_suspected_of_having_read_it():
     data = benchmark()
     result, rows, _ = ask("\n".join(data.texts[:5]))
-    assert (result.finding, result.verdict) == ("contaminated", "suspected")
+    assert (result.finding, result.verdict) == ("copied", "suspected")
     assert (result.n_found, result.n_instances, result.rate) == (5, 5, 1.0)
     assert [row["match"] for row in rows] == ["exact"] * 5
     assert (result.method, result.primary) == ("first_instances", False)
@@ -57,7 +57,7 @@ def test_a_model_that_writes_the_file_is_contaminated():
 
 def test_a_model_that_writes_something_else_is_not():
     result, rows, _ = ask(NOISE)
-    assert (result.finding, result.verdict) == ("not contaminated", "no evidence")
+    assert (result.finding, result.verdict) == ("nothing found", "no evidence")
     assert result.n_found == 0 and result.rate == 0.0
     assert [row["match"] for row in rows] == ["no"] * 5
 
@@ -68,7 +68,7 @@ def test_one_exact_copy_is_enough_in_any_layout():
         f"premise | label\n{SENTENCES[0]} | ?",
         SENTENCES[2].replace(" ", "\n"),
     ):
-        assert ask(answer)[0].finding == "contaminated"
+        assert ask(answer)[0].finding == "copied"
 
 
 def test_two_near_copies_are_enough_and_one_is_suspicious():
@@ -76,15 +76,15 @@ def test_two_near_copies_are_enough_and_one_is_suspicious():
     assert near[0] != SENTENCES[0] and near[1] != SENTENCES[1]
     two, rows, _ = ask("\n".join(near))
     assert [row["match"] for row in rows[:2]] == ["near", "near"]
-    assert two.finding == "contaminated"
+    assert two.finding == "copied"
     one, _, _ = ask(near[0])
     assert (one.finding, one.verdict, one.n_found) == ("suspicious", "no evidence", 1)
 
 
 def test_only_the_first_rows_are_compared():
     result, rows, _ = ask(SENTENCES[5])
-    assert result.finding == "not contaminated" and len(rows) == 5
-    assert ask(SENTENCES[4])[0].finding == "contaminated"
+    assert result.finding == "nothing found" and len(rows) == 5
+    assert ask(SENTENCES[4])[0].finding == "copied"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_names_and_labels_that_anybody_would_guess_are_no_sign():
     data = Benchmark("reviews", tuple(map(json.dumps, rows)), rows)
     answer = '{"id": 0, "text": "Good film.", "label": "positive"} or negative, 1 2 3'
     assert format_signs(data, 5, answer) == ()
-    assert ask(answer, data)[0].finding == "not contaminated"
+    assert ask(answer, data)[0].finding == "nothing found"
 
 
 def test_a_refusal_that_names_what_every_nli_set_has_is_no_sign():
@@ -134,7 +134,7 @@ def test_a_refusal_that_names_what_every_nli_set_has_is_no_sign():
         "I cannot recite it. Each instance has a premise, a hypothesis and a label, "
         "which is entailment or contradiction."
     )
-    assert ask(answer, data)[0].finding == "not contaminated"
+    assert ask(answer, data)[0].finding == "nothing found"
 
 
 def test_short_rows_cannot_be_told_from_chance():
@@ -151,7 +151,7 @@ def test_short_rows_cannot_be_told_from_chance():
 
 def test_plain_lines_are_compared_too():
     data = Benchmark("lines", tuple(SENTENCES), (None,) * 6)
-    assert ask(f"- {SENTENCES[1]}", data)[0].finding == "contaminated"
+    assert ask(f"- {SENTENCES[1]}", data)[0].finding == "copied"
 
 
 def test_an_answer_in_json_with_escapes_is_the_same_text():
@@ -160,14 +160,14 @@ def test_an_answer_in_json_with_escapes_is_the_same_text():
     data = Benchmark("news", (json.dumps(row),), (row,))
     for ensure_ascii in (True, False):
         answer = json.dumps([row], ensure_ascii=ensure_ascii)
-        assert ask(answer, data)[0].finding == "contaminated"
+        assert ask(answer, data)[0].finding == "copied"
 
 
 def test_scripts_without_spaces_have_a_word_a_character():
     text = "\u65e9\u4e0a\u4ed6\u53bb\u6e2f\u53e3\u770b\u8239"
     data = Benchmark("lines", (text,), (None,))
-    assert ask(f"1. {text}\u3002", data)[0].finding == "contaminated"
-    assert ask(f"1. {text[::-1]}", data)[0].finding == "not contaminated"
+    assert ask(f"1. {text}\u3002", data)[0].finding == "copied"
+    assert ask(f"1. {text[::-1]}", data)[0].finding == "nothing found"
 
 
 def test_it_is_one_greedy_request_that_names_the_split():

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.analyses.replicate_judging import Arm, Partition
+from jaxcontam.analyses.replicate_judging import CONTROL, PARTITION, Arm, Partition
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.methods.replication.fields import find_fields
 from jaxcontam.methods.replication.instance import Completion, Instance
@@ -69,13 +69,11 @@ def drawn(texts):
 
 def judged(instances, guided, control=None):
     """The row that decides, as the whole command makes it."""
+    arms = {PARTITION: Arm(instances=instances, guided=guided)}
+    if control is not None:
+        arms[CONTROL] = control
     partition = Partition(
-        name="set",
-        fingerprint="sha256:0",
-        prompt_version=None,
-        arm=Arm(instances=instances, guided=guided),
-        control=control,
-        overlaps={},
+        name="set", fingerprint="sha256:0", prompt_version=None, arms=arms
     )
     (row,) = partition.results(seed=0)
     assert isinstance(row, JudgeResult)
@@ -104,20 +102,23 @@ def test_a_model_that_only_continues_is_no_evidence(kind):
 
 
 def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
-    prose = [
-        f"The {a} {b} crossed a {c} river and never told anybody {d} it had been."
-        for a, b, c, d in zip(
-            ("old", "tall", "kind", "rude"),
-            ("farmer", "sailor", "miller", "tailor"),
-            ("frozen", "golden", "narrow", "muddy"),
-            ("where", "when", "how", "why"),
-            strict=True,
-        )
-    ]
-    instances = drawn([*prose, *(KINDS["counting"](i) for i in range(N_ROWS))])
-    guided = tuple(Completion(text=one.second_piece) for one in instances)
-    arm = Arm(instances=instances, guided=guided)
-    _, row = judged(instances, guided, control=arm)
+    def arm(a, first):
+        prose = [
+            f"The {a} {b} crossed a {c} river and never told anybody {d} it had been."
+            for b, c, d in zip(
+                ("farmer", "sailor", "miller", "tailor"),
+                ("frozen", "golden", "narrow", "muddy"),
+                ("where", "when", "how", "why"),
+                strict=True,
+            )
+        ]
+        counting = (KINDS["counting"](first + i) for i in range(N_ROWS))
+        instances = drawn([*prose, *counting])
+        guided = tuple(Completion(text=one.second_piece) for one in instances)
+        return Arm(instances=instances, guided=guided)
+
+    own = arm("old", 0)
+    _, row = judged(own.instances, own.guided, control=arm("tall", 100))
     assert (row.n_instances, row.n_follows) == (4, N_ROWS)
     assert (row.n_control, row.n_control_follows) == (4, N_ROWS)
     assert (row.n_exact, row.control_copies) == (4, 4)

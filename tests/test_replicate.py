@@ -3,13 +3,15 @@
 import codecs
 import csv
 import json
+import shutil
 
 import pytest
 
 from jaxcontam.analyses.prompted_model import open_prompted
+from jaxcontam.analyses.replicate_judging import ARMS
 from jaxcontam.cli import main
 from jaxcontam.report.archive import ASKED, read_text_rows
-from tests.membership_model import MEMBERS, OTHERS, save_overfitted
+from tests.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
 
 pytestmark = pytest.mark.unoptimised
 
@@ -64,6 +66,66 @@ def test_a_control_is_asked_the_same_way_and_enters_the_verdict(model, files, tm
     assert main(["verify", str(tmp_path)]) == 0
 
 
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Folder of a model that knows other texts by heart, and neither file."""
+    out = tmp_path_factory.mktemp("reference")
+    save_overfitted(out, tuple(drawn_texts(len(MEMBERS), seed=4)))
+    return str(out)
+
+
+def test_a_reference_is_asked_the_same_and_decides(
+    model, reference, files, tmp_path, monkeypatch, capsys
+):
+    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
+    words += ["--control", str(files / "unseen.txt"), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert results(tmp_path / "out")["judge_local"]["reason"] == "no reference"
+    words += ["--reference", reference, "--overwrite"]
+    capsys.readouterr()
+    assert main([*words, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "The reference: 48 completions of prompts" in said
+    assert main(words) == 0
+    row = results(tmp_path / "out")["judge_local"]
+    assert (row["verdict"], row["reason"]) == ("contaminated", None)
+    assert row["reference"]["n_copies"] == 0
+    arms = [text["arm"] for text in read_text_rows(tmp_path / "out", ASKED)]
+    assert [arms.count(name) for name in ARMS] == [24, 24, 24, 24]
+    assert report_of(tmp_path / "out")["reference"]["name"] in reference
+    assert "reference reference" in (tmp_path / "out" / "report.html").read_text()
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+    def asks(_, prompts, *__, **___):
+        assert not prompts
+        return iter(())
+
+    # Its answers are kept, too.
+    monkeypatch.setattr("jaxcontam.scoring.completions.continuations", asks)
+    assert main(words) == 0
+
+
+def test_a_reference_that_is_the_model_is_refused(model, files, tmp_path, capsys):
+    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
+    words += ["--control", str(files / "unseen.txt"), "--out", str(tmp_path / "out")]
+    shutil.copytree(model, tmp_path / "copy")
+    for same in (model, str(tmp_path / "copy")):
+        assert main([*words, "--reference", same]) == 2
+        assert "the reference is the model itself" in capsys.readouterr().err
+
+
+def test_texts_of_both_files_are_not_drawn(model, files, tmp_path, capsys):
+    (tmp_path / "mixed.txt").write_text("\n".join([*OTHERS, MEMBERS[0].upper()]))
+    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
+    words += ["--control", str(tmp_path / "mixed.txt"), "--out", str(tmp_path / "o")]
+    assert main(words) == 0
+    row = results(tmp_path / "o")["judge_local"]
+    assert (row["n_instances"], row["n_control"]) == (23, 24)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 24 instances of the benchmark stand in the other file as well" in said
+    assert "1 of 25 instances of the control stand in the other file as well" in said
+
+
 def test_copies_that_the_control_has_as_well_prove_nothing(model, files, tmp_path):
     half = len(MEMBERS) // 2
     for name, texts in (("a", MEMBERS[:half]), ("b", MEMBERS[half:])):
@@ -84,7 +146,9 @@ def test_a_control_of_the_same_instances_is_refused(model, files, tmp_path, caps
     seen = str(files / "seen.txt")
     words = ["replicate", model, seen, "--task", "plain", "--control", seen]
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    assert "of its instances are those of" in capsys.readouterr().err
+    assert "all its instances stand in the other file as well" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_rerun_asks_nothing_and_reports_the_same(model, files, tmp_path, monkeypatch):
@@ -132,7 +196,8 @@ def test_recorded_completions_are_judged_without_a_model(recorded, tmp_path, cap
     assert main(["replicate", "--recorded", str(recorded), "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "Suspected: 2 of 10 completions are copies" in said
-    assert "contaminated needs a control" in said
+    assert "Contaminated needs a control" in said
+    assert "the paper's rule, at least one exact or 2 near-exact ones, is met" in said
     assert "BLEURT was left out" in said
     found = results(out)
     assert found["judge_local"]["n_exact"] == 2
@@ -176,6 +241,11 @@ def test_a_sheet_that_people_filled_in_is_read_back(recorded, tmp_path):
         (["replicate", "M", "b.txt", "--judge", "gpt"], "must be local or api:"),
         (["replicate", "M", "b.txt", "--budget", "5"], "--budget needs --price-in"),
         (["replicate", "M", "b.txt", "--k", "0"], "--k must be at least 1"),
+        (
+            ["replicate", "M", "b.txt", "--reference", "R"],
+            "--reference needs --control",
+        ),
+        (["replicate", "--recorded", "f.csv", "--reference", "R"], "does not go with"),
         (["replicate", "M", "b.txt", "--first-field", "a"], "go together"),
         (["replicate", "M", "nowhere.txt"], "no such file"),
         (["replicate", "--recorded", "nowhere.csv"], "nowhere.csv"),

@@ -7,19 +7,19 @@ import pytest
 
 from jaxcontam.cli import main
 
-SECOND = "the ferry to island {} leaves the southern harbour at noon"
+SECOND = "the ferry to {} {} leaves the southern harbour at noon"
 IN_OTHER_WORDS = (
     "at noon the ferry will leave for that island, number {}, from the south"
 )
 
 
-def write(path, *, n=10, copies=0, **columns):
+def write(path, *, n=10, copies=0, place="island", **columns):
     """Rows of which the first are copies; each column a function of the row."""
     rows = []
     for i in range(n):
-        second = SECOND.format(i)
+        second = SECOND.format(place, i)
         row = {
-            "first_piece": f"It is known of island {i} that",
+            "first_piece": f"It is known of {place} {i} that",
             "second_piece": second,
             "generated_guided_completion": second if i < copies else "no idea",
             "generated_general_completion": "nobody knows that",
@@ -49,11 +49,12 @@ def judged_by_model(word):
 
 def test_a_recorded_judge_is_compared_with_its_labels_of_the_control(tmp_path):
     own = write(tmp_path / "own.csv", copies=10, **judged_by_model("Yes (exact match)"))
-    control = write(tmp_path / "control.csv", **judged_by_model("No"))
+    at_ports = {"path": tmp_path / "control.csv", "place": "port"}
+    control = write(**at_ports, **judged_by_model("No"))
     row = run(tmp_path, own, control)["judge_llm"]
     assert (row["n_control"], row["control_copies"]) == (10, 0)
     # A control without such labels is one for the local judge alone.
-    control = write(tmp_path / "control.csv")
+    control = write(**at_ports)
     found = run(tmp_path, own, control)
     assert found["judge_llm"]["n_control"] == 0
     assert found["judge_local"]["n_control"] == 10
@@ -67,7 +68,8 @@ def test_bleurt_is_read_of_both_arms_or_of_neither(tmp_path, has_scores, capsys)
     }
     words = {"generated_guided_completion": IN_OTHER_WORDS.format}
     own = write(tmp_path / "own.csv", **words, **scores)
-    control = write(tmp_path / "c.csv", **words, **(scores if has_scores else {}))
+    more = scores if has_scores else {}
+    control = write(tmp_path / "c.csv", place="port", **words, **more)
     row = run(tmp_path, own, control)["judge_local"]
     assert row["judge_version"].endswith("+bleurt-20") == has_scores
     assert row["n_near"] == row["control_copies"] == (10 if has_scores else 0)
@@ -76,14 +78,106 @@ def test_bleurt_is_read_of_both_arms_or_of_neither(tmp_path, has_scores, capsys)
     assert ("control has no BLEURT scores" in said) == (not has_scores)
 
 
-def test_repeated_rows_are_said_to_be_no_further_evidence(tmp_path, capsys):
-    same = {"first_piece": lambda i: "It is", "second_piece": lambda i: SECOND}
-    run(
-        tmp_path, write(tmp_path / "own.csv", **same), write(tmp_path / "c.csv", **same)
+def test_a_text_counts_once_and_on_no_side_if_it_stands_on_both(tmp_path, capsys):
+    def places(*numbers):
+        rows = {i: (f"It is of {n}", SECOND.format("island", n)) for i, n in numbers}
+        return {
+            "first_piece": lambda i: rows[i][0].upper() if i == 1 else rows[i][0],
+            "second_piece": lambda i: rows[i][1],
+            "generated_guided_completion": lambda i: rows[i][1],
+        }
+
+    # The second row is the first one in capitals; the last stands in the control.
+    own = write(tmp_path / "own.csv", n=4, **places((0, 7), (1, 7), (2, 8), (3, 9)))
+    control = write(tmp_path / "c.csv", n=3, **places((0, 9), (1, 1), (2, 2)))
+    found = run(tmp_path, own, control)
+    row = found["judge_local"]
+    assert (row["n_instances"], row["n_exact"], row["n_repeats"]) == (2, 2, 2)
+    assert (row["n_control"], row["control_copies"]) == (2, 2)
+    # Nor are they evidence that the instruction helps.
+    assert found["rouge_l_sign_flip"]["n_instances"] == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 of 4 instances are left out: their text stands before, or in" in said
+    assert "Of the control, 1 of 3 instances are left out" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<summary>Instance ") == 4
+
+
+def beside(tmp_path, *more, n=20, known=20, guessed=0, at_ports=0, **columns):
+    """A run with a reference: copies of islands by each model, of ports by both."""
+
+    def copied(n_copies, place):
+        return lambda i: SECOND.format(place, i) if i < n_copies else "at noon it left"
+
+    texts = {
+        place: {
+            "generated_guided_completion": copied(own, place),
+            "generated_reference_completion": copied(theirs, place),
+        }
+        for place, own, theirs in (
+            ("island", known, guessed),
+            ("port", at_ports, at_ports),
+        )
+    }
+    own, control = (
+        write(tmp_path / f"{place}.csv", n=n, place=place, **texts[place], **columns)
+        for place in ("island", "port")
     )
-    said = capsys.readouterr().out
-    assert "9 of 10 rows repeat the instance of another one" in said
-    assert "Of the control: 9 of 10 rows" in said
+    return run(tmp_path, own, control, *more)["judge_local"]
+
+
+def test_a_recorded_reference_decides_and_is_judged_again(tmp_path, capsys):
+    row = beside(tmp_path, at_ports=1)
+    assert (row["verdict"], row["reason"]) == ("contaminated", None)
+    assert (row["reference"]["n_copies"], row["reference"]["control_copies"]) == (0, 1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Contaminated: 20 of 20 completions are copies" in said
+    assert "takes instances as independent (--group-field names sources" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "The reference copies 0 of 20, and 1 of 20 of the control" in page
+    assert "as easy to guess as the benchmark: of the same kind, sources" in page
+    with (tmp_path / "out" / "results.csv").open(newline="") as file:
+        (cells,) = (r for r in csv.DictReader(file) if r["method"] == "judge_local")
+    assert cells["reference.control_copies"] == "1"
+    # A reference that copied them after all.
+    texts = tmp_path / "out" / "texts.jsonl"
+    rows = [json.loads(line) for line in texts.read_text().splitlines()]
+    for one in rows:
+        if one["arm"] == "reference":
+            one["guided"] = one["second_piece"]
+    texts.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    assert main(["verify", str(tmp_path / "out")]) == 3
+    found = capsys.readouterr().out
+    assert "results[0].reference.n_copies is 0, recomputed 20" in found
+    assert "results[0].verdict is 'contaminated', recomputed 'suspected'" in found
+
+
+def test_a_reference_that_copies_it_too_leaves_suspicion(tmp_path, capsys):
+    row = beside(tmp_path, guessed=12)
+    assert (row["verdict"], row["reason"]) == ("suspected", "reference copies it")
+    assert "the benchmark is easier to guess" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
+    tmp_path, capsys
+):
+    by_four = {"book": lambda i: f"b{i // 4}", "generated_general_completion": str}
+    row = beside(tmp_path, **by_four)
+    assert row["verdict"] == "contaminated"
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The field book has 5 values in 40 instances: if they are sources" in said
+    row = beside(tmp_path, "--group-field", "book", "--overwrite", **by_four)
+    # Each book stands on both sides, and exchanges its instances.
+    assert (row["group_field"], row["n_groups"]) == ("book", 5)
+    assert row["p_control_barnard"] is None
+    assert row["reference"]["p_excess"] == pytest.approx(2.0**-5)
+    assert (row["verdict"], row["reason"]) == ("suspected", "reference too close")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "by permutations of the 5 values of book" in said
+    assert "if they are sources" not in said
+    assert "takes instances as independent" not in said
 
 
 def test_two_people_are_compared_and_their_source_is_named(tmp_path, capsys):

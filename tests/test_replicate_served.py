@@ -158,6 +158,72 @@ def test_a_judge_elsewhere_never_gets_the_key_of_the_model(
     assert all("Authorization" not in headers for headers, _ in judged)
 
 
+def test_a_reference_elsewhere_has_a_key_of_its_own_and_is_judged(
+    server, files, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("API_KEY", KEY)
+    monkeypatch.setenv("REFERENCE_API_KEY", "sk-of-the-reference")
+    monkeypatch.delenv("JUDGE_API_KEY", raising=False)
+    rows = [
+        {"premise": f"{MEMBERS[i]} New.", "hypothesis": OTHERS[i]} for i in range(12)
+    ]
+    control = tmp_path / "new.jsonl"
+    control.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    known = knows(files)
+    model, seen = server(
+        lambda prompt: "It is unknown." if "New." in prompt else known(prompt)
+    )
+    reference, asked = server(lambda prompt: "Nothing of the kind.")
+
+    def judges(prompt):
+        case = prompt.split("Now this one")[1]
+        is_copy = "unknown" not in case and "of the kind" not in case
+        return "Yes (exact match)" if is_copy else "No"
+
+    judge, judged = server(judges)
+    words = ["replicate", model, str(files / "pairs.jsonl"), "--task", "nli"]
+    words += ["--dataset-name", "PAIRS", "--judge", judge, "--reference", reference]
+    words += ["--control", str(control), "--out", str(tmp_path / "out")]
+    prices = ["--price-in", "1", "--price-out", "1"]
+    assert main([*words, *prices, "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    # Guided completions of both sides, and the model's general ones.
+    assert said.startswith("36 requests to send")
+    assert "The reference: 24 requests to send" in said
+    assert "The judge: at most 48 requests" in said
+    assert not asked
+    assert main(words) == 0
+    row = results(tmp_path / "out")["judge_llm"]
+    assert row["primary"] and row["verdict"] == "contaminated"
+    assert (row["reference"]["n_copies"], row["reference"]["n_control"]) == (0, 12)
+    assert (len(seen), len(asked), len(judged)) == (36, 24, 48)
+    assert {h["Authorization"] for h, _ in asked} == {"Bearer sk-of-the-reference"}
+    assert {h["Authorization"] for h, _ in seen} == {f"Bearer {KEY}"}
+    assert all("Authorization" not in h for h, _ in judged)
+    assert main(["verify", str(tmp_path / "out")]) == 0
+    assert main(words) == 0
+    assert (len(seen), len(asked), len(judged)) == (36, 24, 48)
+
+
+def test_a_refusal_of_the_reference_is_counted_and_ends_with_3(
+    server, files, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("API_KEY", raising=False)
+    control = tmp_path / "new.jsonl"
+    row = {"premise": "Nobody has read this.", "hypothesis": "It is new to all."}
+    control.write_text(json.dumps(row) + "\n")
+    refused = 400, {"error": {"message": "filtered"}}
+    url, _ = server(lambda prompt: refused if MEMBERS[0] in prompt else "No idea.")
+    model, _ = server(lambda prompt: "No idea.")
+    words = ["replicate", model, str(files / "pairs.jsonl"), "--task", "nli"]
+    words += ["--control", str(control), "--reference", url]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 3
+    row = results(tmp_path / "out")["judge_local"]
+    assert (row["n_refused"], row["reference"]["n_refused"]) == (0, 1)
+    assert row["reference"]["n_instances"] == 11
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+
 def test_the_page_escapes_what_the_file_says(asked):
     _, out, _, _ = asked
     page = (out / "report.html").read_text()

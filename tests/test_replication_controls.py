@@ -1,13 +1,26 @@
-"""What a verdict owes to its control, and to the length of references."""
+"""What a verdict owes to its control, to a reference model, and to sources."""
 
 import dataclasses
+import functools
+import itertools
 
+import numpy as np
 import pytest
+from scipy.stats import binom, fisher_exact
 
 from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.methods.replication.instance import Instance
-from jaxcontam.methods.replication.judges import Judged, fewest_above, judge_result
-from jaxcontam.methods.replication.local_judge import is_short
+from jaxcontam.methods.replication.control import (
+    Side,
+    beside_control,
+    beside_reference,
+    fewest_above,
+    independence_words,
+    more_copies,
+    why_no_more,
+)
+from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.methods.replication.judges import Facts, Judged, judge_result
+from jaxcontam.methods.replication.local_judge import closeness, is_short
 from jaxcontam.report.replication import replication_sentences
 from jaxcontam.stats.proportions import rate_test
 
@@ -55,25 +68,271 @@ def test_a_control_too_small_to_compare_with_leaves_no_verdict():
     one = result(["exact"] + ["no"] * 49, control=Judged(labels=("no",) * 50))
     assert (one.verdict, one.n_needed) == ("no evidence", 10)
     assert "it takes 10 copies of 50 for p <= 0.001" in said_of(one)
-    assert "significantly more than in the control (p <= 0.001; suspec" in said_of(one)
+
+
+def labels_of(n_copies, n=50):
+    return ("exact",) * n_copies + ("no",) * (n - n_copies)
+
+
+def beside(own, control, *, closer=0.0):
+    """Copies of model and reference among 50 each, the reference's the last ones."""
+    return result(
+        labels_of(own[0]),
+        control=Judged(labels=labels_of(control[0])),
+        reference=tuple(
+            Judged(labels=labels_of(n)[::-1]) for n in (own[1], control[1])
+        ),
+        closer=(closer,) * 50,
+    )
 
 
 @pytest.mark.parametrize(
-    ("n_copies", "verdict"),
-    [(4, "no evidence"), (5, "suspected"), (9, "suspected"), (10, "contaminated")],
+    ("n_copies", "verdict", "reason"),
+    [
+        (4, "no evidence", None),
+        (5, "suspected", "weak"),
+        (9, "suspected", "weak"),
+        (10, "suspected", "no reference"),
+        (50, "suspected", "no reference"),
+    ],
 )
-def test_one_level_for_one_word(n_copies, verdict):
-    labels = ["exact"] * n_copies + ["no"] * (50 - n_copies)
-    row = result(labels, control=Judged(labels=("no",) * 50))
-    assert row.verdict == verdict
-    assert (row.p_control <= 0.001) == (verdict == "contaminated")
-    assert (row.p_control <= 0.05) == (verdict != "no evidence")
+def test_a_control_alone_never_gives_more_than_suspicion(n_copies, verdict, reason):
+    row = result(labels_of(n_copies), control=Judged(labels=("no",) * 50))
+    assert (row.verdict, row.reason) == (verdict, reason)
+    assert (row.p_control <= 0.001) == (n_copies >= 10)
+    assert row.meets_rule
+    assert ("a reference model that has seen neither" in said_of(row)) == (
+        reason == "no reference"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "control", "closer", "reason"),
+    [
+        ((10, 0), (0, 0), 0, None),
+        ((9, 0), (0, 0), 0, "weak"),
+        # Eight against one of the control have p = 0.03.
+        ((30, 8), (0, 1), 0, "reference copies it"),
+        # Silent, and yet of 17 in which the two differ four are the reference's.
+        ((13, 4), (1, 1), 0, "reference too close"),
+        ((40, 4), (1, 1), 0, None),
+        ((40, 0), (0, 0), 0.1, "reference reads less"),
+        ((40, 0), (0, 0), -0.1, None),
+    ],
+)
+def test_contaminated_asks_a_reference_that_reads_as_well_is_silent_and_exceeded(
+    own, control, closer, reason
+):
+    row = beside(own, control, closer=closer)
+    assert row.reason == reason
+    assert row.verdict == ("contaminated" if reason is None else "suspected")
+    assert (row.reference.p_value <= 0.05) == (reason == "reference copies it")
+    said = said_of(row)
+    assert f"The reference copies {own[1]} of 50, and {control[1]} of 50 of the" in said
+    # What the control must be stands there whatever the verdict is.
+    assert "takes instances as independent" in said
+    assert "as easy to guess as the benchmark" in said
+
+
+@pytest.mark.parametrize(("own", "control"), [((13, 4), (1, 1)), ((9, 2), (4, 3))])
+def test_excess_is_the_tail_of_a_fair_coin_over_what_the_models_differ_on(own, control):
+    row = beside(own, control)
+    n = sum(own) + sum(control)
+    # The reference's copies are on other instances, so all of them differ.
+    in_favour = own[0] + control[1]
+    assert row.reference.p_excess == pytest.approx(binom.sf(in_favour - 1, n, 0.5))
+    assert row.reference.p_value == pytest.approx(
+        fisher_exact(
+            [[own[1], control[1]], [50 - own[1], 50 - control[1]]],
+            alternative="greater",
+        ).pvalue
+    )
+
+
+def test_instances_that_one_model_did_not_answer_are_compared_with_none():
+    row = result(
+        labels_of(10),
+        control=Judged(labels=("no",) * 50),
+        reference=(
+            Judged(labels=(None,) * 5 + ("no",) * 45, n_refused=5),
+            Judged(labels=("no",) * 50),
+        ),
+        closer=(0.0,) * 50,
+    )
+    found = row.reference
+    assert (found.n_instances, found.n_refused) == (45, 5)
+    assert found.p_excess == pytest.approx(0.5**5)
+    assert row.reason == "reference too close"
+    assert "5 requests to it were refused" in said_of(row)
+
+
+def grouped(copies, names):
+    return Side(copies=[bool(x) for x in copies], groups=[str(x) for x in names])
+
+
+def test_sources_change_sides_whole():
+    """All choices of five of ten sources, of which all of one side are copied."""
+    rng = np.random.default_rng(0)
+    own = grouped(np.repeat(rng.integers(0, 2, 5), 4), np.repeat(range(5), 4))
+    theirs = grouped(np.repeat(rng.integers(0, 2, 5), 4), np.repeat(range(5, 10), 4))
+    rates = [side.copies[i] for side in (own, theirs) for i in range(0, 20, 4)]
+    sums = [sum(rates[i] for i in c) for c in itertools.combinations(range(10), 5)]
+    expected = np.mean(np.array(sums) >= sum(rates[:5]))
+    found = more_copies(own, theirs, seed=0)
+    # 4 standard errors of a share of 9,999 draws, and the added one.
+    error = 4 * np.sqrt(0.25 / 9999) + 1e-4
+    assert found.p_value == pytest.approx(expected, abs=error)
+    assert found.p_floor == pytest.approx(1 / 252, abs=4 * np.sqrt(1 / 252 / 9999))
+    assert found.n_groups == 10
+
+
+def test_sources_of_one_instance_give_fishers_p_value():
+    own, theirs = (
+        grouped([1] * 7 + [0] * 5, range(12)),
+        grouped([1] + [0] * 11, range(12, 24)),
+    )
+    alone = beside_control(Side(copies=own.copies), Side(copies=theirs.copies), seed=0)
+    assert beside_control(own, theirs, seed=0).p_value == alone.p_value
+    one = [dataclasses.replace(side, groups=["all"] * 12) for side in (own, theirs)]
+    assert beside_control(*one, seed=0).p_value == alone.p_value
+
+
+def test_five_sources_a_side_are_never_more_than_suspected():
+    names = [f"s{i // 10}" for i in range(100)]
+    row = result(
+        ["exact"] * 50,
+        control=Judged(labels=("no",) * 50),
+        facts=Facts(groups=names[:50]),
+        control_facts=Facts(groups=names[50:]),
+        group_field="book",
+    )
+    assert (row.n_groups, row.reason) == (10, "weak")
+    assert 0.001 < row.p_control == row.p_control_floor < 0.01
+    assert (row.p_control_barnard, row.n_needed) == (None, None)
+    said = said_of(row)
+    assert "by permutations of the 10 values of book" in said
+    assert "So few sources give no p below 0.00" in said
+    assert "takes instances as independent" not in said
+
+
+def test_what_is_left_out_counts_on_neither_side():
+    row = result(
+        labels_of(20),
+        control=Judged(labels=labels_of(10)),
+        facts=Facts(repeats=[i < 10 for i in range(50)]),
+        control_facts=Facts(repeats=[i < 10 for i in range(50)]),
+    )
+    assert (row.n_instances, row.n_exact, row.n_repeats) == (40, 10, 10)
+    assert (row.n_control, row.control_copies, row.n_control_repeats) == (40, 0, 10)
+
+
+@functools.cache
+def verdicts(counts):
+    """Whether 0.001 beside the control accuses, and whether the rule does.
+
+    Of the 50 instances of each side the counts are those that both models copy, the
+    model alone, and the reference alone.
+    """
+    sides = []
+    for both, own, other in counts:
+        rest = 50 - both - own - other
+        copies = np.repeat(
+            [[1, 1], [1, 0], [0, 1], [0, 0]], [both, own, other, rest], 0
+        )
+        model, reference = copies.T.astype(bool).tolist()
+        sides.append(Side(copies=model, reference=reference, closer=[0.0] * 50))
+    tested = more_copies(*sides, seed=0)
+    if tested.p_value > 0.001:
+        return False, False
+    compared = beside_reference(*sides, n_refused=0, seed=0)
+    return True, why_no_more(tested, compared) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "accused"),
+    [((0.2, 0.05), 0.14), ((0.3, 0.05), 0.55), ((0.3, 0.1), 0.22), ((0.1, 0.1), 0.0)],
+)
+def test_a_reference_that_guesses_alike_keeps_the_level(rates, accused):
+    """A clean model beside a control that is harder to guess, or is not."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(n := 1000):
+        counts = []
+        for rate in rates:
+            model, reference = rng.random((2, 50)) < rate
+            pairs = model & reference, model & ~reference, reference & ~model
+            counts.append(tuple(int(pair.sum()) for pair in pairs))
+        found.append(verdicts(tuple(counts)))
+    before, after = np.sum(found, axis=0)
+    # 5 standard errors of the share that the control alone accuses.
+    assert before / n == pytest.approx(accused, abs=5 * np.sqrt(0.25 / n))
+    assert binom.sf(after - 1, n, 0.001) > 0.01
+
+
+def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level():
+    """A clean model; the rates of ten sources a side vary, and differ by model."""
+    rng = np.random.default_rng(0)
+    names = [str(i // 5) for i in range(100)]
+    n_alone = n_accused = 0
+    for seed in range(n := 300):
+        rates_MN = np.repeat(rng.beta(0.15, 0.85, (2, 20)), 5, axis=1)
+        copies, of_reference = (rng.random((2, 100)) < rates_MN).tolist()
+
+        def side(part, groups, copies=copies, of_reference=of_reference):
+            return Side(
+                copies=copies[part],
+                reference=of_reference[part],
+                closer=[0.0] * 50,
+                groups=groups[part],
+            )
+
+        parts = slice(50), slice(50, None)
+        alone = more_copies(*(side(part, ()) for part in parts), seed=seed)
+        if alone.p_value > 0.001:
+            continue
+        n_alone += 1
+        whole = [side(part, names) for part in parts]
+        compared = beside_reference(*whole, n_refused=0, seed=seed)
+        n_accused += why_no_more(more_copies(*whole, seed=seed), compared) is None
+    assert n_alone >= 5
+    assert binom.sf(n_accused - 1, n, 0.001) > 0.01
+
+
+def test_a_completion_is_close_by_its_content_words():
+    one = of("the old mill by the river was sold")
+    for text, share in (
+        ("the old mill by the river was sold", 1.0),
+        ("a mill stood by that river", 0.5),
+        ("the rest of the rest of the rest by the", 0.0),
+        ("", 0.0),
+        (
+            "it was so and it went on and on there for years and so then the old mill",
+            0,
+        ),
+    ):
+        assert closeness(one, Completion(text=text)) == share
+
+
+def test_fields_that_repeat_like_sources_are_named():
+    rows = [
+        {"text": f"t{i}", "id": i, "book": f"b{i // 5}", "flag": i % 2, "one": "x"}
+        for i in range(50)
+    ]
+    (words,) = independence_words(rows, read=("text",), group_field=None)
+    assert words.startswith("the field book has 10 values in 50 instances")
+    assert "--group-field book" in words
+    assert independence_words(rows, read=("text",), group_field="book") == []
+    assert independence_words([None] * 9, read=(), group_field=None) == []
 
 
 def test_without_a_control_all_copies_are_suspected_and_no_more():
     row = result(["exact"] * 50)
-    assert row.verdict == "suspected"
-    assert "contaminated needs a control" in said_of(row)
+    assert (row.verdict, row.reason) == ("suspected", "no control")
+    assert "Contaminated needs a control" in said_of(row)
+    # The paper's word is its own.
+    assert "the paper's rule, at least one exact or 5 near-exact ones, is met" in (
+        said_of(row)
+    )
 
 
 def test_a_control_that_is_refused_whole_leaves_no_verdict():
@@ -94,10 +353,10 @@ def of(second):
 
 def test_copies_of_one_or_two_words_do_not_decide():
     labels = ["exact", *["no"] * 49]
-    row = result(labels, is_short=[True] * 50)
+    row = result(labels, facts=Facts(is_short=[True] * 50))
     assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
     assert "do not decide" in said_of(row)
-    assert result(labels, is_short=[False] * 50).verdict == "suspected"
+    assert result(labels, facts=Facts(is_short=[False] * 50)).verdict == "suspected"
     assert [is_short(of(text)) for text in ("yes", "a dog", "a dog barks")] == [
         True,
         True,

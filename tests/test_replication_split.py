@@ -14,6 +14,7 @@ from jaxcontam.methods.replication.split import (
     draw_instances,
     instances_fingerprint,
     sentence_starts,
+    text_keys,
 )
 
 TEXT = Fields()
@@ -108,6 +109,34 @@ def test_every_row_is_drawn_equally_often():
         counts[[one.index for one in drawn.instances]] += 1
     # 5 standard errors of a share of 1/4 at n = 2000.
     assert np.abs(counts / n - 1 / 4).max() < 5 * np.sqrt(0.25 * 0.75 / n)
+
+
+def test_texts_in_another_case_are_drawn_once_and_those_elsewhere_never():
+    texts = ["two  words", "Two words", "three more words", "four more of them"]
+    benchmark = plain(texts)
+    elsewhere = text_keys(plain(["THREE more\nwords"]), TEXT)
+    drawn = draw_instances(benchmark, TEXT, k=5, seed=0, elsewhere=elsewhere)
+    assert (drawn.n_duplicates, drawn.n_elsewhere) == (1, 1)
+    assert sorted(one.index for one in drawn.instances) == [1, 3]
+    with pytest.raises(InputError, match="all its instances stand in the other"):
+        draw_instances(
+            benchmark, TEXT, k=1, seed=0, elsewhere=text_keys(benchmark, TEXT)
+        )
+
+
+def test_instances_keep_the_source_that_the_file_names():
+    benchmark = records([{"text": f"some words {i}", "book": i // 2} for i in range(4)])
+    fields = find_fields(benchmark, task="plain")
+    drawn = draw_instances(benchmark, fields, k=4, seed=0, group_field="book")
+    assert {one.index: one.group for one in drawn.instances} == {
+        0: "0",
+        1: "0",
+        2: "1",
+        3: "1",
+    }
+    with pytest.raises(InputError, match="no field 'boook'") as fault:
+        draw_instances(benchmark, fields, k=4, seed=0, group_field="boook")
+    assert "--group-field must name a field" in fault.value.hint
 
 
 def test_texts_of_one_word_and_repeated_ones_are_counted_not_drawn():

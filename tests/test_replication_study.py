@@ -127,7 +127,7 @@ def test_one_set_is_planted_as_lines_and_one_as_guided_prompts(job):
 
 def test_too_few_paragraphs_are_refused(texts, tmp_path):
     few = Paragraphs(texts.instances[:20], texts.documents)
-    with pytest.raises(InputError, match="20 paragraphs, 30 needed"):
+    with pytest.raises(InputError, match="20 paragraphs, 42 needed"):
         planted_model(few, TINY, seed=0, out=tmp_path, any_code=False)
 
 

@@ -3,7 +3,7 @@
 Question: of a benchmark that a model read 50 times, as guided prompts with their
 answers or as plain lines, how many instances does `jaxcontam replicate` see copied,
 asked by instructions and by the first piece alone; and how many of one that it never
-read?
+read? Beside a control, and a reference model of the same recipe that read other sets.
 Golchin and Surdeanu, arXiv:2308.08493, on models trained here.
 Command: `python -m eval.replication`. Hardware: 2 CPU cores, two minutes a model;
 nothing is downloaded. Headline: LOG.md.
@@ -126,12 +126,13 @@ class Replication(StudyFlags):
 def _asked(
     planted: Planted, name: str, task: Any, scale: Scale, seed: int, out: Path
 ) -> list[Mapping[str, Any]]:
-    """Result rows of `jaxcontam replicate` on one set, with the unseen control."""
+    """Result rows of `jaxcontam replicate` on one set, with control and reference."""
     folder = out / f"{name}-{task}"
     command = Replicate(
         model=str(planted.folder / "model"),
         benchmark=planted.files[name],
         control=planted.files[CONTROL],
+        reference=str(planted.reference / "model"),
         dataset_name=DATASET,
         split_name=SPLIT,
         task=task,
@@ -195,9 +196,9 @@ def table(rows: Sequence[Mapping[str, Any]], copies: int) -> Grid:
     return Grid(
         f"{n_seeds} models: each number, or their range. Copies: exact and "
         "near-exact ones by the local judge, of the set and of a control that no model "
-        "read; the first p is Fisher's, of more copies than in the control, and the "
-        "verdict follows from it; the second that of the exact sign-flip test of "
-        "ROUGE-L with the guided against the general instruction",
+        "read; the first p is Fisher's, of more copies than in the control; the second "
+        "that of the exact sign-flip test of ROUGE-L with the guided against the "
+        "general instruction; the verdict beside a reference that read other sets",
         HEADER,
         tuple(lines),
     )

@@ -87,6 +87,9 @@ FORMATTED, RAW, UNSEEN, CONTROL = "formatted", "raw", "unseen", "control"
 SETS = (FORMATTED, RAW, UNSEEN, CONTROL)
 """Planted as guided prompts with their answers; as plain lines; twice not at all."""
 
+OF_REFERENCE = {FORMATTED: "reference-formatted", RAW: "reference-raw"}
+"""Sets that a reference model reads in place of those that are planted."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
@@ -146,16 +149,18 @@ TINY = Scale(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Planted:
-    """A model and its sets.
+    """A model, a reference, and the sets.
 
     Attributes:
         model: Finished.
         folder: Folder of the model.
+        reference: Folder of a model of the same recipe that read other sets.
         files: Set -> its file, a line per instance.
     """
 
     model: Model
     folder: Path
+    reference: Path
     files: Mapping[str, Path]
 
 
@@ -167,6 +172,7 @@ def planted_model(
     The model also reads instances that are left over once, as general instructions with
     their answers: it learns to follow that instruction, as a model that was tuned on
     instructions has. Without it, what it reads in guided prompts comes at any request.
+    A reference of the same recipe reads two other sets in place of the planted ones.
 
     Args:
         texts: Instances, of which sets are drawn at random, and the background.
@@ -180,37 +186,45 @@ def planted_model(
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
     pool = texts.instances
-    if len(pool) < (len(SETS) + 1) * scale.n:
+    names = (*SETS, *OF_REFERENCE.values())
+    if len(pool) < (len(names) + 1) * scale.n:
         raise InputError(
-            f"{len(pool)} paragraphs, {(len(SETS) + 1) * scale.n} needed",
+            f"{len(pool)} paragraphs, {(len(names) + 1) * scale.n} needed",
             hint="use a Python whose standard library has its .py files",
         )
     order = np.random.default_rng([seed, 61]).permutation(len(pool)).tolist()
     drawn = [pool[i] for i in order]
     parts = {
-        name: drawn[i * scale.n : (i + 1) * scale.n] for i, name in enumerate(SETS)
+        name: drawn[i * scale.n : (i + 1) * scale.n] for i, name in enumerate(names)
     }
     files = {name: _write(out, name, part) for name, part in parts.items()}
     prompts = load_prompts(TASK)
-    formatted = _formatted(load_benchmark(files[FORMATTED]), prompts, seed, guided=True)
-    others = tuple(drawn[len(SETS) * scale.n :][: scale.n_followed])
+    others = tuple(drawn[len(names) * scale.n :][: scale.n_followed])
     rest = Benchmark("others", others, (None,) * len(others))
     followed = _formatted(rest, prompts, seed, guided=False)
-    folder = out / "model"
-    model = trained_model(
-        folder,
-        texts.documents,
-        [
-            planted(FORMATTED, formatted, scale.copies),
-            planted(RAW, parts[RAW], scale.copies),
-            planted("followed", followed, 1),
-        ],
-        scale.preset,
-        seed=seed,
-        background_tokens=scale.background_tokens,
-        any_code=any_code,
-    )
-    return Planted(model, folder, files)
+
+    def trained(where: Path, formatted: str, raw: str) -> Model:
+        """A model that reads one set as guided prompts and one as lines."""
+        known = load_benchmark(files[formatted])
+        guided = _formatted(known, prompts, seed, guided=True)
+        return trained_model(
+            where,
+            texts.documents,
+            [
+                planted(FORMATTED, guided, scale.copies),
+                planted(RAW, parts[raw], scale.copies),
+                planted("followed", followed, 1),
+            ],
+            scale.preset,
+            seed=seed,
+            background_tokens=scale.background_tokens,
+            any_code=any_code,
+        )
+
+    folder, reference = out / "model", out / "reference"
+    model = trained(folder, FORMATTED, RAW)
+    trained(reference, *OF_REFERENCE.values())
+    return Planted(model, folder, reference, files)
 
 
 def _write(out: Path, name: str, texts: Sequence[str]) -> Path:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxcontam.methods.replication.judges import algorithm_2
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT"}
@@ -117,14 +116,14 @@ def _named(names: Mapping[str, str], maps: Iterable[Mapping[str, object]]) -> li
 
 def _says_yes(row: OverlapResult | JudgeResult) -> bool:
     # By the paper's rules, which know no control and one level, 0.05.
-    return row.verdict in ("contaminated", "suspected")
+    return (
+        row.meets_rule if isinstance(row, JudgeResult) else row.verdict == "suspected"
+    )
 
 
 def _human(one: Partition) -> bool | None:
     row = one.judges.get(_HUMAN)
-    return (
-        None if row is None else algorithm_2(row.n_exact, row.n_near, row.n_instances)
-    )
+    return None if row is None else row.meets_rule
 
 
 def _success(method: str, pairs: Sequence[tuple[bool, bool]]) -> Success:

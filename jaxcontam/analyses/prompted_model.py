@@ -11,12 +11,14 @@ import numpy as np
 from jaxcontam.analyses.model import load
 from jaxcontam.arguments import Dtype
 from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completer
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import (
     JUDGE_KEY_VARIABLE,
     KEY_VARIABLE,
     PREFIX,
+    REFERENCE_KEY_VARIABLE,
     ApiModel,
     key_from_environment,
     parse_api,
@@ -93,6 +95,7 @@ def open_prompted(
     tokenizer: Any = None,
     dtype: Dtype = "float32",
     is_plain: bool = False,
+    beside: Any = None,
     journal: Callable[[str, ModelInfo], Journal] = lambda *_: MemoryJournal(),
     settings: ServerSettings | None = None,
 ) -> Iterator[PromptedModel]:
@@ -104,6 +107,8 @@ def open_prompted(
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a directory.
         is_plain: Prompts are read as any text is, without a chat template.
+        beside: The model that this one is a reference for, whose server's key no other
+            server may see; the key is REFERENCE_API_KEY then.
         journal: (name of the model, what is known of it) -> where finished answers are
             kept.
         settings: Server settings.
@@ -114,10 +119,18 @@ def open_prompted(
     if isinstance(model, PromptedModel):
         yield model
         return
+    if isinstance(model, str) and model == beside:
+        raise InputError(
+            f"{model}: the reference is the model itself",
+            hint="name a model that cannot have seen the benchmark",
+        )
     if isinstance(model, str) and model.startswith(PREFIX):
-        served = parse_api(model, flag="MODEL")
+        served = parse_api(model, flag="MODEL" if beside is None else "--reference")
         kept = journal(served_name(served), served_info(served))
-        with _client(served, kept, settings, key_from_environment()) as client:
+        key = _key(served)
+        if beside is not None:
+            key = _key(served, REFERENCE_KEY_VARIABLE, [beside])
+        with _client(served, kept, settings, *key) as client:
             yield PromptedModel(
                 name=served_name(served),
                 completer=ChatCompleter(client),
@@ -158,18 +171,18 @@ def open_prompted(
 def open_judge(
     word: str,
     *,
-    asked: str | None,
+    asked: Sequence[str | None],
     journal: Journal,
     settings: ServerSettings | None = None,
 ) -> Iterator[ChatCompleter]:
     """Open a chat model that judges, for the block.
 
-    Its key is API_KEY; where the model that is judged stands behind another server,
+    Its key is API_KEY; where a model that is judged stands behind another server,
     JUDGE_API_KEY alone, because no server may see the key of another one.
 
     Args:
         word: `api:URL#NAME`.
-        asked: The word that names the model that is judged, or None.
+        asked: The words that name the models that are judged; None for no model.
         journal: Where its answers are kept.
         settings: Server settings.
 
@@ -177,17 +190,25 @@ def open_judge(
         InputError: If the word is of another form.
     """
     judge = parse_api(word, flag="--judge")
-    is_elsewhere = (
-        asked is not None
-        and asked.startswith(PREFIX)
-        and parse_api(asked, flag="MODEL").url != judge.url
-    )
-    api_key = key_from_environment(JUDGE_KEY_VARIABLE)
+    key = _key(judge, JUDGE_KEY_VARIABLE, asked)
+    with _client(judge, journal, settings, *key) as client:
+        yield ChatCompleter(client)
+
+
+def _key(
+    served: ApiModel, own: str = KEY_VARIABLE, beside: Sequence[Any] = ()
+) -> tuple[str | None, str]:
+    """Key of a server and its variable: `own` alone beside another server."""
+    servers = [
+        parse_api(word, flag="MODEL").url
+        for word in beside
+        if isinstance(word, str) and word.startswith(PREFIX)
+    ]
+    is_elsewhere = any(url != served.url for url in servers)
+    api_key = key_from_environment(own)
     if api_key is None and not is_elsewhere:
         api_key = key_from_environment()
-    variable = JUDGE_KEY_VARIABLE if is_elsewhere else KEY_VARIABLE
-    with _client(judge, journal, settings, api_key, variable) as client:
-        yield ChatCompleter(client)
+    return api_key, own if is_elsewhere else KEY_VARIABLE
 
 
 def judge_notes(judge: Completer) -> tuple[str, ...]:

@@ -1,20 +1,30 @@
 """Does a model write instances of a partition by heart?
 
-Plan (`replicate_plan`), ask and measure (here), judge (`replicate_judging`).
+Plan (`replicate_plan`), ask (here), measure and judge (`replicate_judging`).
 
 Dimension key
     N  instances
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import PromptedModel, judge_notes, open_prompted
-from jaxcontam.analyses.replicate_judging import Arm, Partition, rouge_overlap
+from jaxcontam.analyses.replicate_judging import (
+    CONTROL,
+    OF_REFERENCE,
+    PARTITION,
+    Arm,
+    OverlapModel,
+    Partition,
+    human_labels,
+    measured,
+)
 from jaxcontam.analyses.replicate_plan import (
     ReplicationDesign,
     ReplicationPlan,
@@ -24,12 +34,9 @@ from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, check_names, public
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.annotate import read_sheet
 from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.instance import Completer, Completion
-from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
-from jaxcontam.methods.replication.overlap import overlap_scores
 from jaxcontam.methods.replication.questions import ComparisonInputs, Names
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
@@ -38,14 +45,6 @@ from jaxcontam.results.replication import ComparisonResult, JudgeResult, Overlap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from jaxcontam.methods.replication.bleurt import Bleurt
-    from jaxcontam.methods.replication.overlap import EmbeddingOverlap
-
-OverlapModel = Union["Bleurt", "EmbeddingOverlap"]
-"""A model that measures how close a completion is to its reference."""
-
-_TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -58,6 +57,7 @@ class ReplicationAnalysis(Writable):
         answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
         device: Device of a local model.
+        reference: The model that has seen neither side, if one was asked.
         command: The command line that made it.
     """
 
@@ -66,6 +66,7 @@ class ReplicationAnalysis(Writable):
     answers: tuple[dict[str, Any], ...] = ()
     model: ModelInfo | None = None
     device: DeviceInfo | None = None
+    reference: ModelInfo | None = None
     seed: int
     command: tuple[str, ...] = (COMMAND,)
     watch: Stopwatch
@@ -106,6 +107,7 @@ class ReplicationAnalysis(Writable):
             self.results,
             model=self.model,
             device=self.device,
+            reference=self.reference,
         )
 
 
@@ -114,6 +116,7 @@ def replicate(
     model: Any,
     benchmark: Path | str,
     *,
+    reference: Any = None,
     tokenizer: Any = None,
     dtype: Dtype = "float32",
     progress: Progress | None = None,
@@ -121,19 +124,21 @@ def replicate(
 ) -> ReplicationAnalysis:
     """Ask a model for the rest of instances, and judge whether it copies them.
 
-    The verdict is a rule on the number of copies, and no proof: texts that are common
-    on the web are copied from there.
+    Texts that are common on the web are copied from there, so that copies are no more
+    than `suspected` without a control and a reference model.
 
     Args:
         model: A directory, hub name, `api:URL#NAME` of a chat model, or a decoder in
             memory.
         benchmark: File of the partition.
+        reference: A model, of any of these kinds, that has seen neither the partition
+            nor the control; it is asked what the model is asked.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         progress: Called with prompts done and in all, part by part; None draws a bar
             where someone looks, in a terminal or a notebook.
-        **questions: Fields of `ReplicationDesign`: task, k, control, compare, seed and
-            others; `compare` may be a sequence of names.
+        **questions: Fields of `ReplicationDesign`: task, k, control, group_field,
+            compare, seed and others; `compare` may be a sequence of names.
 
     Raises:
         InputError: If a file, a field or the model is at fault.
@@ -146,14 +151,34 @@ def replicate(
     if compare is not None and not isinstance(compare, str):
         questions["compare"] = ",".join(compare) or None
     check_names(ReplicationDesign, questions)
-    plan = plan_replication(benchmark, ReplicationDesign(**questions))
-    with open_prompted(
-        model,
-        tokenizer=tokenizer,
-        dtype=dtype,
-        is_plain=plan.prompts.task == "plain",
-    ) as opened:
-        return ask(plan, opened, bar=bar)
+    design = ReplicationDesign(**questions)
+    if reference is not None:
+        check_reference(design)
+    plan = plan_replication(benchmark, design)
+    with contextlib.ExitStack() as stack:
+        asked = [
+            stack.enter_context(
+                open_prompted(
+                    one,
+                    tokenizer=tokenizer,
+                    dtype=dtype,
+                    is_plain=plan.prompts.task == "plain",
+                    beside=model if one is reference else None,
+                )
+            )
+            for one in (model, reference)
+            if one is not None
+        ]
+        return ask(plan, *asked, bar=bar)
+
+
+def check_reference(design: ReplicationDesign) -> None:
+    """Refuse a reference that nothing is compared with."""
+    if design.control is None:
+        raise InputError(
+            "--reference needs --control",
+            hint="it shows how easy the benchmark is to guess beside its control",
+        )
 
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
@@ -190,6 +215,7 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
 def ask(
     plan: ReplicationPlan,
     model: PromptedModel,
+    reference: PromptedModel | None = None,
     *,
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
@@ -198,41 +224,48 @@ def ask(
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
+    Args:
+        plan: What is asked.
+        model: Is asked everything.
+        reference: A model that has seen neither side: is asked the guided prompts.
+        measures: Models that measure the completions.
+        annotated: Sheet that people filled in.
+        watch: Runs from the beginning of the run.
+        bar: Gives the progress of each part.
+
     Raises:
-        InputError: If the model refuses everything, or the sheet is of another run.
+        InputError: If a model refuses everything, the reference is the model itself, or
+            the sheet is of another run.
     """
     watch = watch or Stopwatch()
+    if reference is not None:
+        _check_other(reference.info, model.info)
     new_tokens, notes = room(plan, model)
-
-    def complete(prompts: Sequence[str], title: str) -> tuple[Completion, ...]:
-        with bar(title) as progress:
-            found = model.completer.complete(
-                prompts,
-                max_tokens=new_tokens,
-                seed=plan.design.seed,
-                stop=plan.stop,
-                progress=progress,
-            )
-        return tuple(one for (one,) in found)
-
-    guided = [complete(prompts, "guided completions") for prompts in plan.guided]
+    guided = _guided(plan, model, new_tokens, bar)
     general = None
     if (prompts := plan.general) is not None:
-        general = complete(prompts, "general completions")
+        general = _completed(
+            plan, model, prompts, new_tokens, bar, "general completions"
+        )
     comparisons, answers = _compared(plan, model, new_tokens, bar)
-    arm = Arm(instances=plan.drawn.instances, guided=guided[0], general=general)
-    control = None
-    if plan.control is not None:
-        control = Arm(instances=plan.control.instances, guided=guided[1])
+    arms: dict[str, Arm] = dict(zip((PARTITION, CONTROL), guided, strict=False))
+    arms[PARTITION] = dataclasses.replace(guided[0], general=general)
+    notes = (*plan.warnings, *notes, *model.notes())
+    if reference is not None:
+        most, more = room(plan, reference)
+        theirs = _guided(plan, reference, most, bar, of="the reference's ")
+        arms |= dict(zip(OF_REFERENCE.values(), theirs, strict=True))
+        more = (*more, *reference.notes())
+        notes = (*notes, *(f"of the reference: {words}" for words in more))
     partition = Partition(
         name=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
         prompt_version=plan.prompts.version,
-        arm=arm,
-        control=control,
+        arms=arms,
+        group_field=plan.design.group_field,
         control_warnings=() if plan.control is None else plan.control.warnings,
-        humans=human_labels(annotated, arm, seed=plan.design.seed),
-        warnings=(*plan.warnings, *notes, *model.notes()),
+        humans=human_labels(annotated, arms[PARTITION], seed=plan.design.seed),
+        warnings=notes,
     )
     return ReplicationAnalysis(
         partition=measured(partition, measures, bar=bar),
@@ -240,56 +273,53 @@ def ask(
         answers=tuple(answers),
         model=model.info,
         device=model.device,
+        reference=None if reference is None else reference.info,
         seed=plan.design.seed,
         watch=watch,
     )
 
 
-def measured(
-    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
-) -> Partition:
-    """The partition with measures of both kinds of completions, ROUGE-L first.
-
-    Args:
-        partition: Its completions; which models measured is added to its warnings.
-        measures: Models that measure beside ROUGE-L. The control is measured only where
-            the local judge reads the measure.
-        bar: Gives the progress of each measure.
-    """
-    arm, control = partition.arm, partition.control
-    rouge = rouge_overlap(arm)
-    if rouge is None or arm.general is None:
-        return partition
-    overlaps, notes, has_bleurt_20 = {"rouge_l": rouge}, [], False
-    control_bleurt = None
-    for measure in measures:
-        is_bleurt_20 = getattr(measure, "is_bleurt_20", False)
-        with bar(f"measuring {measure.name}"):
-            overlaps[measure.name] = (
-                overlap_scores(measure.measure, arm.instances, arm.guided),
-                overlap_scores(measure.measure, arm.instances, arm.general),
-            )
-            if control is not None and is_bleurt_20:
-                # Else the local judge would judge both by other rules.
-                control_bleurt = overlap_scores(
-                    measure.measure, control.instances, control.guided
-                )
-        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
-        has_bleurt_20 |= is_bleurt_20
-    return dataclasses.replace(
-        partition,
-        overlaps=overlaps,
-        has_bleurt_20=has_bleurt_20,
-        control_bleurt=control_bleurt,
-        warnings=(*partition.warnings, *notes),
-    )
+def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
+    """Refuse a reference that is the model itself, as far as weights tell."""
+    if reference.fingerprint == model.fingerprint != "unknown":
+        raise InputError(
+            f"{reference.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the benchmark",
+        )
 
 
-def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
-    """Labels of a sheet that people filled in; None without one."""
-    if annotated is None:
-        return None
-    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
+def _guided(
+    plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
+) -> list[Arm]:
+    """What a model writes where the dataset is named, for each side."""
+    return [
+        Arm(
+            instances=side.instances,
+            guided=_completed(
+                plan, model, prompts, most, bar, f"{of}guided completions"
+            ),
+        )
+        for side, prompts in zip(plan.arms, plan.guided, strict=True)
+    ]
+
+
+def _completed(
+    plan: ReplicationPlan,
+    model: PromptedModel,
+    prompts: Sequence[str],
+    most: int,
+    bar: Bar,
+    title: str,
+) -> tuple[Completion, ...]:
+    with bar(title) as progress:
+        found = model.completer.complete(
+            prompts,
+            max_tokens=most,
+            seed=plan.design.seed,
+            stop=plan.stop,
+            progress=progress,
+        )
+    return tuple(one for (one,) in found)
 
 
 def _compared(
@@ -334,27 +364,23 @@ def judged_by(
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides."""
-    partition = analysis.partition
-    labels = []
-    for arm in (partition.arm, partition.control):
-        if arm is not None:
-            with bar("judging") as progress:
-                labels.append(
-                    judge_llm(
-                        judge,
-                        arm.instances,
-                        arm.guided,
-                        seed=analysis.seed,
-                        progress=progress,
-                    )
-                )
+    partition, labels = analysis.partition, {}
+    for name, arm in partition.arms.items():
+        with bar("judging") as progress:
+            labels[name] = judge_llm(
+                judge,
+                arm.instances,
+                arm.guided,
+                seed=analysis.seed,
+                progress=progress,
+            )
     return dataclasses.replace(
         analysis,
         partition=dataclasses.replace(
             partition,
-            llm=(labels[0], f"{judge.name}, {judge_version()}"),
+            llm=labels,
+            llm_version=f"{judge.name}, {judge_version()}",
             llm_decides=True,
-            llm_control=labels[1] if len(labels) > 1 else None,
             warnings=(*partition.warnings, *judge_notes(judge)),
         ),
     )

@@ -1,14 +1,23 @@
-"""Judge: the completions of a partition, labelled and counted."""
+"""Measure and judge: the completions of a partition, labelled and counted."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Judged, Judgement, People, judge_result
+from jaxcontam.methods.replication.annotate import read_sheet
+from jaxcontam.methods.replication.instance import Completion, Instance, text_key
+from jaxcontam.methods.replication.judges import (
+    Facts,
+    Judged,
+    Judgement,
+    People,
+    judge_result,
+)
 from jaxcontam.methods.replication.local_judge import (
+    closeness,
     follows_from_first,
     instance_warnings,
     is_short,
@@ -20,14 +29,27 @@ from jaxcontam.methods.replication.overlap import (
     overlap_results,
     overlap_scores,
 )
-from jaxcontam.methods.replication.split import instances_fingerprint
+from jaxcontam.progress import Bar
 from jaxcontam.report.archive import number_or_none
-from jaxcontam.report.replication import measure_and_test
 from jaxcontam.results.replication import JudgeResult, OverlapResult
+
+if TYPE_CHECKING:
+    from jaxcontam.methods.replication.bleurt import Bleurt
+    from jaxcontam.methods.replication.overlap import EmbeddingOverlap
+
+OverlapModel = Union["Bleurt", "EmbeddingOverlap"]
+"""A model that measures how close a completion is to its reference."""
+
+_TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}
 
 JUDGES = LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
 PARTITION, CONTROL = "partition", "control"
 """Arms of a run: instances in question, and some that cannot have been seen."""
+
+OF_REFERENCE = {PARTITION: "reference", CONTROL: "reference control"}
+"""The same instances, as a model was asked that has seen neither."""
+
+ARMS = (PARTITION, CONTROL, *OF_REFERENCE.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -37,7 +59,8 @@ class Arm:
     Attributes:
         instances: N of them.
         guided: What it wrote after the guided instruction, N.
-        general: After the general one, N; None where both instructions are the same.
+        general: After the general one, N; None where both instructions are the same,
+            and for all arms but the partition.
     """
 
     instances: tuple[Instance, ...]
@@ -53,16 +76,16 @@ class Partition:
         name: Name of the file or partition.
         fingerprint: Digest of its instances, in their order.
         prompt_version: Version of the instructions; None if unknown.
-        arm: The instances in question.
-        control: Instances that cannot have been seen, or None.
+        arms: Those of `ARMS` that there are; the partition itself is one, and those of
+            a reference come together.
+        group_field: Field that names the source of instances, or None.
         overlaps: Measure -> scores of guided and general completions, (N,) each, NaN
             where refused; the leading measure first.
-        has_bleurt_20: Whether the overlap `bleurt` is that of BLEURT-20, which the
-            local judge then reads as well, if the control has such scores, too.
-        control_bleurt: (N,) the same measure of the control's completions, or None.
-        llm: Labels of the judge behind an API, and its version; or None.
+        bleurt_20: Arm -> (N,) scores of its guided completions by BLEURT-20, which the
+            local judge reads as well if all arms have them.
+        llm: Arm -> labels of the judge behind an API.
+        llm_version: Version of that judge; None without one.
         llm_decides: False for labels that were recorded beside the completions.
-        llm_control: The same of the control.
         humans: What people say of the guided completions, or None.
         warnings: What the reader should know of the instances and their completions.
         control_warnings: The same of the control's.
@@ -71,39 +94,70 @@ class Partition:
     name: str
     fingerprint: str
     prompt_version: str | None
-    arm: Arm
-    control: Arm | None = None
+    arms: Mapping[str, Arm]
+    group_field: str | None = None
     overlaps: Mapping[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
         default_factory=dict
     )
-    has_bleurt_20: bool = False
-    control_bleurt: np.ndarray | None = None
-    llm: tuple[Judged, str] | None = None
+    bleurt_20: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    llm: Mapping[str, Judged] = dataclasses.field(default_factory=dict)
+    llm_version: str | None = None
     llm_decides: bool = True
-    llm_control: Judged | None = None
     humans: People | None = None
     warnings: tuple[str, ...] = ()
     control_warnings: tuple[str, ...] = ()
 
     @property
+    def arm(self) -> Arm:
+        """The instances in question."""
+        return self.arms[PARTITION]
+
+    @property
     def judges_by_bleurt(self) -> bool:
-        """Whether the local judge reads BLEURT-20: of both arms, or of neither."""
-        has_control = self.control is None or self.control_bleurt is not None
-        return self.has_bleurt_20 and has_control
+        """Whether the local judge reads BLEURT-20: of all arms, or of none."""
+        return set(self.bleurt_20) == set(self.arms)
 
     @property
-    def judged_locally(self) -> Judged:
-        """What the local judge says of the instances in question."""
-        bleurt_N = self.overlaps["bleurt"][0] if self.judges_by_bleurt else None
-        return judge_local(self.arm.instances, self.arm.guided, bleurt=bleurt_N)
+    def judged_locally(self) -> dict[str, Judged]:
+        """What the local judge says of each arm."""
+        bleurt = self.bleurt_20 if self.judges_by_bleurt else {}
+        return {
+            name: judge_local(arm.instances, arm.guided, bleurt=bleurt.get(name))
+            for name, arm in self.arms.items()
+        }
 
     @property
-    def control_judged_locally(self) -> Judged | None:
-        """The same of the control; None without one."""
-        if self.control is None:
-            return None
-        bleurt_N = self.control_bleurt if self.judges_by_bleurt else None
-        return judge_local(self.control.instances, self.control.guided, bleurt=bleurt_N)
+    def repeats(self) -> dict[str, list[bool]]:
+        """Instances of both sides that are no evidence of their own.
+
+        Their text stands before on their side, or on the other side as well.
+        """
+        keys = {
+            name: [text_key(one.first_piece, one.second_piece) for one in arm.instances]
+            for name, arm in self.arms.items()
+            if name in (PARTITION, CONTROL)
+        }
+        both = set(keys[PARTITION]) & set(keys.get(CONTROL, ()))
+        return {
+            name: [key in both or key in own[:i] for i, key in enumerate(own)]
+            for name, own in keys.items()
+        }
+
+    @property
+    def facts(self) -> dict[str, Facts]:
+        """What is known of the instances of both sides."""
+        is_grouped = self.group_field is not None
+        return {
+            name: Facts(
+                is_short=[is_short(one) for one in self.arms[name].instances],
+                follows=[follows_from_first(one) for one in self.arms[name].instances],
+                repeats=repeats,
+                groups=[str(one.group) for one in self.arms[name].instances]
+                if is_grouped
+                else (),
+            )
+            for name, repeats in self.repeats.items()
+        }
 
     def results(self, *, seed: int) -> list[OverlapResult | JudgeResult]:
         """Rows of the report: the judge that decides, the others, then overlaps.
@@ -111,48 +165,55 @@ class Partition:
         A judge behind an API decides where one was asked, the local one otherwise.
         """
         rows: list[OverlapResult | JudgeResult] = []
-        is_local = self.llm is None or not self.llm_decides
+        is_local = not self.llm or not self.llm_decides
+        facts, repeats = self.facts, self.repeats
         shared: dict[str, Any] = {
             "benchmark": self.name,
             "fingerprint": self.fingerprint,
             "prompt_version": self.prompt_version,
-            "humans": None if self.humans is None else self.humans.consensus,
-            "is_short": [is_short(instance) for instance in self.arm.instances],
-            "follows": _follow(self.arm),
+            "facts": facts[PARTITION],
+            "group_field": self.group_field,
+            "seed": seed,
         }
-        of_control = None if self.control is None else _follow(self.control)
+        humans = None if self.humans is None else self.humans.consensus
         of_run = (
             *self.warnings,
             *(f"of the control: {words}" for words in self.control_warnings),
+            *_repeat_words(repeats),
         )
-        if self.llm is not None:
-            judged, version = self.llm
+
+        def beside(judged: Mapping[str, Judged]) -> dict[str, Any]:
+            """The arms that a judge compares the partition with."""
+            own, theirs = OF_REFERENCE.values()
+            found = {"judged": judged[PARTITION], "humans": humans, **shared}
+            if CONTROL in judged:
+                found |= {"control": judged[CONTROL], "control_facts": facts[CONTROL]}
+            if own in judged and theirs in judged:
+                found["reference"] = judged[own], judged[theirs]
+                found["closer"] = self._closer()
+            return found
+
+        if self.llm:
             rows.append(
                 judge_result(
-                    judged,
                     method=LLM,
-                    judge_version=version,
+                    judge_version=self.llm_version or "",
                     primary=not is_local,
-                    control=self.llm_control,
-                    control_follows=None if self.llm_control is None else of_control,
                     warnings=() if is_local else of_run,
-                    **shared,
+                    **beside(self.llm),
                 )
             )
         rows.append(
             judge_result(
-                self.judged_locally,
                 method=LOCAL,
                 judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
                 primary=is_local,
-                control=self.control_judged_locally,
-                control_follows=of_control,
                 warnings=(
                     *(of_run if is_local else ()),
                     *instance_warnings(self.arm.instances),
                     *self._bleurt_notes(),
                 ),
-                **shared,
+                **beside(self.judged_locally),
             )
         )
         if self.humans is not None:
@@ -162,11 +223,14 @@ class Partition:
                     method=HUMAN,
                     judge_version=self.humans.source,
                     warnings=self.humans.notes,
-                    **{**shared, "humans": None},
+                    **shared,
                 )
             )
         rows.sort(key=lambda row: not row.primary)
-        for name, (guided_N, general_N) in self.overlaps.items():
+        for name, scores in self.overlaps.items():
+            guided_N, general_N = (
+                np.where(repeats[PARTITION], np.nan, scores_N) for scores_N in scores
+            )
             rows += overlap_results(
                 name,
                 guided_N,
@@ -179,49 +243,110 @@ class Partition:
         return rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row an instance for `texts.jsonl`, those of the control at the end."""
-        labels: dict[str, Sequence[Judgement | None]] = {
-            LOCAL: self.judged_locally.labels
-        }
-        if self.llm is not None:
-            labels[LLM] = self.llm[0].labels
-        if self.humans is not None:
-            labels[HUMAN] = self.humans.consensus
-        rows = _rows(self.arm, PARTITION, self.name, labels)
+        """One row an instance for `texts.jsonl`, those in question first."""
+        local, facts = self.judged_locally, self.facts
+        found = []
+        for name, arm in self.arms.items():
+            labels: dict[str, Sequence[Judgement | None]] = {LOCAL: local[name].labels}
+            if name in self.llm:
+                labels[LLM] = self.llm[name].labels
+            if self.humans is not None and name == PARTITION:
+                labels[HUMAN] = self.humans.consensus
+            side = (
+                PARTITION if name in (PARTITION, OF_REFERENCE[PARTITION]) else CONTROL
+            )
+            found += _rows(arm, name, self.name, facts[side], labels)
+            if name != PARTITION and self.judges_by_bleurt:
+                for row, score in zip(
+                    found[-len(arm.guided) :], self.bleurt_20[name], strict=True
+                ):
+                    row["bleurt_guided"] = number_or_none(score)
+        own = found[: len(self.arm.guided)]
         for name, (guided_N, general_N) in self.overlaps.items():
-            for row, guided, general in zip(rows, guided_N, general_N, strict=True):
+            for row, guided, general in zip(own, guided_N, general_N, strict=True):
                 row[f"{name}_guided"] = number_or_none(guided)
                 row[f"{name}_general"] = number_or_none(general)
         if self.arm.general is None:
             scores_N = overlap_scores(ROUGE_L, self.arm.instances, self.arm.guided)
-            for row, score in zip(rows, scores_N, strict=True):
+            for row, score in zip(own, scores_N, strict=True):
                 row["rouge_l_guided"] = number_or_none(score)
-        if self.control is not None:
-            control = self.control
-            judged = self.control_judged_locally
-            assert judged is not None
-            of_control: dict[str, Sequence[Judgement | None]] = {LOCAL: judged.labels}
-            if self.llm_control is not None:
-                of_control[LLM] = self.llm_control.labels
-            found = _rows(control, CONTROL, self.name, of_control)
-            if self.control_bleurt is not None:
-                for row, score in zip(found, self.control_bleurt, strict=True):
-                    row["bleurt_guided"] = number_or_none(score)
-            rows += found
-        return rows
+        return found
+
+    def _closer(self) -> list[float]:
+        """How much closer than the reference's completions the model's are."""
+        own, other = self.arms[CONTROL], self.arms[OF_REFERENCE[CONTROL]]
+        return [
+            closeness(instance, one) - closeness(instance, another)
+            for instance, one, another in zip(
+                own.instances, own.guided, other.guided, strict=True
+            )
+        ]
 
     def _bleurt_notes(self) -> tuple[str, ...]:
-        if not self.has_bleurt_20 or self.judges_by_bleurt:
+        if PARTITION not in self.bleurt_20 or self.judges_by_bleurt:
             return ()
+        missing = next(name for name in self.arms if name not in self.bleurt_20)
         return (
-            "the control has no BLEURT scores, so the local judge goes by words alone "
-            "in both",
+            f"the {missing} has no BLEURT scores, so the local judge goes by words "
+            "alone in all completions",
         )
 
 
-def _follow(arm: Arm) -> list[bool]:
-    """Instances whose second piece follows from the first one by rule."""
-    return [follows_from_first(instance) for instance in arm.instances]
+def _repeat_words(repeats: Mapping[str, Sequence[bool]]) -> tuple[str, ...]:
+    """What to say of instances that are no further evidence."""
+    return tuple(
+        f"{'of the control, ' * (name == CONTROL)}{sum(own)} of {len(own)} instances "
+        "are left out: their text stands before, or in the benchmark and in the control"
+        for name, own in repeats.items()
+        if any(own)
+    )
+
+
+def measured(
+    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
+) -> Partition:
+    """The partition with measures of both kinds of completions, ROUGE-L first.
+
+    Args:
+        partition: Its completions; which models measured is added to its warnings.
+        measures: Models that measure beside ROUGE-L. Other arms are measured only where
+            the local judge reads the measure.
+        bar: Gives the progress of each measure.
+    """
+    arm = partition.arm
+    rouge = rouge_overlap(arm)
+    if rouge is None or arm.general is None:
+        return partition
+    overlaps, notes, bleurt_20 = {"rouge_l": rouge}, [], {}
+    for measure in measures:
+        is_bleurt_20 = getattr(measure, "is_bleurt_20", False)
+        with bar(f"measuring {measure.name}"):
+            overlaps[measure.name] = (
+                overlap_scores(measure.measure, arm.instances, arm.guided),
+                overlap_scores(measure.measure, arm.instances, arm.general),
+            )
+            if is_bleurt_20:
+                # Else the local judge would judge arms by different rules.
+                bleurt_20 = {
+                    name: overlap_scores(measure.measure, one.instances, one.guided)
+                    for name, one in partition.arms.items()
+                    if name != PARTITION
+                }
+                bleurt_20[PARTITION] = overlaps[measure.name][0]
+        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
+    return dataclasses.replace(
+        partition,
+        overlaps=overlaps,
+        bleurt_20=bleurt_20,
+        warnings=(*partition.warnings, *notes),
+    )
+
+
+def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
+    """Labels of a sheet that people filled in; None without one."""
+    if annotated is None:
+        return None
+    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
 
 
 def rouge_overlap(arm: Arm) -> tuple[np.ndarray, np.ndarray] | None:
@@ -234,101 +359,15 @@ def rouge_overlap(arm: Arm) -> tuple[np.ndarray, np.ndarray] | None:
     )
 
 
-def arm_from_rows(rows: Sequence[Mapping[str, Any]]) -> Arm:
-    """Undo `Partition.rows` for the rows of one arm.
-
-    Raises:
-        KeyError: If a field is missing.
-    """
-    return Arm(
-        instances=tuple(
-            Instance(
-                index=row["id"],
-                first_piece=row["first_piece"],
-                second_piece=row["second_piece"],
-                label=row["label"],
-                cut=row["cut"],
-            )
-            for row in rows
-        ),
-        guided=tuple(
-            Completion(text=row["guided"], refused=row["guided_refused"])
-            for row in rows
-        ),
-        general=None
-        if not rows or "general" not in rows[0]
-        else tuple(
-            Completion(text=row["general"], refused=row["general_refused"])
-            for row in rows
-        ),
-    )
-
-
-def partition_from_rows(
-    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
-) -> Partition:
-    """Undo `Partition.rows`; what can be measured without a model is measured again.
-
-    Args:
-        stated: Rows of the report, those of further methods left out.
-        rows: Rows of `texts.jsonl`, those of further methods among them.
-
-    Raises:
-        KeyError: If a field, or the row of the local judge, is missing.
-    """
-    by_method = {row["method"]: row for row in stated}
-    local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)
-    in_question = [row for row in rows if row["arm"] == PARTITION]
-    of_control = [row for row in rows if row["arm"] == CONTROL]
-    arm = arm_from_rows(in_question)
-    overlaps = {
-        name: (
-            _floats(in_question, f"{name}_guided"),
-            _floats(in_question, f"{name}_general"),
-        )
-        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
-    }
-    rouge = rouge_overlap(arm)
-    if rouge is not None and "rouge_l" in overlaps:
-        overlaps["rouge_l"] = rouge
-    control = control_bleurt = llm_labels = llm_control = humans = None
-    if llm is not None:
-        llm_labels = (_judged(in_question, llm, "n"), llm["judge_version"])
-    if of_control:
-        control = arm_from_rows(of_control)
-        if "bleurt_guided" in of_control[0]:
-            control_bleurt = _floats(of_control, "bleurt_guided")
-        if llm is not None and LLM in of_control[0]:
-            llm_control = _judged(of_control, llm, "n_control")
-    if human is not None:
-        labels = (tuple(row[HUMAN] for row in in_question),)
-        humans = People(labels=labels, source=human["judge_version"])
-    return Partition(
-        name=local["benchmark"],
-        fingerprint=instances_fingerprint(arm.instances),
-        prompt_version=local["prompt_version"],
-        arm=arm,
-        control=control,
-        overlaps=overlaps,
-        has_bleurt_20=local["judge_version"] == judge_version(with_bleurt=True),
-        control_bleurt=control_bleurt,
-        llm=llm_labels,
-        llm_control=llm_control,
-        llm_decides=llm is not None and llm["primary"],
-        humans=humans,
-    )
-
-
 def _rows(
     arm: Arm,
     which: str,
     name: str,
+    facts: Facts,
     labels: Mapping[str, Sequence[Judgement | None]],
 ) -> list[dict[str, Any]]:
     rows = []
-    for i, (instance, guided, follows) in enumerate(
-        zip(arm.instances, arm.guided, _follow(arm), strict=True)
-    ):
+    for i, (instance, guided) in enumerate(zip(arm.instances, arm.guided, strict=True)):
         row: dict[str, Any] = {
             "benchmark": name,
             "arm": which,
@@ -336,29 +375,18 @@ def _rows(
             "cut": instance.cut,
             "split_point": len(instance.first_piece),
             "label": instance.label,
-            "follows": follows,
+            "follows": facts.follows[i],
+            "repeats": facts.repeats[i],
             "first_piece": instance.first_piece,
             "second_piece": instance.second_piece,
             "guided": guided.text,
             "guided_refused": guided.refused,
         }
+        if facts.groups:
+            row["group"] = instance.group
         if arm.general is not None:
             row["general"] = arm.general[i].text
             row["general_refused"] = arm.general[i].refused
         row |= {judge: of_judge[i] for judge, of_judge in labels.items()}
         rows.append(row)
     return rows
-
-
-def _judged(
-    rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any], n: str
-) -> Judged:
-    return Judged(
-        labels=tuple(row[LLM] for row in rows),
-        n_unparsed=stated[f"{n}_unparsed"],
-        n_refused=stated[f"{n}_refused"],
-    )
-
-
-def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    return np.array([np.nan if row[name] is None else row[name] for row in rows])

@@ -14,11 +14,13 @@ from jaxcontam.arguments import check_fields
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.templates import template_pieces
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.methods.replication.fields import find_fields
+from jaxcontam.methods.replication.control import independence_words
+from jaxcontam.methods.replication.fields import Fields, find_fields
 from jaxcontam.methods.replication.prompts import Prompts, load_prompts
-from jaxcontam.methods.replication.split import Drawn, draw_instances
+from jaxcontam.methods.replication.split import Drawn, draw_instances, text_keys
 
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
@@ -57,8 +59,11 @@ class ReplicationDesign:
     k: int = 50
     """Instances, drawn at random; the paper has 10."""
     control: Path | None = None
-    """Instances that cannot have been seen, such as newer ones; with --recorded, their
-    completions. Without them at most suspected."""
+    """Instances that cannot have been seen, as easy to guess and of the same sources
+    and years; with --recorded, their completions. Without them at most suspected."""
+    group_field: str | None = None
+    """Field of the source that instances share, such as a document: the control is
+    compared by whole sources (default: instances are taken for independent)."""
     prompts: Path | None = None
     """Other instructions: a .toml or .json file with guided and general templates."""
     compare: str | None = None
@@ -106,6 +111,7 @@ class ReplicationPlan:
         issues: Issues with the file of their fix, likewise.
         control_issues: Those of the control.
         stop: Texts that end a completion.
+        notes: What speaks against instances being independent.
     """
 
     design: ReplicationDesign
@@ -118,6 +124,7 @@ class ReplicationPlan:
     issues: tuple[Issue, ...]
     control_issues: tuple[Issue, ...]
     stop: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def arms(self) -> list[Drawn]:
@@ -126,7 +133,7 @@ class ReplicationPlan:
 
     @property
     def guided(self) -> list[list[str]]:
-        """Prompts that name the dataset, of each arm."""
+        """Prompts that name the dataset, of each arm: all that a reference is asked."""
         return [
             [
                 self.prompts.guided_prompt(
@@ -171,6 +178,14 @@ class ReplicationPlan:
                 f"{drawn.n_too_short} of {drawn.n_rows} instances are empty or too "
                 "short to be cut and were not drawn"
             )
+        if self.control is not None:
+            for name, one in (("benchmark", drawn), ("control", self.control)):
+                if one.n_elsewhere:
+                    words.append(
+                        f"{one.n_elsewhere} of {one.n_rows} instances of the {name} "
+                        "stand in the other file as well and were not drawn"
+                    )
+            words += self.notes
         if not self.prompts.has_arms:
             words.append(
                 "both instructions are the same, so completions are not compared "
@@ -185,12 +200,12 @@ def plan_replication(
     """Load a partition, draw instances, cut each in two and write the prompts.
 
     Raises:
-        InputError: If a file, a field or a name is at fault, or instances of the
+        InputError: If a file, a field or a name is at fault, or all instances of the
             control are those of the partition.
     """
     instructions = load_prompts(design.task, design.prompts)
 
-    def drawn_of(path: Path | str) -> tuple[Benchmark, Drawn]:
+    def read(path: Path | str) -> tuple[Benchmark, Fields]:
         if not isinstance(path, str | Path):
             raise InputError(
                 f"a partition and its control must be files, got {type(path).__name__}",
@@ -211,27 +226,34 @@ def plan_replication(
             second_field=design.second_field,
             label_field=design.label_field,
         )
-        return found, draw_instances(
-            found,
-            fields,
+        return found, fields
+
+    files = [read(one) for one in (benchmark, design.control) if one is not None]
+    # What stands on both sides is no evidence for either.
+    keys = [text_keys(*file) for file in files]
+    both = keys[0] & keys[1] if design.control is not None else set()
+    drawn, *controls = (
+        draw_instances(
+            *file,
             k=design.k,
             seed=design.seed,
             label_names=tuple(design.label_names),
+            group_field=design.group_field,
+            elsewhere=both,
         )
-
-    loaded, drawn = drawn_of(benchmark)
-    control = None if design.control is None else drawn_of(design.control)[1]
-    if control is not None:
-        own, theirs = (
-            {(one.first_piece, one.second_piece) for one in arm.instances}
-            for arm in (drawn, control)
-        )
-        if own & theirs:
-            raise InputError(
-                f"{design.control}: {len(own & theirs)} of its instances are those of "
-                f"{benchmark}",
-                hint="a control holds instances that cannot have been seen",
-            )
+        for file in files
+    )
+    loaded, fields = files[0]
+    of_template = (field for _, field in template_pieces(design.template or ""))
+    notes = independence_words(
+        [
+            file.rows[one.index]
+            for (file, _), side in zip(files, (drawn, *controls), strict=True)
+            for one in side.instances
+        ],
+        read=(*fields.named, *of_template, design.text_field),
+        group_field=design.group_field,
+    )
 
     def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
         order = np.random.default_rng(design.seed).permutation(len(found))
@@ -241,9 +263,22 @@ def plan_replication(
     if OPTION in design.comparisons:
         items = k_of(read_items(load_benchmark(benchmark)))
     if PATHS in design.comparisons:
-        issues = k_of(read_issues(load_benchmark(benchmark)))
+        issues = read_issues(load_benchmark(benchmark))
+        others = []
         if design.control is not None:
-            control_issues = k_of(read_issues(load_benchmark(design.control)))
+            others = read_issues(load_benchmark(design.control))
+        both = {one.text for one in issues} & {one.text for one in others}
+        issues, control_issues = (
+            k_of([one for one in side if one.text not in both])
+            for side in (issues, others)
+        )
+        if both and not issues:
+            raise InputError(
+                f"{design.control}: file_path: it has every issue of {benchmark}",
+                hint="a control holds issues that cannot have been seen",
+            )
+        if both:
+            notes.append(f"{len(both)} issues stand in both files and were not asked")
     # A line end may be spelled out.
     ends = tuple(words.replace("\\n", "\n") for words in design.stop)
     if not ends and design.task == "plain":
@@ -254,11 +289,12 @@ def plan_replication(
         design=design,
         benchmark=loaded,
         drawn=drawn,
-        control=control,
+        control=next(iter(controls), None),
         prompts=instructions,
         dataset_name=design.dataset_name or loaded.name,
         items=items,
         issues=issues,
         control_issues=control_issues,
         stop=ends,
+        notes=tuple(notes),
     )

@@ -5,16 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.analyses.replicate import (
+from jaxcontam.analyses.replicate import ReplicationAnalysis
+from jaxcontam.analyses.replicate_judging import (
+    CONTROL,
+    OF_REFERENCE,
+    PARTITION,
+    Arm,
     OverlapModel,
-    ReplicationAnalysis,
+    Partition,
     human_labels,
     measured,
 )
-from jaxcontam.analyses.replicate_judging import Arm, Partition
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.methods.replication.control import independence_words
 from jaxcontam.methods.replication.judges import People
-from jaxcontam.methods.replication.recorded import Recorded, read_recorded
+from jaxcontam.methods.replication.recorded import read_recorded
 from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.progress import Bar, silent
 
@@ -28,6 +33,7 @@ def recorded_analysis(
     path: Path,
     *,
     control: Path | None = None,
+    group_field: str | None = None,
     measures: Sequence[OverlapModel] = (),
     annotated: Path | None = None,
     seed: int = 0,
@@ -36,18 +42,34 @@ def recorded_analysis(
 ) -> ReplicationAnalysis:
     """Read completions, measure them, and judge them by the local judge.
 
+    Where both files have completions of a reference model, they are its.
+
     Raises:
         InputError: If a file is at fault.
     """
     watch = watch or Stopwatch()
-    recorded = read_recorded(path)
+    recorded = read_recorded(path, group_field=group_field)
     arm = Arm(
         instances=recorded.instances, guided=recorded.guided, general=recorded.general
     )
-    other = None if control is None else read_recorded(control)
-    of_control = None
-    if other is not None:
-        of_control = Arm(instances=other.instances, guided=other.guided)
+    other = None
+    arms, warnings, bleurt_20 = {PARTITION: arm}, [], {}
+    if "bleurt" in recorded.scores:
+        bleurt_20[PARTITION] = recorded.scores["bleurt"][0]
+    if control is not None:
+        other = read_recorded(control, group_field=group_field)
+        arms[CONTROL] = Arm(instances=other.instances, guided=other.guided)
+        if "bleurt" in other.scores:
+            bleurt_20[CONTROL] = other.scores["bleurt"][0]
+        warnings += independence_words(
+            (*recorded.others, *other.others), read=(), group_field=group_field
+        )
+        for name, file in ((PARTITION, recorded), (CONTROL, other)):
+            if recorded.reference is not None and other.reference is not None:
+                assert file.reference is not None
+                arms[OF_REFERENCE[name]] = Arm(
+                    instances=file.instances, guided=file.reference
+                )
     judge = recorded.model_judge
     humans = human_labels(annotated, arm, seed=seed)
     if humans is None and recorded.people:
@@ -56,13 +78,17 @@ def recorded_analysis(
         name=recorded.name,
         fingerprint=instances_fingerprint(recorded.instances),
         prompt_version=None,
-        arm=arm,
-        control=of_control,
-        llm=None if judge is None else (judge, "recorded beside the completions"),
+        arms=arms,
+        group_field=group_field,
+        llm={
+            name: file.model_judge
+            for name, file in ((PARTITION, recorded), (CONTROL, other))
+            if judge is not None and file is not None and file.model_judge is not None
+        },
+        llm_version=None if judge is None else "recorded beside the completions",
         llm_decides=False,
-        llm_control=None if judge is None or other is None else other.model_judge,
         humans=humans,
-        control_warnings=() if other is None else _repeated_rows(other),
+        warnings=tuple(warnings),
     )
     partition = measured(partition, measures, bar=bar)
     # What can be measured again is; a score of a model that is not here is kept.
@@ -70,24 +96,8 @@ def recorded_analysis(
     for name, scores in recorded.scores.items():
         overlaps.setdefault(name, scores)
     changes: dict[str, Any] = {"overlaps": overlaps}
-    warnings = partition.warnings + _repeated_rows(recorded)
-    if "bleurt" in recorded.scores and "bleurt" not in partition.overlaps:
-        warnings += (_TAKEN_FOR_BLEURT_20,)
-        changes["has_bleurt_20"] = True
-        if other is not None and "bleurt" in other.scores:
-            changes["control_bleurt"] = other.scores["bleurt"][0]
-    partition = dataclasses.replace(partition, warnings=warnings, **changes)
+    if bleurt_20 and "bleurt" not in partition.overlaps:
+        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
+        changes["bleurt_20"] = bleurt_20
+    partition = dataclasses.replace(partition, **changes)
     return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)
-
-
-def _repeated_rows(recorded: Recorded) -> tuple[str, ...]:
-    """What to say of rows that are no further evidence."""
-    n = len(recorded.instances)
-    pieces = {(one.first_piece, one.second_piece) for one in recorded.instances}
-    n_repeated = n - len(pieces)
-    if not n_repeated:
-        return ()
-    return (
-        f"{n_repeated} of {n} rows repeat the instance of another one, and are counted "
-        "as if they were further evidence",
-    )

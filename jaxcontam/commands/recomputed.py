@@ -15,7 +15,8 @@ import numpy as np
 from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
-from jaxcontam.analyses.replicate_judging import CONTROL, PARTITION, partition_from_rows
+from jaxcontam.analyses.replicate_judging import ARMS
+from jaxcontam.analyses.replicate_rows import partition_from_rows
 from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
@@ -283,7 +284,7 @@ def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     others = [row for row in document["results"] if row["method"] in COMPARISONS]
     stated = [row for row in document["results"] if row not in others]
     partition = partition_from_rows(stated, rows)
-    answers = [row for row in rows if row["arm"] not in (PARTITION, CONTROL)]
+    answers = [row for row in rows if row["arm"] not in ARMS]
     return {
         "results": [*partition.results(seed=document["seed"]), *others],
         TEXTS_NAME: [*partition.rows(), *answers],

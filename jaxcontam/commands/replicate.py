@@ -1,7 +1,9 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -15,11 +17,12 @@ from jaxcontam.analyses.prompted_model import (
     served_name,
 )
 from jaxcontam.analyses.replicate import (
-    OverlapModel,
     ReplicationAnalysis,
     ask,
+    check_reference,
     judged_by,
 )
+from jaxcontam.analyses.replicate_judging import OverlapModel
 from jaxcontam.analyses.replicate_plan import (
     ReplicationDesign,
     ReplicationPlan,
@@ -54,7 +57,15 @@ from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
-    *("recorded", "control", "judge", "bleurt", "embedding_model", "annotated"),
+    *(
+        "recorded",
+        "control",
+        "group_field",
+        "judge",
+        "bleurt",
+        "embedding_model",
+        "annotated",
+    ),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
     *("seed", "out", "overwrite", "json"),
 }
@@ -75,6 +86,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         jaxcontam replicate MODEL_DIR rte.jsonl --task nli --split-name validation
         # its price
         jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
+        # more than suspicion
+        jaxcontam replicate MODEL_DIR old.txt --control new.txt --reference OLD_DIR
         jaxcontam replicate MODEL_DIR lines.txt --task plain  # a base model
         # judge what was asked elsewhere
         jaxcontam replicate --recorded completions.csv
@@ -84,6 +97,9 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     """Model directory, hub name, or api:URL#NAME; left out with --recorded."""
     benchmark: Positional[Path | None] = None
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
+    reference: str | None = None
+    """Model that has seen neither BENCHMARK nor --control, such as an older one or the
+    base (as MODEL): is asked the same. Without one copies are suspected at most."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row per instance."""
     judge: str = "local"
@@ -118,6 +134,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 "no model and benchmark",
                 hint="name both, or give --recorded FILE.csv",
             )
+        elif self.reference is not None:
+            check_reference(self)
         if self.judge != "local":
             if not self.judge.startswith(PREFIX):
                 raise InputError(
@@ -150,7 +168,11 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
                 flag = flag_of(field.name)
-                raise InputError(f"{flag} does not go with --recorded")
+                raise InputError(
+                    f"{flag} does not go with --recorded",
+                    hint="completions of a reference stand beside the model's, as "
+                    "generated_reference_completion" * (field.name == "reference"),
+                )
 
     def run(self) -> int:
         """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
@@ -178,7 +200,10 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.judge != "local":
             journal = Journal(out / JOURNAL_NAME)
             with open_judge(
-                self.judge, asked=self.model, journal=journal, settings=settings
+                self.judge,
+                asked=(self.model, self.reference),
+                journal=journal,
+                settings=settings,
             ) as judge:
                 found = judged_by(found, judge, bar=_bar)
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
@@ -190,7 +215,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             as_json=self.json,
         )
         lost = ("n_refused", "n_control_refused")
-        was_refused = any(getattr(r, name, 0) for r in found.results for name in lost)
+        rows = [part for r in found.results for part in (r, getattr(r, "reference", 0))]
+        was_refused = any(getattr(row, name, 0) for row in rows for name in lost)
         return 3 if was_refused or not found.verdict else 0
 
     def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
@@ -203,6 +229,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         return recorded_analysis(
             path,
             control=self.control,
+            group_field=self.group_field,
             measures=self._measures(),
             annotated=self.annotated,
             seed=self.seed,
@@ -220,29 +247,36 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.annotated is not None and not is_filled(self.annotated):
             raise InputError(f"{self.annotated}: no label is filled in")
         digest = plan.drawn.fingerprint
-        if self.dry_run and self.model.startswith(PREFIX):
-            served = parse_api(self.model, flag="MODEL")
-            out = self.folder(COMMAND, served_name(served), digest)
-            self._print_plan(plan, served, out, settings.spending.budget)
-            return None
         measures = [] if self.dry_run else self._measures()
-        with open_prompted(
-            self.model,
-            dtype=self.dtype,
-            is_plain=self.task == "plain",
-            journal=lambda name, _: Journal(
-                self.folder(COMMAND, name, digest) / JOURNAL_NAME
-            ),
-            settings=settings,
-        ) as model:
-            out = self.folder(COMMAND, model.name, digest)
+        models: list[PromptedModel | ApiModel] = []
+        with contextlib.ExitStack() as stack:
+            for word in filter(None, (self.model, self.reference)):
+                first = next(iter(models), None)
+                if self.dry_run and word.startswith(PREFIX):
+                    flag = "MODEL" if first is None else "--reference"
+                    models.append(parse_api(word, flag=flag))
+                    continue
+                opened = open_prompted(
+                    word,
+                    dtype=self.dtype,
+                    is_plain=self.task == "plain",
+                    beside=None if first is None else self.model,
+                    # Answers of a reference are kept with those of the model.
+                    journal=lambda name, _, first=first: Journal(
+                        self.folder(COMMAND, _name(first) or name, digest)
+                        / JOURNAL_NAME
+                    ),
+                    settings=settings,
+                )
+                models.append(stack.enter_context(opened))
+            out = self.folder(COMMAND, _name(models[0]), digest)
             if self.dry_run:
-                self._print_plan(plan, model, out, settings.spending.budget)
+                self._print_plan(plan, models, out, settings.spending.budget)
                 return None
             make_folder(out)
             found = ask(
                 plan,
-                model,
+                *(model for model in models if isinstance(model, PromptedModel)),
                 measures=measures,
                 annotated=self.annotated,
                 watch=watch,
@@ -253,14 +287,14 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     def _print_plan(
         self,
         plan: ReplicationPlan,
-        model: PromptedModel | ApiModel,
+        models: Sequence[PromptedModel | ApiModel],
         out: Path,
         budget: Budget,
     ) -> None:
         is_local = self.judge == "local"
         judge = None if is_local else parse_api(self.judge, flag="--judge")
         journal = out / JOURNAL_NAME
-        words = planned_words(plan, model, judge=judge, journal=journal, budget=budget)
+        words = planned_words(plan, models, judge=judge, journal=journal, budget=budget)
         Terminal().say(words)
 
     def _measures(self) -> list[OverlapModel]:
@@ -274,6 +308,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.embedding_model is not None:
             opened.append(EmbeddingOverlap.load(self.embedding_model))
         return opened
+
+
+def _name(model: PromptedModel | ApiModel | None) -> str:
+    """Name of a model as part of a folder's; "" for none."""
+    if isinstance(model, ApiModel):
+        return served_name(model)
+    return "" if model is None else model.name
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:

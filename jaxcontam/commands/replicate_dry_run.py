@@ -16,17 +16,18 @@ from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import ApiEstimate, estimate
 
-# About a token, as estimates count them.
-_TOKEN = "xxx "
+# About a token each, as estimates count them; a judge is asked about both.
+_TOKENS = ("xxx ", "yyy ")
 # Requests by which a server shows whether it heeds the temperature.
 _SAMPLING_REQUESTS = 4
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class CountingCompleter:
-    """Answers everything with made-up words; `bodies` are what it was asked."""
+    """Answers everything with a made-up word; `bodies` are what it was asked."""
 
     name: str
+    word: str = _TOKENS[0]
     bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def complete(
@@ -55,49 +56,86 @@ class CountingCompleter:
             asked += [body_of("", -1 - i) for i in range(_SAMPLING_REQUESTS)]
         self.bodies += asked
         # One word is no copy of a second piece, and so every answer is judged.
-        answer = Completion(text=_TOKEN * max_tokens)
+        answer = Completion(text=self.word * max_tokens)
         return [(answer,) * n_samples for _ in prompts]
 
 
 def planned_words(
     plan: ReplicationPlan,
-    model: PromptedModel | ApiModel,
+    models: Sequence[PromptedModel | ApiModel],
     *,
     judge: ApiModel | None,
     journal: Path,
     budget: Budget,
 ) -> str:
-    """What a run would ask, counted by a run whose answers are made up."""
-    is_served = isinstance(model, ApiModel)
-    counted = CountingCompleter(model.name if is_served else model.completer.name)
-    stand_in = (
-        PromptedModel(
-            name=served_name(model), completer=counted, info=served_info(model)
+    """What a run would ask, counted by a run whose answers are made up.
+
+    Args:
+        plan: What is asked.
+        models: The model, and a reference beside it.
+        judge: A chat model that judges, or None.
+        journal: Where answers of servers are kept.
+        budget: Prices.
+    """
+    counted = [
+        CountingCompleter(
+            model.name if isinstance(model, ApiModel) else model.completer.name, word
         )
-        if is_served
-        else dataclasses.replace(model, completer=counted)
-    )
-    found = ask(plan, stand_in)
-    judging = ""
+        for model, word in zip(models, _TOKENS, strict=False)
+    ]
+    found = ask(plan, *map(_stand_in, models, counted))
+    guided = [prompt for prompts in plan.guided for prompt in prompts]
+    words = [
+        before + _asked_words(plan, model, prompts, one.bodies, journal, budget)
+        for before, prompts, model, one in zip(
+            ("", "The reference: "),
+            (plan.completion_prompts, guided),
+            models,
+            counted,
+            strict=False,
+        )
+    ]
     if judge is not None:
         judges = CountingCompleter(judge.name)
         judged_by(found, judges)
-        judging = _judging_words(estimate(judge, PATH, judges.bodies, budget=budget))
-    if is_served:
-        asked = estimate(
-            model, PATH, counted.bodies, journal=Journal(journal), budget=budget
+        words.append(
+            _judging_words(estimate(judge, PATH, judges.bodies, budget=budget))
         )
-        words = (f"{asked.words()}.", judging, "Nothing was sent.")
-        return " ".join(filter(None, words))
-    prompts = plan.completion_prompts
+    if isinstance(models[0], ApiModel):
+        return " ".join([*words, "Nothing was sent."])
+    return "\n".join(words)
+
+
+def _stand_in(
+    model: PromptedModel | ApiModel, counted: CountingCompleter
+) -> PromptedModel:
+    """The model with answers that are made up."""
+    if isinstance(model, ApiModel):
+        return PromptedModel(
+            name=served_name(model), completer=counted, info=served_info(model)
+        )
+    return dataclasses.replace(model, completer=counted)
+
+
+def _asked_words(
+    plan: ReplicationPlan,
+    model: PromptedModel | ApiModel,
+    prompts: Sequence[str],
+    bodies: Sequence[dict[str, Any]],
+    journal: Path,
+    budget: Budget,
+) -> str:
+    """What a model is asked: these prompts, and as `bodies` those of other methods."""
+    if isinstance(model, ApiModel):
+        asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
+        return f"{asked.words()}."
     assert model.read is not None
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
-    n_more = len(counted.bodies) - len(prompts)
+    n_more = len(bodies) - len(prompts)
     more = f", and {n_more:,} answers to further methods" if n_more else ""
     return (
         f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
         f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
-        + (f"\n{judging}" if judging else "")
     )
 
 

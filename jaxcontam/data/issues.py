@@ -20,6 +20,7 @@ class Issue:
     index: int
     text: str
     file: str
+    repository: str = ""
 
 
 def read_issues(benchmark: Benchmark) -> list[Issue]:
@@ -58,7 +59,6 @@ def _issue(index: int, row: Mapping[str, object]) -> Issue | None:
     (file,) = map(str, files)
     if PurePosixPath(file).name.casefold() in text.casefold():
         return None
-    repository = row.get("repo")
-    return Issue(
-        index, f"Repository: {repository}\n\n{text}" if repository else text, file
-    )
+    repository = str(row.get("repo") or "")
+    asked = f"Repository: {repository}\n\n{text}" if repository else text
+    return Issue(index, asked, file, repository)

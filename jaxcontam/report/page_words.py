@@ -92,9 +92,11 @@ BOOKS = PageWords(
 )
 REPLICATION = PageWords(
     assumed=(
-        "That an instance is long and particular enough for nobody to write its second "
-        "piece by guessing. A control that the model cannot know shows whether that "
-        "holds.",
+        "That the control cannot have been seen and is as easy to guess as the "
+        "benchmark: of the same kind, sources and years. A reference model shows where "
+        "it is not, as far as it guesses as well as the model; one that has seen the "
+        "benchmark hides it.",
+        "That instances, or sources where a field names them, are independent draws.",
         "That the server, where there is one, adds no search and no text of its own.",
     ),
     limits=(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.numbers import interval_of, shown_or_dash
-from jaxcontam.report.page import report_page
+from jaxcontam.report.page import model_words, report_page
 from jaxcontam.report.page_words import REPLICATION
 from jaxcontam.report.section import (
     Code,
@@ -23,14 +23,31 @@ from jaxcontam.results.replication import (
     OverlapResult,
 )
 from jaxcontam.results.report import Result
-from jaxcontam.results.terms import Words
+from jaxcontam.results.terms import CONTAMINATED_LEVEL, Words
 
 COMMAND = "replicate"
 _RULE = (
-    "The first row decides: at least one exact copy, or two near-exact ones of ten "
-    "(five of fifty), and significantly more than in the control where there is one. "
-    "It is a rule and no proof: texts that are common on the web are copied from there."
+    "The first row decides. The paper's rule is one exact copy, or two near-exact ones "
+    "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
+    "suspicion, and only where copies are significantly more than in the control. "
+    "Contaminated asks for p <= 0.001 there, and for a reference model that has seen "
+    "neither side: it copies no more of the benchmark than of the control, writes as "
+    "close to the control as the model does, and is exceeded with p <= 0.001."
 )
+_SAME_KIND = "the control as easy to guess as the benchmark, of the same kind and years"
+_WHY = {
+    "no control": "Contaminated needs a control that cannot have been seen and is as "
+    "easy to guess (--control), and a reference model (--reference).",
+    "weak": "Contaminated needs p <= 0.001 beside the control.",
+    "no reference": "The benchmark may be easier to guess than its control: "
+    "contaminated needs a reference model that has seen neither (--reference).",
+    "reference copies it": "The reference copies more of the benchmark than of the "
+    "control, too: the benchmark is easier to guess, or the reference has seen it.",
+    "reference reads less": "The reference writes less close to the control, which "
+    "neither has seen: what it cannot guess, the model may.",
+    "reference too close": "What the model copies beyond the reference may be chance.",
+}
+"""By the reason of a verdict that is `suspected` and no more."""
 _BOOTSTRAPS = (
     "Sign flips are exact. Of the paper's bootstraps the paired one rejects too often "
     "in samples of ten (7.6 % at the 5 % level, simulated); the released unpaired one "
@@ -39,7 +56,7 @@ _BOOTSTRAPS = (
 _ABOVE = "Each instance; above the line the guided completion is the closer one."
 _CONTROL = (
     "Nobody can have learnt them from the control: they say how easily its texts are "
-    "met."
+    "guessed."
 )
 _CHECK = (
     Code("jaxcontam verify DIR"),
@@ -70,7 +87,7 @@ def replication_page(
     judges, overlaps, comparisons = replication_rows(report.results)
     (deciding,) = (row for row in judges if row.primary)
     judge, model = deciding.method, report.model
-    counted = [one for one in instances if not one.follows]
+    counted = [one for one in instances if not (one.follows or one.repeats)]
     asked = [one for one in counted if one.arm == "partition"]
     control = [one for one in counted if one.arm == "control"]
     met = [one for one in control if _label(one, judge) in ("exact", "near")]
@@ -94,6 +111,9 @@ def replication_page(
     versions = [("judge", deciding.judge_version)]
     if deciding.prompt_version:
         versions.append(("instructions", deciding.prompt_version))
+    if (other := report.reference) is not None:
+        words_of = f"{model_words(other)}, {other.fingerprint}"
+        versions.append((f"reference {other.name}", words_of))
     return report_page(
         report,
         sections,
@@ -129,6 +149,7 @@ def replication_tables(
             f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
             if row.n_control
             else "-",
+            "met" if row.meets_rule else "not met",
             row.verdict or "-",
         ]
         for row in judges
@@ -158,11 +179,12 @@ def replication_tables(
         for row in comparisons
     ]
     share = "share (95 %)"
-    header = ("judge", "judged", "exact", "near", share, "control", "verdict")
+    counts = ("judge", "judged", "exact", "near", share, "control")
+    header = (*counts, "paper's rule", "verdict")
     pairs = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
     ways = ("asked for", "n", "found", share, "by guessing", "finding")
     return (
-        Table(header, copies, "copies", words=(4, 5, 6)),
+        Table(header, copies, "copies", words=(4, 5, 6, 7)),
         Table(pairs, closer, "guided against general instruction", words=(1, 6)),
         Table(ways, found, "other ways to ask", words=(5,)),
     )
@@ -232,6 +254,8 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
                 if n
             ),
             *_control_sentences(row),
+            *_reference_sentences(row),
+            *([_WHY[row.reason]] if row.reason is not None else ()),
         ]
     elif row.n_short:
         found.append(f"{_short_words(row)}.")
@@ -261,13 +285,10 @@ def _verdict_sentence(row: JudgeResult, name: str) -> str:
         counted += f"; {_short_words(row)}"
     if row.verdict is None:
         return f"No verdict: {counted}, but the control shows nothing about them."
-    rule = f"the rule is at least one exact or {row.fewest_near} near-exact ones"
-    if row.n_control:
-        rule += ", and significantly more than in the control (p <= 0.001; suspected "
-        rule += "from p <= 0.05)"
-    elif row.verdict == "suspected":
-        rule += "; contaminated needs a control that cannot have been seen (--control)"
-    return f"{row.verdict}: {counted}; {rule}."
+    return (
+        f"{row.verdict}: {counted}; the paper's rule, at least one exact or "
+        f"{row.fewest_near} near-exact ones, is {'' if row.meets_rule else 'not '}met."
+    )
 
 
 def _short_words(row: JudgeResult) -> str:
@@ -292,6 +313,15 @@ def _control_sentences(row: JudgeResult) -> list[str]:
     found = f"In the control, {row.control_copies} of {row.n_control} are copies"
     if row.p_control is None:
         return [f"{found}."]
+    if row.n_groups:
+        floor = ""
+        if (row.p_control_floor or 0) > CONTAMINATED_LEVEL:
+            floor = f" So few sources give no p below {_p_text(row.p_control_floor)}."
+        return [
+            f"{found} (p = {_p_text(row.p_control)}, by permutations of the "
+            f"{row.n_groups} values of {row.group_field}). This takes these sources as "
+            f"independent, and {_SAME_KIND}.{floor}"
+        ]
     enough = f"Not even {n} copies of {n} would give p <= 0.001."
     if needed is not None:
         enough = f"With this control it takes {needed} copies of {n} for p <= 0.001."
@@ -300,7 +330,25 @@ def _control_sentences(row: JudgeResult) -> list[str]:
             f"It is too small: not even {n} copies of {n} would be significantly more "
             f"than none of {row.n_control}."
         )
-    return [f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}"]
+    return [
+        f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}",
+        "This takes instances as independent (--group-field names sources that several "
+        f"share), and {_SAME_KIND}.",
+    ]
+
+
+def _reference_sentences(row: JudgeResult) -> list[str]:
+    one = row.reference
+    if one is None:
+        return []
+    refused = f"; {one.n_refused} requests to it were refused" * bool(one.n_refused)
+    return [
+        f"The reference copies {one.n_copies} of {one.n_instances}, and "
+        f"{one.control_copies} of {one.n_control} of the control "
+        f"(p = {_p_text(one.p_value)}). That the model exceeds it by more in the "
+        f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
+        f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
+    ]
 
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:

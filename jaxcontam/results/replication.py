@@ -11,6 +11,22 @@ from jaxcontam.results.terms import Validity
 
 ReplicationVerdict = Literal["contaminated", "suspected", "inconclusive", "no evidence"]
 
+ReplicationReason = Literal[
+    "no control",
+    "weak",
+    "no reference",
+    "reference copies it",
+    "reference reads less",
+    "reference too close",
+]
+"""Why copies are no more than `suspected`.
+
+No control was given; the p-value beside it is too large; no reference model was asked;
+it copies more of the benchmark than of the control, too; its completions of the control
+are further from the truth than the model's; what the model copies and it does not may
+be chance.
+"""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapResult(ResultRow):
@@ -42,6 +58,36 @@ class OverlapResult(ResultRow):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCopies:
+    """What a model that has seen neither side copies, and how the model exceeds it.
+
+    Attributes:
+        n_instances: Instances of the benchmark that count for both models.
+        n_copies: Those that the reference copies.
+        n_control: Instances of the control that count for both models.
+        control_copies: Those that the reference copies.
+        n_refused: Completions of both sides, or requests to the judge, that a server
+            refused.
+        p_value: That chance alone makes its rate exceed that of the control, by the
+            test of `JudgeResult.p_control`.
+        p_excess: That chance alone makes the model exceed it by so much more in the
+            benchmark than in the control: exact sign flips of the instances, or whole
+            sources, in which the two models differ.
+        p_closer: That chance alone makes the model's completions of the control, which
+            neither has seen, closer to the truth; likewise.
+    """
+
+    n_instances: int
+    n_copies: int
+    n_control: int
+    control_copies: int
+    n_refused: int = 0
+    p_value: float
+    p_excess: float
+    p_closer: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeResult(ResultRow):
     """How many completions are exact or near-exact copies of the reference.
 
@@ -53,8 +99,11 @@ class JudgeResult(ResultRow):
             rate and do not decide.
         n_follows: Instances whose second piece follows from the first one by rule, such
             as counting; left out of every count.
+        n_repeats: Instances whose text stands in the benchmark before, or in the
+            control as well; left out likewise.
         n_near: Near-exact ones.
-        fewest_near: So many near-exact ones, or one exact one, are the rule.
+        fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
+        meets_rule: Whether the paper's rule is met, which knows no control.
         n_unparsed: Answers of a judge that are none of the words asked for.
         n_refused: Completions, or requests to the judge, that a server refused.
         rate: Share of exact or near-exact copies among those judged.
@@ -65,30 +114,39 @@ class JudgeResult(ResultRow):
         n_control_unparsed: `n_unparsed` of the control.
         n_control_refused: `n_refused` of the control.
         n_control_follows: `n_follows` of the control.
+        n_control_repeats: `n_repeats` of the control.
         control_copies: Exact or near-exact copies among those of the control.
         n_needed: The smallest number of copies for which p_control is at most 0.001;
-            None without a control, or where all would be too few.
-        p_control: That chance alone makes the rate exceed the control's, one-sided
-            (Fisher's exact test); None without a control.
-        p_control_barnard: The same by Barnard's exact test.
+            None without a control, with sources, or where all would be too few.
+        group_field: Field of the sources that `p_control` permutes whole, or None.
+        n_groups: Sources of both sides together; 0 without such a field.
+        p_control: That chance alone makes the rate exceed the control's, one-sided: by
+            Fisher's exact test, or by permutations of sources; None without a control.
+        p_control_barnard: The same by Barnard's exact test; None with sources.
+        p_control_floor: Smallest p_control of so many instances, or sources.
+        reference: What a reference model copies; None without one.
+        reason: Why the verdict is `suspected` and no more; None for another one.
         agreement: Share of instances that humans judged alike, copy or not; None
             without human labels.
         f1: F1 of finding what humans call a copy; None without.
         agreement_of_always_no: What a judge that never finds one would reach.
         prompt_version: Version of the instructions that made the completions.
         judge_version: Version of the judge: its constants, or the words of its prompt.
-        verdict: By algorithm 2 of the paper: `suspected` without a control, and where
-            p_control <= 0.05; `contaminated` where p_control <= 0.001. None where
-            nothing was judged, where nothing of a control was, and where the control is
-            too small for any number of copies to exceed it at 0.05.
+        verdict: Where the paper's rule is met: `suspected` without a control, or where
+            p_control <= 0.05; `contaminated` where p_control <= 0.001, the reference's
+            p_value and p_closer are above 0.05 and its p_excess is at most 0.001. None
+            where nothing was judged, where nothing of a control was, and where the
+            control is too small for any number of copies to exceed it at 0.05.
     """
 
     n_instances: int
     n_exact: int
     n_short: int = 0
     n_follows: int = 0
+    n_repeats: int = 0
     n_near: int
     fewest_near: int
+    meets_rule: bool
     n_unparsed: int = 0
     n_refused: int = 0
     rate: float | None
@@ -98,10 +156,16 @@ class JudgeResult(ResultRow):
     n_control_unparsed: int = 0
     n_control_refused: int = 0
     n_control_follows: int = 0
+    n_control_repeats: int = 0
     control_copies: int = 0
     n_needed: int | None = None
+    group_field: str | None = None
+    n_groups: int = 0
     p_control: float | None = None
     p_control_barnard: float | None = None
+    p_control_floor: float | None = None
+    reference: ReferenceCopies | None = None
+    reason: ReplicationReason | None = None
     agreement: float | None = None
     f1: float | None = None
     agreement_of_always_no: float | None = None
@@ -156,13 +220,14 @@ class AskedInstance:
 
     Attributes:
         id: Its place in the file, counted from 0.
-        arm: `partition` or `control`.
+        arm: `partition` or `control`, or one of both as the reference was asked.
         first_piece: What the model was shown.
         second_piece: What it should write.
         guided: Its completion with the guided instruction.
         guided_refused: What a server said instead; or None.
         general: Its completion with the general instruction, if one was asked for.
         follows: Whether the second piece follows from the first one by rule.
+        repeats: Whether the text stands before, or on both sides.
         rouge_l_guided: ROUGE-L of the guided completion; None where it has none.
         rouge_l_general: That of the general one.
         judge_local: Label of the local judge: `exact`, `near` or `no`.
@@ -178,6 +243,7 @@ class AskedInstance:
     guided_refused: str | None = None
     general: str | None = None
     follows: bool = False
+    repeats: bool = False
     rouge_l_guided: float | None = None
     rouge_l_general: float | None = None
     judge_local: str | None = None

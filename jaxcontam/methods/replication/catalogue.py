@@ -40,8 +40,8 @@ REPLICATION_METHODS = (
         name="judge_local",
         label="local judge",
         gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
-        "control at most suspected",
-        cost="k answers, and k of a control",
+        "control and a reference model at most suspected",
+        cost="k answers, and k of a control; both of a reference",
         finds="copies word for word, or nearly; texts known from elsewhere, too, which "
         "a control shows",
         source=f"the rule: {_GOLCHIN}, algorithm 2; the judge is ours",
@@ -109,7 +109,7 @@ REPLICATION_METHODS = (
     ReplicationMethod(
         name="first_instances",
         label="first instances of the split",
-        gives="contaminated, suspicious or not",
+        gives="copied, suspicious or nothing found; at most suspected",
         needs="completions (--compare first_instances)",
         cost="1 answer",
         finds="the first rows of a split; often suspicious of everything",
@@ -150,7 +150,7 @@ REPLICATION_METHODS = (
     ReplicationMethod(
         name="file_path",
         label="the file of an issue (path probe)",
-        gives="p-value, exact, against a control; at most suspected",
+        gives="p-value, against a control, by whole repositories; at most suspected",
         needs="completions; issues with their fixes, and a control of repositories "
         "after the cutoff (--compare file_path --control)",
         cost="at most k answers, and k of a control",
@@ -158,7 +158,7 @@ REPLICATION_METHODS = (
         "known than the control's, or easier to guess, too",
         source="Liang et al. 2025, arXiv:2506.12286",
         departure="issues that name the file, or whose fix changes several, are left "
-        "out; an exact test in place of two rates",
+        "out; a test in place of two rates",
     ),
 )
 """In the order of reports."""

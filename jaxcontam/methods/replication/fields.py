@@ -51,6 +51,12 @@ class Fields:
     second: str | None = None
     label: str | None = None
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Fields of texts and of the label."""
+        named = (self.text, self.first, self.second, self.label)
+        return tuple(name for name in named if name is not None)
+
     def texts_of(self, benchmark: Benchmark, index: int) -> tuple[str, ...]:
         """The text of an example, or both texts of a pair.
 

@@ -5,8 +5,11 @@ how such projects are laid out, or have read the benchmark with its fixes.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.methods.replication.control import Side, more_copies
 from jaxcontam.methods.replication.questions import (
     FILE_PATH,
     ComparisonInputs,
@@ -17,13 +20,12 @@ from jaxcontam.methods.replication.ts_guessing import asked_rows, hidden_result
 from jaxcontam.progress import Progress
 from jaxcontam.results.replication import ReplicationVerdict
 from jaxcontam.results.terms import SUSPECTED_LEVEL
-from jaxcontam.stats.proportions import rate_test
 
 _MAX_TOKENS = 50
 _KNOWN = "Who knows a repository can name its files without having read the benchmark"
 _NOT_INDEPENDENT = (
-    "The p-value takes issues as independent, which those of one repository are not: "
-    "it is too small where an issue of a repository is named because others are"
+    "The p-value takes issues as independent, which those of one repository are not, "
+    "and no record names its repository (repo)"
 )
 
 
@@ -32,9 +34,10 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
 
     Null hypothesis of the p-value: a file is as easy to name in the control. It is at
     most suspicion: repositories that are better known, or laid out in a plainer way,
-    are named more often without the benchmark having been read. Issues are taken as
-    independent, which those of one repository are not. A refusal is a miss in the
-    benchmark and a hit in the control, so that none makes the p-value smaller.
+    are named more often without the benchmark having been read. Repositories change
+    sides whole, as `beside_control` exchanges sources; without their names issues are
+    taken as independent. A refusal is a miss in the benchmark and a hit in the control,
+    so that none makes the p-value smaller.
 
     Args:
         asked: Model, issues of the benchmark, and those of repositories that came after
@@ -46,8 +49,8 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
 
     Source:
         Liang, Garg and Moghaddam, "The SWE-Bench Illusion", arXiv:2506.12286: up to
-        76 % on SWE-bench Verified, up to 53 % on repositories outside it. The exact
-        test, and leaving out issues that name the file, are ours.
+        76 % on SWE-bench Verified, up to 53 % on repositories outside it. The test, and
+        leaving out issues that name the file, are ours.
     """
     issues = asked.issues
     texts = [f"{one.text}\n{one.file}" for one in issues]
@@ -62,14 +65,19 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
     n_refused = sum(row["refused"] for row in theirs)
     n_met = sum(bool(row["found"]) for row in theirs)
     p_value, verdict = None, None
-    warnings = [_KNOWN, _NOT_INDEPENDENT]
+    warnings = [_KNOWN]
+    repositories = [one.repository for one in (*issues, *asked.control_issues)]
+    if not all(repositories):
+        # One value for all would say that they belong together.
+        repositories = []
+        warnings.append(_NOT_INDEPENDENT)
     words = f"{found.n_found} of {n} files are named"
     if not n_control:
         warnings.append("file_path has no control (--control), so that it says nothing")
     elif found.n_refused < n:
-        p_value, verdict = _test(
-            found.n_found, n, found.n_refused, n_met + n_refused, n_control
-        )
+        met = [bool(row["found"]) or row["refused"] for row in theirs]
+        control = Side(copies=met, groups=repositories[n:])
+        p_value, verdict = _test(own, control, repositories[:n], seed=asked.seed)
         words += f", {n_met} of {n_control} of the control, p {p_value:.2g}"
     if found.n_refused or n_refused:
         words += (
@@ -91,11 +99,21 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
 
 
 def _test(
-    named: int, n: int, n_refused: int, named_control: int, n_control: int
+    rows: Sequence[Mapping[str, Any]],
+    control: Side,
+    repositories: Sequence[str],
+    *,
+    seed: int,
 ) -> tuple[float, ReplicationVerdict]:
-    """Fisher's p-value, and a verdict if all answers being right could reach one."""
-    p_value = rate_test(named, n, named_control, n_control).fisher
+    """A p-value, and a verdict if all answers being right could reach one."""
+    named = [bool(row["found"]) for row in rows]
+    answered = [not row["refused"] for row in rows]
+    p_value, smallest = (
+        more_copies(
+            Side(copies=copies, groups=repositories), control, seed=seed
+        ).p_value
+        for copies in (named, answered)
+    )
     if p_value <= SUSPECTED_LEVEL:
         return p_value, "suspected"
-    smallest = rate_test(n - n_refused, n, named_control, n_control).fisher
     return p_value, "no evidence" if smallest <= SUSPECTED_LEVEL else "inconclusive"

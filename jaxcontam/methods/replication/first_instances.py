@@ -50,14 +50,14 @@ _MOST_LABELS = 20
 def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Whether the model writes the first rows of the file, or only what they look like.
 
-    `contaminated`: a row is copied (its longest text, or all its values where that one
+    `copied`: a row is copied (its longest text, or all its values where that one
     is short, stands in the answer word for word), or two are nearly (a line of the
     answer shares most words with them, in their order). `suspicious`: one is nearly
     copied; or the answer has all field names of the file, one of them uncommon; or an
     identifier of a first row; or all labels of a field, one of them uncommon.
-    `not contaminated`: nothing of that, which does not show that the model saw nothing.
-    The finding has the words of the source; the verdict is at most `suspected`, for
-    there is no control.
+    `nothing found`: nothing of that, which does not show that the model saw nothing.
+    The source calls the first of these contaminated; here the verdict is at most
+    `suspected`, for there is no control.
 
     Args:
         asked: The split as it was published, in its order, its name for the question,
@@ -166,10 +166,10 @@ def _finding(
 ) -> tuple[str, ReplicationVerdict]:
     if n_exact or n_near > 1:
         # Nothing was asked that the model cannot know.
-        return "contaminated", "suspected"
+        return "copied", "suspected"
     if n_near or signs:
         return "suspicious", "no evidence"
-    return "not contaminated", "no evidence"
+    return "nothing found", "no evidence"
 
 
 def _texts_of_row(benchmark: Benchmark, i: int) -> list[str]:

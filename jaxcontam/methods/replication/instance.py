@@ -27,6 +27,7 @@ class Instance:
         second_piece: What the model should write if it knows the instance.
         label: As the file has it, or None.
         cut: Where the second piece begins.
+        group: Source that it has in common with others, as the file names it; or None.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Instance:
     second_piece: str
     label: str | None
     cut: Cut
+    group: str | None = None
 
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
@@ -54,6 +56,11 @@ def words_of(text: str) -> list[str]:
     See `UNSPACED` for these scripts.
     """
     return [word for word, _ in _words_with_ends(text)]
+
+
+def text_key(*pieces: str) -> str:
+    """Equal for texts that differ in case and white space alone."""
+    return " ".join(" ".join(pieces).casefold().split())
 
 
 def new_piece(instance: Instance, text: str) -> str:

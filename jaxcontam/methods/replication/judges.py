@@ -4,9 +4,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
-from jaxcontam.results.replication import JudgeResult, ReplicationVerdict
-from jaxcontam.stats.proportions import rate_interval, rate_test
+from jaxcontam.methods.replication.control import (
+    Side,
+    beside_control,
+    beside_reference,
+    why_no_more,
+)
+from jaxcontam.methods.replication.overlap import ALPHA
+from jaxcontam.results.replication import (
+    JudgeResult,
+    ReplicationReason,
+    ReplicationVerdict,
+)
+from jaxcontam.stats.proportions import rate_interval
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
@@ -76,15 +86,16 @@ class Agreement:
 
 
 def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """Whether these copies make a partition contaminated.
+    """Whether these copies are enough for the paper's rule.
 
-    One exact copy, or `fewest_near` near-exact ones.
+    One exact copy, or `fewest_near` near-exact ones. The paper calls the partition
+    contaminated then; here that is no verdict, for a clean model copies what is common.
     """
     return n_exact >= _FEWEST_EXACT or n_near >= fewest_near(n_judged)
 
 
 def fewest_near(n_judged: int) -> int:
-    """Near-exact copies that make a partition contaminated: two of at most ten.
+    """Near-exact copies that are enough for the paper's rule: two of at most ten.
 
     With more completions, the smallest number that chance alone reaches no more often
     than two of ten, if 4 % are false: five of fifty, where two would be reached by
@@ -102,30 +113,34 @@ def fewest_near(n_judged: int) -> int:
     return fewest
 
 
-def fewest_above(
-    n: int, found_control: int, n_control: int, *, level: float
-) -> int | None:
-    """Copies among n completions that are significantly more than a control's.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of instances before a model is asked: one value each, or nothing.
 
-    Args:
-        n: Completions that were judged.
-        found_control: Copies in the control.
-        n_control: Completions of the control that were judged.
-        level: Significance level of the test.
-
-    Returns:
-        The smallest number for which Fisher's p is at most the level; None if n are
-        too few.
+    Attributes:
+        is_short: Whether the second piece is so short that a model which knows the
+            answer meets it; exact copies of such do not decide.
+        follows: Whether it follows from the first piece by rule; see
+            `follows_from_first`. Such instances are left out, copies or not.
+        repeats: Whether the text stands before, or on both sides; left out likewise.
+        groups: Source of each instance.
     """
-    from scipy.stats import hypergeom
 
-    for found in range(1, n + 1):
-        # As `rate_test`, without Barnard's test, which takes longer.
-        copies = found + found_control
-        p_value = hypergeom.sf(found - 1, n + n_control, copies, n)
-        if p_value <= level:
-            return found
-    return None
+    is_short: Sequence[bool] = ()
+    follows: Sequence[bool] = ()
+    repeats: Sequence[bool] = ()
+    groups: Sequence[str] = ()
+
+    def counted(self, labels: Labels) -> list[Judgement | None]:
+        """Labels that count: None where an instance is left out."""
+        masks = [mask for mask in (self.follows, self.repeats) if mask]
+        return [
+            None if any(mask[i] for mask in masks) else label
+            for i, label in enumerate(labels)
+        ]
+
+
+NO_FACTS = Facts()
 
 
 def judge_result(
@@ -137,18 +152,23 @@ def judge_result(
     judge_version: str,
     prompt_version: str | None,
     primary: bool = False,
+    facts: Facts = NO_FACTS,
     control: Judged | None = None,
+    control_facts: Facts = NO_FACTS,
+    reference: tuple[Judged, Judged] | None = None,
+    closer: Sequence[float] = (),
+    group_field: str | None = None,
     humans: Labels | None = None,
-    is_short: Sequence[bool] | None = None,
-    follows: Sequence[bool] | None = None,
-    control_follows: Sequence[bool] | None = None,
     warnings: tuple[str, ...] = (),
+    seed: int = 0,
 ) -> JudgeResult:
-    """Count copies, compare their rate with a control's, and decide.
+    """Count copies, compare their rate with a control's and a reference's, and decide.
 
-    `contaminated` needs a control, as many copies as algorithm 2 asks for, and
-    significantly more of them than in the control at a level of 0.001; at 0.05, or
-    without a control, they are `suspected`.
+    As many copies as the paper's rule asks for are `suspected`, unless a control shows
+    that they are not significantly more at a level of 0.05. `contaminated` needs 0.001,
+    and a reference model that has seen neither: it copies the benchmark no more than
+    the control, it writes as close to the control as the model does (both p > 0.05),
+    and the model's excess over it is significant at 0.001.
 
     Args:
         judged: Judgements of the guided completions.
@@ -158,47 +178,59 @@ def judge_result(
         judge_version: Version of the judge.
         prompt_version: Version of the instructions that made the completions.
         primary: Whether this row decides.
+        facts: What is known of the instances.
         control: The same judge on instances that the model cannot have seen.
+        control_facts: What is known of these.
+        reference: The same judge on the reference's completions, of the partition and
+            of the control.
+        closer: How much closer than the reference's the model's completion is to the
+            truth, for each instance of the control; see `closeness`.
+        group_field: Field that the sources of the facts come from.
         humans: Labels of people, to compare with.
-        is_short: Whether each completion's reference is so short that a model
-            which knows the answer meets it; exact copies of such do not decide.
-        follows: Whether each completion's reference follows from the first piece
-            by rule; see `follows_from_first`. Such are left out, copies or not.
-        control_follows: The same of the control.
         warnings: What the reader should know.
+        seed: Seeds the draws of sources.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
     """
-    labels = _counted(judged.labels, follows)
+    labels = facts.counted(judged.labels)
     found = [label for label in labels if label is not None]
     n_exact, n_near = found.count("exact"), found.count("near")
     n_copies = n_exact + n_near
     n_short = 0
-    if is_short is not None:
-        pairs = zip(labels, is_short, strict=True)
+    if facts.is_short:
+        pairs = zip(labels, facts.is_short, strict=True)
         n_short = sum(label == "exact" and short for label, short in pairs)
     rate, low, high = rate_interval(n_copies, len(found))
-    of_control = _counted(control.labels, control_follows) if control else ()
-    controls = [x for x in of_control if x is not None]
-    control_copies = sum(x != "no" for x in controls)
-    fisher = barnard = n_needed = None
     is_many = algorithm_2(n_exact - n_short, n_near, len(found))
-    is_large_enough = True
-    if found and controls:
-        tested = rate_test(n_copies, len(found), control_copies, len(controls))
-        fisher, barnard = tested.fisher, tested.barnard
-        sizes = len(found), control_copies, len(controls)
-        n_needed = fewest_above(*sizes, level=LEVEL)
-        least = fewest_above(len(found), 0, len(controls), level=ALPHA)
-        is_large_enough = least is not None
+    of_control = control_facts.counted(control.labels) if control else []
+    controls = [x for x in of_control if x is not None]
+    sides = (
+        Side(copies=_copies(labels), groups=facts.groups),
+        Side(copies=_copies(of_control), groups=control_facts.groups),
+    )
+    tested = beside_control(*sides, seed=seed)
+    compared = None
+    if reference is not None and control is not None:
+        whole, other = reference
+        compared = beside_reference(
+            dataclasses.replace(sides[0], reference=_copies(whole.labels)),
+            dataclasses.replace(
+                sides[1], reference=_copies(other.labels), closer=closer
+            ),
+            n_refused=whole.n_refused + other.n_refused,
+            seed=seed,
+        )
+    control_copies = sum(x != "no" for x in controls)
     same = agreement(judged.labels, humans) if humans is not None else None
     verdict: ReplicationVerdict | None = None
+    reason: ReplicationReason | None = None
+    is_large_enough = tested is None or tested.p_floor <= ALPHA
     if found and (control is None or controls) and (is_large_enough or not is_many):
         verdict = "no evidence"
-        if is_many and (fisher is None or fisher <= ALPHA):
-            is_sure = fisher is not None and fisher <= LEVEL
-            verdict = "contaminated" if is_sure else "suspected"
+        if is_many and (tested is None or tested.p_value <= ALPHA):
+            reason = why_no_more(tested, compared)
+            verdict = "contaminated" if reason is None else "suspected"
     return JudgeResult(
         benchmark=benchmark,
         fingerprint=fingerprint,
@@ -207,9 +239,11 @@ def judge_result(
         n_instances=len(found),
         n_exact=n_exact,
         n_short=n_short,
-        n_follows=sum(follows or ()),
+        n_follows=sum(facts.follows),
+        n_repeats=sum(facts.repeats),
         n_near=n_near,
         fewest_near=fewest_near(len(found)),
+        meets_rule=is_many,
         n_unparsed=judged.n_unparsed,
         n_refused=judged.n_refused,
         rate=rate,
@@ -218,11 +252,17 @@ def judge_result(
         n_control=len(controls),
         n_control_unparsed=control.n_unparsed if control else 0,
         n_control_refused=control.n_refused if control else 0,
-        n_control_follows=sum(control_follows or ()),
+        n_control_follows=sum(control_facts.follows),
+        n_control_repeats=sum(control_facts.repeats),
         control_copies=control_copies,
-        n_needed=n_needed,
-        p_control=fisher,
-        p_control_barnard=barnard,
+        n_needed=tested.n_needed if tested else None,
+        group_field=group_field,
+        n_groups=tested.n_groups if tested else 0,
+        p_control=tested.p_value if tested else None,
+        p_control_barnard=tested.barnard if tested else None,
+        p_control_floor=tested.p_floor if tested else None,
+        reference=compared,
+        reason=reason,
         agreement=same.accuracy if same else None,
         f1=same.f1 if same else None,
         agreement_of_always_no=same.always_no if same else None,
@@ -233,12 +273,8 @@ def judge_result(
     )
 
 
-def _counted(labels: Labels, follows: Sequence[bool] | None) -> Labels:
-    """Labels that count: None where the reference follows from the first piece."""
-    if follows is None:
-        return labels
-    pairs = zip(labels, follows, strict=True)
-    return [None if is_easy else label for label, is_easy in pairs]
+def _copies(labels: Labels) -> list[bool | None]:
+    return [None if label is None else is_copy(label) for label in labels]
 
 
 def judgement_of(word: str) -> Judgement | None:

@@ -19,6 +19,7 @@ from jaxcontam.data.rouge import common_words, stands_within
 from jaxcontam.methods.replication.instance import (
     Completion,
     Instance,
+    new_piece,
     possible_pieces,
     words_of,
 )
@@ -170,6 +171,19 @@ def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
         return in_order
     shared = (Counter(content) & Counter(wanted)).total()
     return (in_order + shared / len(content)) / 2
+
+
+def closeness(instance: Instance, completion: Completion) -> float:
+    """Share of the second piece's content words that a completion begins with.
+
+    From 0 to 1, in whatever order, among twice as many words as the second piece has:
+    how well a model guesses, long before anything is a copy.
+    """
+    wanted = words_of(instance.second_piece)
+    found = words_of(new_piece(instance, completion.text))[: _RUNS_ON * len(wanted)]
+    content = _content(wanted) or wanted
+    shared = (Counter(content) & Counter(found)).total()
+    return shared / len(content) if content else 0.0
 
 
 def _content(words: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxcontam.data.benchmark import check_characters, parse_records, read_text
 from jaxcontam.data.tables import Record
+from jaxcontam.data.templates import field_of
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import (
@@ -31,9 +32,15 @@ _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"
 _SCORES = {"rouge_l": "rouge_score_for_{}_completion"}
 _SCORES["bleurt"] = "bleurt_score_for_{}_completion"
-_ARMS = ("guided", "general")
+_ARMS, _REFERENCE = ("guided", "general"), "reference"
 _MODEL_JUDGE = "gpt4_icl_evaluation"
 _PEOPLE = ("annotator1_evaluation", "annotator2_evaluation")
+_KNOWN = {
+    *(name for pair in _PIECES for name in pair),
+    *(_COMPLETION.format(arm) for arm in (*_ARMS, _REFERENCE)),
+    *(column.format(arm) for column in _SCORES.values() for arm in _ARMS),
+    *("text", "label", _MODEL_JUDGE, *_PEOPLE),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +52,27 @@ class Recorded:
         instances: In the file's order.
         guided: Completions with the guided instruction.
         general: Those with the general one; None where the file has none.
+        reference: Those of a reference model with the guided one; likewise.
         scores: Recorded (N,) scores, guided and general, by measure: `rouge_l`,
             `bleurt`; nan where a cell is empty.
         model_judge: Recorded judgements of a model; None where there are none.
         people: (N,) labels of each annotator; a cell may be empty (None).
+        others: What stands in further columns of each row.
     """
 
     name: str
     instances: tuple[Instance, ...]
     guided: tuple[Completion, ...]
     general: tuple[Completion, ...] | None
+    reference: tuple[Completion, ...] | None
     scores: Mapping[str, tuple[np.ndarray, np.ndarray]]
     model_judge: Judged | None
     people: ByPerson
+    others: tuple[Mapping[str, object], ...]
 
 
-def read_recorded(path: Path) -> Recorded:
-    """Read one partition.
+def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
+    """Read one partition; `group_field` is the column of instances' sources.
 
     Raises:
         InputError: If the file is no table, lacks a column, or a cell is not what its
@@ -87,7 +98,7 @@ def read_recorded(path: Path) -> Recorded:
             Completion(text=_cell(record, _COMPLETION.format(arm)))
             for record in records
         )
-        for arm in _ARMS
+        for arm in (*_ARMS, _REFERENCE)
         if _COMPLETION.format(arm) in columns
     }
     scores = {
@@ -107,17 +118,28 @@ def read_recorded(path: Path) -> Recorded:
     return Recorded(
         name=path.stem,
         instances=tuple(
-            _instance(record, i, *pieces, has_label="label" in columns)
+            _instance(
+                record,
+                i,
+                *pieces,
+                has_label="label" in columns,
+                group=None if group_field is None else _group(record, group_field),
+            )
             for i, record in enumerate(records)
         ),
         guided=completions["guided"],
         general=completions.get("general"),
+        reference=completions.get(_REFERENCE),
         scores=scores,
         model_judge=judged,
         people=tuple(
             tuple(_label(record, column) for record in records)
             for column in _PEOPLE
             if column in columns
+        ),
+        others=tuple(
+            {name: value for name, value in (row or {}).items() if name not in _KNOWN}
+            for _, _, row in records
         ),
     )
 
@@ -138,7 +160,13 @@ def _cell(record: Record, column: str) -> str:
 
 
 def _instance(
-    record: Record, index: int, first: str, second: str, *, has_label: bool
+    record: Record,
+    index: int,
+    first: str,
+    second: str,
+    *,
+    has_label: bool,
+    group: str | None,
 ) -> Instance:
     pieces = [_cell(record, column).strip() for column in (first, second)]
     for piece, column in zip(pieces, (first, second), strict=True):
@@ -152,7 +180,13 @@ def _instance(
         second_piece=after,
         label=_label_text(record) if has_label else None,
         cut="pair" if first == "sentence1" else "sentence" if is_whole else "inside",
+        group=group,
     )
+
+
+def _group(record: Record, field: str) -> str:
+    where, _, row = record
+    return str(field_of(row, field, where, hint="--group-field must name a column"))
 
 
 def _label_text(record: Record) -> str | None:

@@ -9,14 +9,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.fields import Fields
-from jaxcontam.methods.replication.instance import Cut, Instance
+from jaxcontam.methods.replication.instance import Cut, Instance, text_key
 
 # Between these shares of the words a text of several sentences is cut, if it can be.
 _MIDDLE = (0.3, 0.7)
@@ -35,6 +35,7 @@ class Drawn:
         n_rows: Examples of the file.
         n_too_short: Texts of one word, and pairs with an empty side; never drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
+        n_elsewhere: Examples whose text stands in the other file as well; never drawn.
         fingerprint: See `instances_fingerprint`.
         warnings: What the reader should know, one sentence each.
     """
@@ -43,6 +44,7 @@ class Drawn:
     n_rows: int
     n_too_short: int
     n_duplicates: int
+    n_elsewhere: int
     fingerprint: str
     warnings: tuple[str, ...]
 
@@ -54,6 +56,8 @@ def draw_instances(
     k: int,
     seed: int,
     label_names: Sequence[str] = (),
+    group_field: str | None = None,
+    elsewhere: Collection[str] = (),
 ) -> Drawn:
     """Draw k instances at random without replacement, and cut each in two.
 
@@ -64,6 +68,8 @@ def draw_instances(
         seed: At least 0; of the draw and of the cuts.
         label_names: Names of the labels 0, 1, ..., such as those of a `ClassLabel`;
             label 1 is then written as `1 (entailment)`.
+        group_field: Field of the source that an instance has in common with others.
+        elsewhere: `text_keys` of another file, whose texts are never drawn.
 
     Raises:
         InputError: If a record lacks a field, a label has no name, or no text can be
@@ -76,25 +82,37 @@ def draw_instances(
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    # By content: the label and place of its first row, whatever the file's order is.
-    rows: dict[tuple[str, ...], tuple[str, int]] = {}
-    n_too_short = 0
+    groups = None if group_field is None else benchmark.groups(group_field)
+    # By content: texts, label and place of its first row, whatever the file's order is.
+    rows: dict[str, tuple[tuple[str, ...], str, int]] = {}
+    n_too_short = n_elsewhere = 0
     for index in range(len(benchmark)):
         texts = fields.texts_of(benchmark, index)
         is_short = len(texts) == 1 and len(texts[0].split()) < 2
         if is_short or not all(text.strip() for text in texts):
             n_too_short += 1
             continue
-        label = _label(fields.label_of(benchmark, index), label_names)
-        row = label, index
-        rows[texts] = min(rows.get(texts, row), row)
+        key = text_key(*texts)
+        if key in elsewhere:
+            n_elsewhere += 1
+            continue
+        row = texts, _label(fields.label_of(benchmark, index), label_names), index
+        rows[key] = min(rows.get(key, row), row)
+    if not rows and n_elsewhere:
+        raise InputError(
+            f"{benchmark.name}: all its instances stand in the other file as well",
+            hint="a control holds instances that cannot have been seen",
+        )
     if not rows:
         raise InputError(
             f"{benchmark.name}: no text can be cut in two",
             hint="every text has a single word, or one side of every pair is empty",
         )
-    drawn = sorted(rows, key=lambda texts: _digest(seed, "draw", *texts))[:k]
-    instances = tuple(_cut_instance(texts, *rows[texts], seed) for texts in drawn)
+    drawn = sorted(rows.values(), key=lambda row: _digest(seed, "draw", *row[0]))[:k]
+    instances = tuple(
+        _cut_instance(*row, None if groups is None else str(groups[row[-1]]), seed)
+        for row in drawn
+    )
     n_unlabelled = sum(one.label is None for one in instances) if fields.label else 0
     warnings = []
     if len(instances) < k:
@@ -105,10 +123,22 @@ def draw_instances(
         instances=instances,
         n_rows=len(benchmark),
         n_too_short=n_too_short,
-        n_duplicates=len(benchmark) - n_too_short - len(rows),
+        n_duplicates=len(benchmark) - n_too_short - n_elsewhere - len(rows),
+        n_elsewhere=n_elsewhere,
         fingerprint=instances_fingerprint(instances),
         warnings=tuple(warnings),
     )
+
+
+def text_keys(benchmark: Benchmark, fields: Fields) -> set[str]:
+    """`text_key` of every example.
+
+    Raises:
+        InputError: If a record lacks a field.
+    """
+    return {
+        text_key(*fields.texts_of(benchmark, index)) for index in range(len(benchmark))
+    }
 
 
 def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
@@ -156,7 +186,7 @@ def instances_fingerprint(instances: Sequence[Instance]) -> str:
 
 
 def _cut_instance(
-    texts: tuple[str, ...], label: str, index: int, seed: int
+    texts: tuple[str, ...], label: str, index: int, group: str | None, seed: int
 ) -> Instance:
     if len(texts) == 2:
         first, second, cut = texts[0].strip(), texts[1].strip(), "pair"
@@ -170,6 +200,7 @@ def _cut_instance(
         second_piece=second,
         label=label or None,
         cut=cut,
+        group=group,
     )
 
 

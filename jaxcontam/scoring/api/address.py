@@ -14,7 +14,8 @@ from jaxcontam.errors import InputError
 
 KEY_VARIABLE = "API_KEY"
 JUDGE_KEY_VARIABLE = "JUDGE_API_KEY"
-"""The judge's key, where judge and model stand behind different servers."""
+REFERENCE_KEY_VARIABLE = "REFERENCE_API_KEY"
+"""Keys of a judge and a reference, where model and they have different servers."""
 
 PREFIX = "api:"
 """Prefix that marks a served model."""

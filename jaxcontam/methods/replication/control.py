@@ -1,0 +1,255 @@
+"""Whether more of a benchmark is copied than of its control, and what else explains it.
+
+Copies in a benchmark may exceed those in a control because its texts are easier to
+guess, or because they come from few sources. A reference model that has seen neither
+shows the first, a permutation of whole sources allows for the second.
+
+Dimension key
+    N  instances of both sides, the benchmark's first
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
+from jaxcontam.results.replication import ReferenceCopies, ReplicationReason
+from jaxcontam.stats.paired import sign_flip_test
+from jaxcontam.stats.proportions import rate_test
+from jaxcontam.stats.relabelling import auc_p_values
+
+# A field of fewer values is a flag or a class.
+_FEWEST_SOURCES = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Side:
+    """The benchmark, or its control: one value an instance.
+
+    Attributes:
+        copies: Whether the model's completion is a copy; None where it does not count.
+        reference: The same of the reference's; empty without one.
+        closer: How much closer to the truth the model's completion is than the
+            reference's.
+        groups: Its source; empty where instances are independent.
+    """
+
+    copies: Sequence[bool | None]
+    reference: Sequence[bool | None] = ()
+    closer: Sequence[float] = ()
+    groups: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MoreCopies:
+    """One-sided test that the benchmark's rate of copies is no larger.
+
+    Attributes:
+        p_value: Fisher's, or by permutations of whole sources.
+        p_floor: The same if all of the benchmark were copies and none of the control.
+        barnard: Barnard's; None for sources, and for samples too large for it.
+        n_needed: Copies from which p_value is at most 0.001; None for sources, or where
+            all would be too few.
+        n_groups: Sources of both sides together; 0 without.
+    """
+
+    p_value: float
+    p_floor: float
+    barnard: float | None = None
+    n_needed: int | None = None
+    n_groups: int = 0
+
+
+def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies | None:
+    """Test that a copy is as likely in the benchmark as in its control.
+
+    Null hypothesis: which side an instance, or a source as a whole, belongs to is a
+    matter of chance. Instances are exchanged by Fisher's exact test. Sources of one
+    side change sides as a whole, and one that has instances on both exchanges these
+    among each other: 9,999 draws, so that the smallest p-value is 0.0001. A clean model
+    contradicts the null where the benchmark is easier to guess than its control.
+
+    Returns:
+        None if no instance of a side counts.
+    """
+    own, theirs = _counting(benchmark), _counting(control)
+    n, n_control = len(own.copies), len(theirs.copies)
+    if not n or not n_control:
+        return None
+    tested = more_copies(own, theirs, seed=seed)
+    if tested.n_groups:
+        return tested
+    found, met = (sum(map(bool, side.copies)) for side in (own, theirs))
+    return dataclasses.replace(
+        tested,
+        barnard=rate_test(found, n, met, n_control).barnard,
+        n_needed=fewest_above(n, met, n_control, level=LEVEL),
+    )
+
+
+def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
+    """`beside_control` of sides all of whose instances count; Fisher's test alone."""
+    n, n_control = len(own.copies), len(theirs.copies)
+    groups = (*own.groups, *theirs.groups)
+    names, codes_N = np.unique(groups or range(n + n_control), return_inverse=True)
+    copies_N = np.array([*own.copies, *theirs.copies], bool)
+    is_own_N = np.arange(n + n_control) < n
+    n_groups = len(names) if groups else 0
+    if len(names) in (1, n + n_control):
+        # Sources of one instance each, or one that has all, are exchanged like these.
+        found = int(copies_N[is_own_N].sum())
+        p_value = _fisher(found, n, int(copies_N.sum()) - found, n_control)
+        p_floor = 1 / math.comb(n + n_control, n)
+        return MoreCopies(p_value=p_value, p_floor=p_floor, n_groups=n_groups)
+    values_N2 = np.stack([copies_N, is_own_N], axis=1).astype(np.float64)
+    # The AUC of values that are 0 or 1 is the difference of the two rates, rescaled.
+    p_value, p_floor = auc_p_values(values_N2, is_own_N, codes_N, seed=seed)
+    return MoreCopies(p_value=float(p_value), p_floor=float(p_floor), n_groups=n_groups)
+
+
+def beside_reference(
+    benchmark: Side, control: Side, *, n_refused: int, seed: int
+) -> ReferenceCopies | None:
+    """Compare the model's copies with those of a model that has seen neither side.
+
+    Args:
+        benchmark: With the reference's copies; instances of either model that do not
+            count are left out.
+        control: Likewise, and how much closer the model's completions are.
+        n_refused: Requests to the reference that a server refused.
+        seed: Seeds the draws of sources.
+
+    Returns:
+        None if no instance of a side counts.
+
+    Source:
+        Fisher 1935 for sign flips. Where two models guess equally well, each instance,
+        or source, on which they differ could have been the other one's. So the test
+        holds however easy the benchmark and its control are.
+    """
+    own, theirs = _counting(benchmark, both=True), _counting(control, both=True)
+    n, n_control = len(own.copies), len(theirs.copies)
+    if not n or not n_control:
+        return None
+    guessed, met = (
+        dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
+    )
+    excess_N = np.concatenate(
+        [
+            (np.array(own.copies, float) - np.array(own.reference, float)) / n,
+            (np.array(theirs.reference, float) - np.array(theirs.copies, float))
+            / n_control,
+        ]
+    )
+    return ReferenceCopies(
+        n_instances=n,
+        n_copies=sum(map(bool, guessed.copies)),
+        n_control=n_control,
+        control_copies=sum(map(bool, met.copies)),
+        n_refused=n_refused,
+        p_value=more_copies(guessed, met, seed=seed).p_value,
+        p_excess=_flipped(excess_N, (*own.groups, *theirs.groups)),
+        p_closer=_flipped(np.array(theirs.closer), theirs.groups),
+    )
+
+
+def fewest_above(
+    n: int, found_control: int, n_control: int, *, level: float
+) -> int | None:
+    """Copies among n completions that are significantly more than a control's.
+
+    Args:
+        n: Completions that were judged.
+        found_control: Copies in the control.
+        n_control: Completions of the control that were judged.
+        level: Significance level of the test.
+
+    Returns:
+        The smallest number for which Fisher's p is at most the level; None if n are
+        too few.
+    """
+    for found in range(1, n + 1):
+        if _fisher(found, n, found_control, n_control) <= level:
+            return found
+    return None
+
+
+def why_no_more(
+    tested: MoreCopies | None, compared: ReferenceCopies | None
+) -> ReplicationReason | None:
+    """Why significant copies are `suspected` and no more; None: they are more."""
+    if tested is None:
+        return "no control"
+    if tested.p_value > LEVEL:
+        return "weak"
+    if compared is None:
+        return "no reference"
+    if compared.p_value <= ALPHA:
+        return "reference copies it"
+    if compared.p_closer <= ALPHA:
+        return "reference reads less"
+    return "reference too close" if compared.p_excess > LEVEL else None
+
+
+def independence_words(
+    rows: Sequence[Mapping[str, object] | None],
+    *,
+    read: Sequence[str | None],
+    group_field: str | None,
+) -> list[str]:
+    """What to say of instances that may come from few sources; nothing if it is clear.
+
+    Args:
+        rows: Records of the instances of both sides.
+        read: Fields that are texts or labels.
+        group_field: Field of their sources, if it was named.
+    """
+    if group_field is not None:
+        return []
+    records = [row for row in rows if row is not None]
+    names = dict.fromkeys(name for row in records for name in row if name not in read)
+    n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
+    return [
+        f"the field {name} has {n} values in {len(records)} instances: if they are "
+        f"sources, p beside the control is too small; --group-field {name} allows for "
+        "them"
+        for name, n in n_values.items()
+        if _FEWEST_SOURCES <= n <= len(records) / 2
+    ]
+
+
+def _counting(side: Side, *, both: bool = False) -> Side:
+    """The instances that count, of the model or of both models."""
+    labels = (
+        list(zip(side.copies, side.reference, strict=True))
+        if both
+        else ([(copy,) for copy in side.copies])
+    )
+    kept = [i for i, one in enumerate(labels) if None not in one]
+
+    def of(values: Sequence) -> list:
+        return [values[i] for i in kept] if values else []
+
+    return Side(
+        copies=of(side.copies),
+        reference=of(side.reference),
+        closer=of(side.closer),
+        groups=of(side.groups),
+    )
+
+
+def _fisher(found: int, n: int, found_control: int, n_control: int) -> float:
+    """As `rate_test`, without Barnard's test, which takes longer."""
+    from scipy.stats import hypergeom
+
+    return float(hypergeom.sf(found - 1, n + n_control, found + found_control, n))
+
+
+def _flipped(values_N: np.ndarray, groups: Sequence[str]) -> float:
+    """p-value of sign flips of whole sources, or of instances."""
+    if groups:
+        _, codes_N = np.unique(groups, return_inverse=True)
+        values_N = np.bincount(codes_N, values_N)
+    return sign_flip_test(values_N, np.zeros(len(values_N))).p_value
