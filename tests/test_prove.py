@@ -270,7 +270,10 @@ def with_labels(matrix_KM, names=None, index=None):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (with_labels(NOISE, range(20)), "the first row (0, 1, 2, ...) looks like names"),
+        (
+            with_labels(NOISE, range(20)),
+            "the first row (0, 1, 2, ...) looks like names",
+        ),
         (with_labels(NOISE, range(1, 21)), "the first row (1, 2, 3, ...) looks like"),
         (with_labels(NOISE, [17, 4, *range(90, 108)]), "the first row (17, 4, 90, ..."),
         (with_labels(NOISE, index=range(30)), "the first column (0, 1, 2, ...) looks"),
@@ -278,10 +281,16 @@ def with_labels(matrix_KM, names=None, index=None):
         (with_labels(NOISE[:, :1], index=range(30)), "the first column (0, 1, 2, ...)"),
         (with_labels(NOISE[:1], index=[0]), "the first column (0) looks like an index"),
         # As many whole numbers, or sorted otherwise: an index that was shuffled.
-        (with_labels(NOISE, index=[7, 2, 9, *range(20, 47)]), "the first column (7, 2,"),
+        (
+            with_labels(NOISE, index=[7, 2, 9, *range(20, 47)]),
+            "the first column (7, 2,",
+        ),
         (with_labels(np.rint(9 * NOISE), range(20)), "the first row (0, 1, 2, ...)"),
         (with_labels(NOISE, ["", *range(20)], range(30)), "row 1, column 1: blank, as"),
-        (with_labels(NOISE, ["i", *"abcdefghijklmnopqrst"], range(30)), "the first col"),
+        (
+            with_labels(NOISE, ["i", *"abcdefghijklmnopqrst"], range(30)),
+            "the first col",
+        ),
         ("0,1\n3,5\n2,2\n", "the first row (0, 1) looks like names of columns"),
     ],
 )
@@ -321,7 +330,7 @@ def test_an_npz_of_one_array_is_read_and_any_other_is_named(
     with pytest.raises(InputError, match=r"2 arrays \(a, b\)"):
         read_matrix(path)
     np.savez(path, np.array([[_Trap(), 1.0]], dtype=object))
-    with pytest.raises(InputError, match="not a .npz array of numbers"):
+    with pytest.raises(InputError, match=r"not a \.npz array of numbers"):
         read_matrix(path)
 
 
@@ -343,7 +352,7 @@ def test_what_numpy_would_turn_into_numbers_is_refused(matrix, message):
     with pytest.raises(InputError) as caught:
         jaxcontam.prove(matrix)
     assert str(caught.value).startswith(message)
-    with pytest.raises(InputError, match="^matrix: boundaries: "):
+    with pytest.raises(InputError, match=r"^matrix: boundaries: "):
         jaxcontam.prove(NOISE, boundaries=np.ma.masked_less(np.arange(30) + 1.0, 2))
 
 

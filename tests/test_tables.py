@@ -66,6 +66,26 @@ def test_values_without_json_become_text_and_bytes_are_left_out(tmp_path):
         load_benchmark(path, text_field="image")
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_a_row_without_its_text_is_left_out_and_counted(tmp_path, suffix):
+    write = write_table if suffix == "parquet" else write_lines
+    values = ("a", 1), ("b", 2), (None, 3), ("null", None)
+    rows = [{"q": text, "s": {"n": n}} for text, n in values]
+    path = write(tmp_path / f"set.{suffix}", rows)
+    found = load_benchmark(path, text_field="q")
+    assert found.texts == ("a", "b", "null")
+    assert found.rows == (rows[0], rows[1], rows[3])
+    assert found.left_out == ("1 record whose 'q' is null left out",)
+    # Each row by itself: of the first three, two have a text.
+    assert load_benchmark(path, text_field="q", limit=3).texts == ("a", "b")
+    assert load_benchmark(path, text_field="s.n").texts == ("1", "2", "3")
+    with pytest.raises(InputError, match=r"3: field 'q' is null$"):
+        load_benchmark(path, template="Q: {q}")
+    path = write(tmp_path / f"set.{suffix}", [{"q": float("nan")}])
+    with pytest.raises(InputError, match=r"no examples \(1 record whose 'q' is null"):
+        load_benchmark(path, text_field="q")
+
+
 def test_a_file_that_is_no_table_has_no_header_to_miss(tmp_path):
     path = write_lines(tmp_path / "set.jsonl", ROWS)
     with pytest.raises(InputError, match=r"--no-header is for \.csv and \.tsv"):

@@ -177,9 +177,7 @@ def check_labels(matrix_KM: np.ndarray, name: str, *, hint: str) -> None:
 
 def _are_labels(values_N: np.ndarray, rest: np.ndarray) -> bool:
     N, first = len(values_N), values_N[0]
-    is_count = np.array_equal(values_N, first + np.arange(N)) and (
-        N > 2 or first == 0
-    )
+    is_count = np.array_equal(values_N, first + np.arange(N)) and (N > 2 or first == 0)
     is_whole = bool((values_N == np.rint(values_N)).all() and (values_N >= 0).all())
     are_others = bool((rest != np.rint(rest)).any())
     if N == 1:

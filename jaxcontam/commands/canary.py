@@ -155,7 +155,7 @@ class Canary(DeviceFlags, ReportFlags):
             return None
         assert self.model is not None
         watch = Stopwatch()
-        texts, place, n_secrets = self._read()
+        texts, place, n_secrets, left_out = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
         out = self.made_folder("canary", model, digest)
@@ -176,6 +176,7 @@ class Canary(DeviceFlags, ReportFlags):
             n_scored=scored.n_scored,
             n_cached=scored.n_cached,
         )
+        results[0] = dataclasses.replace(results[0], warnings=left_out)
         return publish(
             self,
             ("canary", self.model),
@@ -188,10 +189,11 @@ class Canary(DeviceFlags, ReportFlags):
             show=_print,
         )
 
-    def _read(self) -> tuple[VersionSet, np.ndarray, int]:
+    def _read(self) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
         """All sequences, one per row, in an order that tells secrets from nothing.
 
-        Also where each stands among them, secrets first, and the number of secrets.
+        Also where each stands among them, secrets first, the number of secrets, and
+        what of the files is no sequence.
         """
         assert self.held_out is not None
         secrets, others = (
@@ -222,7 +224,12 @@ class Canary(DeviceFlags, ReportFlags):
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        return texts, np.argsort(alphabetical), len(secrets)
+        left_out = tuple(
+            f"{file.name}: {words}"
+            for file in (secrets, others)
+            for words in file.left_out
+        )
+        return texts, np.argsort(alphabetical), len(secrets), left_out
 
     def _make(self, n_secrets: int) -> None:
         assert self.held_out is not None
@@ -332,3 +339,4 @@ def _print(results: list[OrderResult], console: Terminal) -> None:
         f"{joint.n_examples - joint.n_strata:,} held-out sequences, if the secrets "
         "were drawn like them."
     )
+    console.say(*joint.warnings)

@@ -111,6 +111,8 @@ class Overlap:
             template=self.template,
             text_field=self.benchmark_field,
             limit=self.limit,
+            # An id is the number of its record in the file.
+            null_text="",
         )
         out = self.out or self._default_out(benchmark)
         index = parse_index(str(self.corpus))

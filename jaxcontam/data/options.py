@@ -23,7 +23,7 @@ from jaxcontam.data.option_fields import (
     option_text,
 )
 from jaxcontam.data.spans import Path, csv_spans, json_members, json_span, value_at
-from jaxcontam.data.templates import template_pieces, text_of_field
+from jaxcontam.data.templates import is_missing, template_pieces, text_of_field
 from jaxcontam.errors import InputError
 
 
@@ -101,7 +101,7 @@ def read_items(
     )
     if answer_field is not None:
         for number, row, _, _ in known:
-            if value_at(row, field_path(answer_field, row)) is None:
+            if is_missing(value_at(row, field_path(answer_field, row))):
                 raise InputError(
                     f"{benchmark.name}: example {number}: no field {answer_field!r} "
                     f"(it has: {', '.join(row)})",
