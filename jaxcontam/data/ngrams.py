@@ -49,7 +49,8 @@ _UNSPACED = _HAN + _ranges(_BLOCKS, str.isalnum)
 # the next consonant to the one before it in Myanmar and Khmer.
 _SIGN = (
     rf"[\u0e40-\u0e44\u0ec0-\u0ec4]?[{_UNSPACED}]"
-    rf"(?:[\u1039\u17d2][{_UNSPACED}]|[{_MARKS}])*[\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3]?"
+    rf"(?:[\u1039\u17d2][{_UNSPACED}]|[{_MARKS}])*"
+    "[\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3]?"
 )
 _signs = re.compile(_SIGN)
 _find_words = re.compile(r"\w+").findall

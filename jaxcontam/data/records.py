@@ -19,6 +19,10 @@ BLOCK = 1 << 20
 """Bytes that are read at a time where a file has no lines."""
 
 _BOM = b"\xef\xbb\xbf"
+# Values that take more memory than a long text: lists without end, say.
+_MANY_VALUES, _SHORT_VALUE = 1 << 20, 16
+# The last may be cut short.
+_string = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _space = re.compile(r"[ \t\r\n]*")
 
 
@@ -48,6 +52,8 @@ class Refusal:
     reason: str
 
 
+_CROWDED = Refusal("a record of too many values")
+
 Records = Iterator[tuple[int, object, Place]]
 """Line, parsed value or `Refusal`, and the place after it."""
 
@@ -72,13 +78,26 @@ def json_lines(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
 
 def _json_value(data: bytes) -> object:
     try:
-        return json.loads(data.rstrip(b"\r\n").decode("utf-8"))
+        text = data.rstrip(b"\r\n").decode("utf-8")
+        return _CROWDED if _is_crowded(text) else json.loads(text)
     except UnicodeDecodeError as e:
         return Refusal(f"not UTF-8 (byte {e.start}: {data[e.start]:#04x})")
     except json.JSONDecodeError as e:
         return Refusal(f"not JSON ({e.msg}, column {e.colno})")
     except (ValueError, RecursionError) as e:
         return Refusal(f"not JSON ({e})")
+
+
+def _is_crowded(text: str) -> bool:
+    """Whether JSON holds so many values that they take far more memory than it."""
+    most = max(_MANY_VALUES, len(text) // _SHORT_VALUE)
+    return len(text) > most and (
+        _count_values(text) > most and _count_values(_string.sub('""', text)) > most
+    )
+
+
+def _count_values(text: str) -> int:
+    return sum(map(text.count, ",[{"))
 
 
 def is_array(stream: BinaryIO) -> bool:
@@ -116,6 +135,8 @@ def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
                 text, at = text[at:] + decoder.decode(block, is_at_end), 0
             except UnicodeDecodeError as fault:
                 raise UnreadableError("not UTF-8") from fault
+            if _is_crowded(text):
+                raise UnreadableError(_CROWDED.reason) from None
             continue
         at, number = end, number + 1
         if number > start.line:
