@@ -204,6 +204,47 @@ def test_open_quote_ends_in_bounded_memory(tmp_path, monkeypatch):
     assert "is a quote left open?" in fault.reason
 
 
+def test_a_quote_of_a_tsv_that_is_left_open_takes_no_other_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MAX_RECORD", 1000)
+    path = tmp_path / "docs.tsv"
+    texts = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
+    path.write_text("text\tlabel\n" + "".join(f"{text}\t1\n" for text in texts))
+    items = read(path)
+    assert documents(items) == texts
+    assert read(path, items[40].after) == items[41:]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_a_record_of_values_without_end_is_not_parsed(tmp_path, suffix):
+    many = "[" + "[]," * 2_000_000 + "[]]"
+    long = json.dumps('a, [b], {c} "\\' * 150_000)  # as many signs, in one text
+    ends = ("\n", "") if suffix == ".jsonl" else (",", "]")
+    path = tmp_path / f"docs{suffix}"
+    rows = ["[" * (suffix == ".json") + '"x"', long, many, '"y"']
+    path.write_text(ends[0].join(rows) + ends[1])
+    tracemalloc.start()
+    items = read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    fault = next(item for item in items if isinstance(item, Fault))
+    assert (fault.line, "of too many values" in fault.reason) == (3, True)
+    last = ["y"] * (suffix == ".jsonl")
+    assert documents(items) == ["x", json.loads(long), *last]
+    # Each list would take 64 bytes, 128 MB in all.
+    assert peak < 70_000_000
+
+
+def test_text_after_the_end_of_an_array_is_a_fault(tmp_path):
+    path = tmp_path / "docs.json"
+    for end in ("", " \n"):
+        path.write_text(f'["a"]{end}')
+        assert documents(read(path)) == ["a"]
+    path.write_text('["a"]\n["b"]\n')
+    good, fault = read(path)
+    assert (good.text, fault.line, fault.after) == ("a", 2, None)
+    assert "text after the end of the array" in fault.reason
+
+
 def test_damaged_line_of_text_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 8)
     path = tmp_path / "docs.txt"

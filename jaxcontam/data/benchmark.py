@@ -200,8 +200,9 @@ def _file_records(
             table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
             records = list(itertools.islice(table.rows(), limit))
             blank = table.n_blank
+            left_out = table.notes
             if no_header:
-                left_out = (f"columns are named by position, {table.span}",)
+                left_out += (f"columns are named by position, {table.span}",)
         else:
             records = parse_records(path, text, suffix=suffix, limit=limit)
             # What ends the file is no line that somebody misses.
@@ -352,6 +353,11 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
                 f"{where}: not JSON ({_json_fault(e)})",
                 hint="a .jsonl file holds one JSON value a line; .txt takes any text",
             ) from e
+        if isinstance(value, list) and line.strip() == text.strip():
+            raise InputError(
+                f"{where}: one JSON array, and no value a line",
+                hint="name the file .json: each of the array's values is an example",
+            )
         yield where, line, value if isinstance(value, dict) else None
 
 

@@ -6,7 +6,6 @@ is another option, and a model that merely knows the subject would prefer the pu
 order.
 """
 
-import csv
 import dataclasses
 import json
 import string
@@ -140,11 +139,7 @@ def _source_parts(
         members = list(json_members(raw, start))
         fields = {name: (key, end) for name, key, (_, end) in members}
     else:
-        is_tsv = "\t" in raw and len(row) == len(
-            next(csv.reader([raw], delimiter="\t"))
-        )
-        delimiter = "\t" if is_tsv else ","
-        fields = csv_spans(raw, delimiter, row)
+        fields = csv_spans(raw, row)
         spans = [fields[str(path[0])] for path in paths]
     cuts = [fields[name] for name in hidden if name in fields]
     last = max(end for _, end in spans)
