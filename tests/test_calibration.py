@@ -193,11 +193,14 @@ def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
     pulse, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = ["calibrate", str(pulse / "model"), str(pulse / "sets" / "pydocs-1.txt")]
+    lines = (pulse / "sets" / "pydocs-1.txt").read_text()
+    (tmp_path / "docs.txt").write_text(f"\n{lines}")
+    words = ["calibrate", str(pulse / "model"), "docs.txt"]
     words += ["--tests", "reversal,adjacency_normal", "--draws", "4", "--limit", "20"]
     assert main([*words, "--out", "out"]) == 0
     out, err = capsys.readouterr()
     assert "does not validate" in " ".join(out.split())
+    assert "docs: 1 blank line left out\n" in err
     assert "reversal: 4 fresh orders of 20 examples, about " in err
     first = json.loads((tmp_path / "out" / "report.json").read_text())
     assert first["schema"] == 1 and first["min_effect"] is None

@@ -269,16 +269,19 @@ def test_bad_files_are_refused_before_the_model_loads(
 def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, capsys):
     secret, held_out, out = tmp_path / "s.txt", tmp_path / "h.txt", tmp_path / "out"
     Canary(make=3, n_held_out=31, secret=secret, held_out=held_out).run()
+    lines = (secret.read_text() + held_out.read_text()).splitlines()
+    held_out.write_text("\n" + held_out.read_text())
     words = ["canary", str(pulse / "model"), "--secret", str(secret)]
     words += ["--held-out", str(held_out), "--out", str(out)]
     capsys.readouterr()
     assert main(words) == 0
     said = capsys.readouterr().out
     assert said.count(" bits ") == 3
+    assert "\nh: 1 blank line left out\n" in said
     written = (
         said + (out / "report.json").read_text() + (out / "report.html").read_text()
     )
-    for line in (secret.read_text() + held_out.read_text()).splitlines():
+    for line in lines:
         assert line not in written
     document = json.loads((out / "report.json").read_text())
     joint, *alone = document["results"]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import tracemalloc
+import zlib
 
 import pyarrow
 import pyarrow.parquet
@@ -203,6 +204,47 @@ def test_open_quote_ends_in_bounded_memory(tmp_path, monkeypatch):
     assert "is a quote left open?" in fault.reason
 
 
+def test_a_quote_of_a_tsv_that_is_left_open_takes_no_other_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MAX_RECORD", 1000)
+    path = tmp_path / "docs.tsv"
+    texts = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
+    path.write_text("text\tlabel\n" + "".join(f"{text}\t1\n" for text in texts))
+    items = read(path)
+    assert documents(items) == texts
+    assert read(path, items[40].after) == items[41:]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_a_record_of_values_without_end_is_not_parsed(tmp_path, suffix):
+    many = "[" + "[]," * 2_000_000 + "[]]"
+    long = json.dumps('a, [b], {c} "\\' * 150_000)  # as many signs, in one text
+    ends = ("\n", "") if suffix == ".jsonl" else (",", "]")
+    path = tmp_path / f"docs{suffix}"
+    rows = ["[" * (suffix == ".json") + '"x"', long, many, '"y"']
+    path.write_text(ends[0].join(rows) + ends[1])
+    tracemalloc.start()
+    items = read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    fault = next(item for item in items if isinstance(item, Fault))
+    assert (fault.line, "of too many values" in fault.reason) == (3, True)
+    last = ["y"] * (suffix == ".jsonl")
+    assert documents(items) == ["x", json.loads(long), *last]
+    # Each list would take 64 bytes, 128 MB in all.
+    assert peak < 70_000_000
+
+
+def test_text_after_the_end_of_an_array_is_a_fault(tmp_path):
+    path = tmp_path / "docs.json"
+    for end in ("", " \n"):
+        path.write_text(f'["a"]{end}')
+        assert documents(read(path)) == ["a"]
+    path.write_text('["a"]\n["b"]\n')
+    good, fault = read(path)
+    assert (good.text, fault.line, fault.after) == ("a", 2, None)
+    assert "text after the end of the array" in fault.reason
+
+
 def test_damaged_line_of_text_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 8)
     path = tmp_path / "docs.txt"
@@ -333,6 +375,72 @@ def test_pages_of_a_crawl_are_read_without_their_marks(tmp_path):
     assert page.line == 3
     assert page.text.split() == ["Caf\u00e9", "au", "lait", "<2>"]
     assert (fault.line, fault.reason) == (5, "a page packed by br")
+
+
+def response(body, *fields):
+    head = "\r\n".join(["HTTP/1.1 200 OK", "Content-Type: text/html", *fields])
+    return warc("response", f"{head}\r\n\r\n".encode() + body)
+
+
+def chunks(body, size=7, end=b"0\r\n\r\n"):
+    parts = (body[i : i + size] for i in range(0, len(body), size))
+    return b"".join(b"%x;x=1\r\n%s\r\n" % (len(p), p) for p in parts) + end
+
+
+WORDS = "a page of some words that chunks and packings cut anywhere"
+HTML = f"<p>{WORDS}</p>".encode()
+RAW = zlib.compressobj(wbits=-15)
+CHUNKED, GZIP = "Transfer-Encoding: chunked", "Content-Encoding: gzip"
+DEFLATE = "Content-Encoding: deflate"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (chunks(HTML), [CHUNKED]),
+        (chunks(HTML, end=b""), [CHUNKED]),
+        (chunks(HTML, size=10).replace(b"\r\n", b"\n"), [CHUNKED]),
+        (chunks(gzip.compress(HTML)), [CHUNKED, GZIP]),
+        (gzip.compress(HTML), ["content-encoding: X-GZIP"]),
+        (zlib.compress(HTML), [DEFLATE]),
+        (RAW.compress(HTML) + RAW.flush(), [DEFLATE]),
+        # What many crawlers write: the page as it is, below its old header.
+        (HTML, [CHUNKED, GZIP]),
+    ],
+)
+def test_a_page_is_read_as_its_server_meant_it(tmp_path, body, fields):
+    path = tmp_path / "x.warc"
+    path.write_bytes(response(body, *fields))
+    (page,) = read(path)
+    assert page.text.split() == WORDS.split()
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "reason"),
+    [
+        (b"3\r\nabc\r\nno size\r\n", [CHUNKED], "a page in chunks of other sizes"),
+        (gzip.compress(HTML)[:20] + b"\xff" * 20, [GZIP], "a page damaged in its gzip"),
+        (HTML, [DEFLATE], "a page damaged in its deflate"),
+        (gzip.compress(bytes(6 << 20)), [GZIP], "a page longer than 5 MiB"),
+    ],
+)
+def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, body, fields, reason):
+    path = tmp_path / "x.warc"
+    path.write_bytes(response(body, *fields) + warc("conversion", b"after it"))
+    fault, after = read(path)
+    assert (fault.reason[: len(reason)], after.text) == (reason, "after it")
+
+
+@pytest.mark.parametrize("charset", ["gb2312", "gbk", "big5", "shift_jis", "utf-8"])
+def test_a_page_may_name_its_charset_itself(tmp_path, charset):
+    words = "明治" if charset == "shift_jis" else "大學"
+    # A sign that GB 2312 lacks and pages of that name hold.
+    words += "镕" if charset.startswith("gb") else ""
+    page = f'<meta charset="{charset}"><p>{words}</p>'
+    path = tmp_path / "x.warc"
+    path.write_bytes(response(page.encode(charset.replace("gb2312", "gbk"))))
+    (found,) = read(path)
+    assert found.text.split() == [words]
 
 
 @pytest.mark.parametrize("suffix", [".wet.gz", ".jsonl.zst", ".parquet"])

@@ -161,7 +161,17 @@ def test_any_other_label_names_its_row(tmp_path, value):
         ([{"a": "x", "label": 1}], {}, r"which field is the text\? \(it has: a, label"),
         ([{"text": "x"}], {"label_field": "y"}, r"t: row 1: no field 'y' \(it has: te"),
         ([{"text": "x"}], {"cluster_field": "y"}, r"t: row 1: no field 'y'"),
-        ([{"text": "x"}, {"text": None}], {}, "t: row 2: field 'text' is null"),
+        ([{"text": None}], {}, r"no texts \(1 record whose 'text' is null left out"),
+        (
+            [{"text": "x", "d": 1}, {"text": "y", "d": None}],
+            {"cluster_field": "d"},
+            "t: row 2: field 'd' is null",
+        ),
+        (
+            [{"text": "x"}, {"text": None}],
+            {"template": "{text}"},
+            "t: row 2: field 'text' is null",
+        ),
         ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0"),
         ([{"text": "x"}], {"limit": 0}, "--limit must be at least 1, got 0"),
         ([{"text": "x\ud800"}], {}, "t: row 1: unpaired surrogate"),
@@ -171,6 +181,21 @@ def test_any_other_label_names_its_row(tmp_path, value):
 def test_what_cannot_be_read_is_named(tmp_path, rows, flags, message):
     with pytest.raises(InputError, match=message):
         load_labelled(write_lines(tmp_path / "t.jsonl", rows), **flags)
+
+
+def test_a_row_without_its_text_is_left_out_and_counted(tmp_path):
+    rows = [
+        {"input": text, "label": label, "d": f"d{i}"}
+        for i, (text, label) in enumerate(
+            [("null", 1), (None, 1), ("b", None), (float("nan"), 0), ("c", 0)]
+        )
+    ]
+    found = load_labelled(write_lines(tmp_path / "t.jsonl", rows), cluster_field="d")
+    assert found.texts == ("null", "b", "c")
+    assert found.labels == (True, None, False)
+    assert found.clusters == ("d0", "d2", "d4")
+    assert found.rows == (rows[0], rows[2], rows[4])
+    assert found.left_out == ("2 records whose 'input' is null left out",)
 
 
 def test_a_damaged_parquet_file_is_one_line(tmp_path):

@@ -1,12 +1,12 @@
 """Words, rolling hashes and the table that finds n-grams exactly."""
 
-import re
 import unicodedata
 
 import numpy as np
 import pytest
 
 from jaxcontam.data.ngrams import (
+    joined_words,
     ngram_hashes,
     ngram_table,
     same_words,
@@ -17,20 +17,59 @@ from jaxcontam.data.ngrams import (
 
 
 def naive_words(text):
-    return re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower())
+    """Letter by letter; Unicode knows what is hidden (Cf) and what is a mark (M)."""
+    hidden = {c for c in text if unicodedata.category(c) == "Cf"} | {"\u034f"}
+    shown = "".join(c for c in text if c not in hidden)
+    words, joins = [], False
+    for c in unicodedata.normalize("NFKC", shown).lower():
+        is_mark = unicodedata.category(c).startswith("M") and c < "\u2000"
+        if joins and (is_mark or c.isalnum() or c == "_"):
+            words[-1] += c
+        elif joins := c.isalnum() or c == "_":
+            words.append(c)
+    return words
 
 
-@pytest.mark.parametrize("block", [range(0x80), range(0x250), range(0x2000, 0x2100)])
+@pytest.mark.parametrize(
+    "block",
+    [
+        *(range(0x80), range(0x250), range(0x250, 0x600), range(0x900, 0xE00)),
+        *(range(0x1E00, 0x2000), range(0x2000, 0x2100), range(0xFB00, 0xFB50)),
+    ],
+)
 def test_words_are_the_same_on_every_path(block):
     """ASCII, typographic and other texts take different ways to the same words."""
     signs = [chr(code) for code in block]
     for text in ["a".join(signs), "".join(signs), *(f"On{sign}E x" for sign in signs)]:
         assert words_of(text) == naive_words(text)
+        assert words_of(f"{text} \u5b57") == [*naive_words(text), "\u5b57"]
 
 
 def test_case_width_and_punctuation_do_not_count():
     assert words_of("ＴＨＥ “Quick”—brown\tfox!") == ["the", "quick", "brown", "fox"]  # noqa: RUF001
     assert words_of("snake_case 3.14 don't") == ["snake_case", "3", "14", "don", "t"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("北京大学ATP2024年，answer是C。", "北 京 大 学 atp2024 年 answer 是 c"),  # noqa: RUF001
+        ("日本の々〇コーヒー、ｶﾞｽ㍿", "日 本 の 々 〇 コ ー ヒ ー ガ ス 株 式 会 社"),  # noqa: RUF001
+        ("𠮷野家", "𠮷 野 家"),
+        ("ประเทศไทยเป็นที่น้ำ", "ป ระ เท ศ ไท ย เป็ น ที่ น้ํา"),
+        ("ປະເທດລາວ", "ປະ ເທ ດ ລາ ວ"),
+        ("ព្រះរាជាណាចក្រ", "ព្រះ រា ជា ណា ច ក្រ"),
+        ("မြန်မာနိုင်ငံသည်", "မြ န် မာ နို င် ငံ သ ည်"),
+        ("བོད་ལྗོངས་ནི།", "བོ ད ལྗོ ང ས ནི"),
+        ("हिन्दी में, 한국어 문장", "हिन्दी में 한국어 문장"),
+        ("con\u00adtami\u200bna\u2060ted \ufeffs\u200det", "contaminated set"),
+        ("R&amp;D &quot;x&quot;&nbsp;y &#39;&#x5317;", "r d x y 北"),
+        ("AT&T &amp;quot;z&amp;quot; a&b", "at t z a b"),
+    ],
+)
+def test_a_sign_of_a_script_without_spaces_is_a_word(text, words):
+    assert words_of(text) == unicodedata.normalize("NFKC", words).split()
+    assert words_of(joined_words(words_of(text))) == words_of(text)
 
 
 def test_hash_is_the_polynomial_of_the_keys():

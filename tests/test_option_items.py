@@ -168,6 +168,16 @@ def test_field_that_names_a_place_is_cut_whatever_its_name(tmp_path):
     assert [item.answer for item in found] == [0, 3, 1]
 
 
+def test_quotes_that_are_characters_move_with_their_option(tmp_path):
+    path = tmp_path / "set.tsv"
+    rows = [['2"?', '"one', "two", "1"], ["3?", 'three"', '"four"', "2"]]
+    lines = ["\t".join(row) for row in [["q", "option_a", "option_b", "key"], *rows]]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    first, second = read_items(load_benchmark(path))
+    assert first.text([1, 0]) == '2"?\ttwo\t"one'
+    assert second.text([1, 0]) == '3?\t"four"\tthree"'
+
+
 def test_records_with_fewer_than_two_options_are_left_out(tmp_path):
     rows = [
         MMLU,

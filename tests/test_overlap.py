@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.commands.search_state import Reached, load_state, save_state
-from jaxcontam.data import ngrams
+from jaxcontam.data import corpus, ngrams
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.ngrams import overlap_index
@@ -61,6 +61,64 @@ def test_example_in_other_signs_has_all_its_words(change):
     # White space alone is no difference.
     expected = "exact" if shown.split() == text.split() else "words"
     assert row.rule == expected
+
+
+SENTENCES = {
+    "Chinese": "我们今天上午在北京大学的图书馆里看到了一位老教授正在讲解量子力学",
+    "Japanese": "明治維新の後、日本政府は富国強兵を目標に掲げて鉄道や郵便制度を整えた",
+    "Thai": "ประเทศไทยเป็นประเทศที่ตั้งอยู่ในเอเชียตะวันออกเฉียงใต้และมีน้ำทะเลล้อมรอบ",
+    "Lao": "ປະເທດລາວຕັ້ງຢູ່ໃນເຂດອາຊີຕາເວັນອອກສ່ຽງໃຕ້ແລະບໍ່ມີທາງອອກສູ່ທະເລ",
+    "Khmer": "ព្រះរាជាណាចក្រកម្ពុជាជាប្រទេសមួយនៅអាស៊ីអាគ្នេយ៍ដែលមានប្រវត្តិយូរលង់",
+    "Burmese": "မြန်မာနိုင်ငံသည်အရှေ့တောင်အာရှတွင်တည်ရှိသောနိုင်ငံတစ်ခုဖြစ်သည်",
+    "Tibetan": "བོད་ལྗོངས་ནི་ས་ཆ་མཐོ་ཤོས་ཤིག་ཡིན་པས་འཛམ་གླིང་གི་ཡང་རྩེ་ཞེས་འབོད།",
+    "Hindi": "भारत दक्षिण एशिया में स्थित एक विशाल देश है जिसकी राजधानी नई दिल्ली कहलाती है",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_example_inside_running_text_without_spaces_is_exact(language):
+    text = SENTENCES[language]
+    gap = " " if language == "Hindi" else ""
+    # What stands around it is of the same signs.
+    signs = ngrams.words_of(text)
+    around, half = gap.join(signs[::-1]), len(signs) // 2
+    turned = gap.join([*signs[half:], *signs[:half]])
+    documents = [around, gap.join([around, turned, around])]
+    (row,) = found_in(documents, [text])
+    assert row.rule not in ("exact", "words")
+    (row,) = found_in([*documents, gap.join([around, text, around])], [text])
+    assert (row.rule, row.line) == ("exact", 3)
+    assert row.matched == ngrams.joined_words(signs[:13])
+    shown = text if language == "Hindi" else text[: len(row.matched)]
+    assert row.example is not None and row.example.startswith(f"[{shown[:9]}")
+
+
+@pytest.mark.parametrize(
+    ("example", "document"),
+    [
+        ("x contamination {}", "y x con\u00adtami\u200bna\u2060tion \ufeff{} y"),
+        ("x con\u200btamination {}", "y x contamination {} y"),
+        ('R&D "x" don\'t {}', "y R&amp;D &quot;x&quot; don&#39;t&nbsp;{} y"),
+        ("R&amp;D {}", "y R&D {} y"),
+        ("R&amp;D &lt;{}", "y R&amp;amp;D &amp;lt;{} y"),
+    ],
+)
+def test_what_nobody_sees_is_no_difference(example, document):
+    text, other = (one.format(sentence(20)) for one in (example, document))
+    (row,) = found_in([other], [text])
+    assert row.rule == "exact"
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+def test_a_cut_of_a_long_document_splits_no_sign_and_no_word(monkeypatch, gap):
+    monkeypatch.setattr(corpus, "_PIECE", 40)
+    texts = [*SENTENCES.values()][:7]
+    whole = gap.join(f"{text}{gap}ATP{gap}" for text in texts * 5)
+    cut = list(corpus.text_segments(whole, 1, None))
+    assert "".join(segment.text for segment in cut) == whole
+    assert [word for segment in cut for word in ngrams.words_of(segment.text)] == (
+        ngrams.words_of(whole)
+    )
 
 
 def test_unplanted_examples_are_not_found():

@@ -48,6 +48,26 @@ def test_an_answer_without_options_is_to_be_written(tmp_path):
     assert several.written == ("a", "b")
 
 
+def test_what_is_null_is_neither_asked_nor_right_nor_a_name(tmp_path):
+    nan = float("nan")
+    row = WRITTEN | {"query": None, "answer": [None, "4"], "id": None, "uid": "u1"}
+    (one,) = read(tmp_path, row)
+    assert (one.item, one.written) == ("u1", ("4",))
+    assert read(tmp_path, row | {"question": nan, "text": "2 + 2 ="})[0].prompt == (
+        "2 + 2 ="
+    )
+    (two,) = read(
+        tmp_path,
+        {"question": "2 + 2?", "A": 3, "B": 4, "C": 5, "D": nan} | {"answer": "B"},
+    )
+    assert two.choices == (" 3", " 4", " 5")
+    for answer in (None, nan, [None]):
+        with pytest.raises(InputError, match="no answer"):
+            read(tmp_path, WRITTEN | {"answer": answer})
+    with pytest.raises(InputError, match="items: field 'id' is null in some records"):
+        read(tmp_path, WRITTEN | {"id": 1}, WRITTEN | {"id": None}, id_field="id")
+
+
 def test_items_without_a_name_have_their_number(tmp_path):
     assert [one.item for one in read(tmp_path, WRITTEN, WRITTEN)] == ["1", "2"]
     named = [WRITTEN | {"of": name} for name in ("x", "y")]

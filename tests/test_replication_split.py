@@ -149,6 +149,18 @@ def test_texts_of_one_word_and_repeated_ones_are_counted_not_drawn():
         draw_instances(plain(["one", "two"]), TEXT, k=1, seed=0)
 
 
+def test_a_text_that_is_null_is_not_drawn():
+    rows = [{"text": None, "question": "Which field is it?", "label": float("nan")}]
+    rows += [{**rows[0], "text": text} for text in (*some_texts(2), float("nan"))]
+    fields = find_fields(records(rows), task="general")
+    drawn = draw_instances(records(rows), fields, k=9, seed=0)
+    assert (fields.text, drawn.n_too_short, len(drawn.instances)) == ("text", 2, 2)
+    assert {one.label for one in drawn.instances} == {None}
+    pairs = Fields(first="question", second="text")
+    drawn = draw_instances(records(rows), pairs, k=9, seed=0)
+    assert (drawn.n_too_short, len(drawn.instances)) == (2, 2)
+
+
 def test_pairs_keep_both_texts_whole():
     rows = [
         {"premise": f"P {i}. More of it.", "hypothesis": f"H {i}", "label": i % 2}

@@ -4,7 +4,7 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.templates import fill_template, text_of_field
+from jaxcontam.data.templates import fill_template, text_if_any, text_of_field
 from jaxcontam.errors import InputError
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
@@ -111,12 +111,24 @@ def test_malformed_braces_are_named(template, fault):
         (4, "4"),
         (0.5, "0.5"),
         (True, "true"),
-        (None, "null"),
+        ("null", "null"),
         (["é", {"k": 1}], '["é", {"k": 1}]'),
     ],
 )
 def test_strings_are_taken_as_they_are_and_others_as_json(value, text):
     assert text_of_field("f", {"f": value}, "set:1") == text
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_value_that_says_nothing_is_no_text(value):
+    row = {"f": value, "in": {"g": value}}
+    for field in ("f", "in.g", "f.h"):
+        assert text_if_any(field, row, "set:1") is None
+        assert refusal(fill_template, f"Q: {{{field}}}", row, "set:1") == (
+            f"set:1: field {field!r} is null",
+            'leave the record out, or write "" for an empty text',
+        )
+    assert text_of_field("f", {"f": [value]}, "set:1") in ("[null]", "[NaN]")
 
 
 def test_missing_field_names_the_place_and_those_that_exist():

@@ -225,9 +225,11 @@ def _document(path: Path) -> Mapping[str, Any]:
 def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
     """The set of one table, not yet split, and its `held_out`."""
     values = _checked(table, place)
-    form = {name: values.get(name) for name in ("template", "text_field")}
-    if None not in form.values():
+    template, field = values.get("template"), values.get("text_field")
+    if None not in (template, field):
         raise InputError(f"{place}: template and text_field exclude each other")
+    # A template refuses a record without a text: paraphrases are told by their place.
+    form = {"template": template if field is None else f"{{{field}}}"}
     layout, order = values.get("layout", "block"), values.get("order")
     if layout == "spread" and order == "published":
         raise InputError(
@@ -247,7 +249,6 @@ def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
                 hint="one for each example, in the same order",
             )
     when = values.get("when", "uniform")
-    field = form["text_field"]
     planned = PlannedSet(
         benchmark=dataclasses.replace(
             benchmark, name=values.get("name", benchmark.name)
@@ -256,7 +257,7 @@ def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
         shuffled=order == "shuffled",
         layout=layout,
         when=tuple(map(float, when)) if isinstance(when, list) else when,
-        template=f"{{{field}}}" if field is not None else form["template"],
+        template=form["template"],
         texts_planted=texts_planted,
     )
     return planned, values.get("held_out", "none")

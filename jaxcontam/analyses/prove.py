@@ -9,7 +9,7 @@ import numpy as np
 from jaxcontam.analyses.audit import AuditResult, audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import check_min_effect, public
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.results.order import MATRIX
 from jaxcontam.stats.randomisation import (
@@ -38,7 +38,8 @@ def prove(
     never seen the published version, each would have been equally likely to be it.
 
     Args:
-        matrix: (K, m + 1) numbers: rows are strata, column 0 the published version.
+        matrix: (K, m + 1) numbers: rows are strata, column 0 the published version. Of
+            a data frame the values count, without its index and names.
         boundaries: Boundaries of a row, one number or K, for an effect in nats each.
         scores: How rows become scores.
         min_effect: Effect that `no evidence` must have been able to find.
@@ -47,24 +48,28 @@ def prove(
         command: The command line that made it.
 
     Raises:
-        InputError: If the matrix is none, or a cell is no finite number.
+        InputError: If the matrix is none, a cell is masked or no finite number, or the
+            first row or column of a data frame looks like labels.
 
     Source:
         See `jaxcontam.stats.randomisation.randomisation_test`.
     """
     watch = Stopwatch()
     check_min_effect(min_effect)
-    matrix_KM = np.asarray(matrix, np.float64)
+    matrix_KM = real_numbers(matrix, name)
     if matrix_KM.ndim != 2 or len(matrix_KM) == 0 or matrix_KM.shape[1] < 2:
         raise InputError(
             f"{name}: shape {matrix_KM.shape}, expected (K, m + 1)",
             hint="a row a stratum, the published version first",
         )
     check_cells(matrix_KM, name)
+    if hasattr(matrix, "columns"):
+        check_labels(matrix_KM, name, hint="give the scores alone, as an array")
     boundaries_K = np.ones(len(matrix_KM))
     if boundaries is not None:
-        values = np.atleast_1d(np.asarray(boundaries, np.float64))
-        boundaries_K = check_boundaries(values, len(matrix_KM), f"{name}: boundaries")
+        label = f"{name}: boundaries"
+        values = np.atleast_1d(real_numbers(boundaries, label))
+        boundaries_K = check_boundaries(values, len(matrix_KM), label)
     digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
     result = OrderResult(
         benchmark=name,
@@ -120,6 +125,67 @@ def order_test(
     """
     result = audit(log_likelihoods, texts, tests=test, seed=seed, score_anyway=True)
     return result[test]
+
+
+def real_numbers(values: Any, name: str) -> np.ndarray:
+    """Values as float64, whatever holds them.
+
+    Raises:
+        InputError: If some are masked, or they are no real numbers: complex, dates,
+            texts, or rows of several lengths.
+    """
+    try:
+        masked = np.ma.asarray(values)
+        if np.ma.is_masked(masked):
+            raise InputError(
+                f"{name}: masked cells: {int(np.ma.getmaskarray(masked).sum())}",
+                hint="leave out their rows, or give the numbers without a mask",
+            )
+        array = np.asarray(values)
+        # What NumPy turns into numbers, though it is none.
+        if array.dtype.kind in "cmMSU":
+            raise TypeError(f"{array.dtype}")
+        return array.astype(np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as e:
+        raise InputError(
+            f"{name}: expected real numbers ({first_line(e)})",
+            hint="such as an array of float64, or rows of numbers",
+        ) from e
+
+
+def check_labels(matrix_KM: np.ndarray, name: str, *, hint: str) -> None:
+    """Refuse a first row or column that holds names or an index instead of scores.
+
+    That is one that counts up by ones, or has distinct whole numbers where the rest has
+    fractions.
+
+    Raises:
+        InputError: Says what it looks like.
+    """
+    for what, likely, label_N, rest in (
+        ("row", "names of columns", matrix_KM[0], matrix_KM[1:]),
+        ("column", "an index", matrix_KM[:, 0], matrix_KM[:, 1:]),
+    ):
+        if _are_labels(label_N, rest):
+            shown = ", ".join(f"{value:g}" for value in label_N[:3])
+            raise InputError(
+                f"{name}: the first {what} ({shown}{', ...' * (len(label_N) > 3)}) "
+                f"looks like {likely}, not scores",
+                hint=hint,
+            )
+
+
+def _are_labels(values_N: np.ndarray, rest: np.ndarray) -> bool:
+    N, first = len(values_N), values_N[0]
+    is_count = np.array_equal(values_N, first + np.arange(N)) and (N > 2 or first == 0)
+    is_whole = bool((values_N == np.rint(values_N)).all() and (values_N >= 0).all())
+    are_others = bool((rest != np.rint(rest)).any())
+    if N == 1:
+        # A lone 1 may be a score; pandas begins at 0.
+        return bool(first == 0 and are_others)
+    return is_count or (is_whole and are_others and len(np.unique(values_N)) == N)
 
 
 def check_cells(matrix_KM: np.ndarray, name: str) -> None:

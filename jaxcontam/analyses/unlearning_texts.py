@@ -151,10 +151,13 @@ def load_questions(source: str, design: ScreenDesign) -> Screened:
         text_field=design.question_field,
         limit=design.limit,
         with_labels=False,
+        null_text="",
     )
     items = []
     for number, (text, row) in enumerate(zip(found.texts, found.rows, strict=True), 1):
         where = f"{source}: row {number}"
+        if not text:
+            raise InputError(f"{where}: no question in {design.question_field!r}")
         hint = "--answer-field names the field of the true answer"
         value = field_of(row, answer_field, where, hint=hint)
         prompt = fill_template(typed_newlines(template), {"question": text}, where)
@@ -190,7 +193,9 @@ def _whole_texts(
     if not is_hub_split(source) and (path.is_dir() or path.suffix.lower() == ".txt"):
         books = load_books([path], TESTED)[:limit]
         return [(book.title, "\n".join(book.pieces)) for book in books]
-    found = load_labelled(source, text_field=text_field, limit=limit, with_labels=False)
+    found = load_labelled(
+        source, text_field=text_field, limit=limit, with_labels=False, null_text=""
+    )
     return [(f"row {i}", text) for i, text in enumerate(found.texts, 1)]
 
 

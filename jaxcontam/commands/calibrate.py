@@ -80,6 +80,8 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             no_header=self.no_header,
             limit=self.limit,
         )
+        console = Terminal(stderr=True)
+        console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
         model = open_for(self, self.model)
         encoded = encode_examples(
             model.tokenizer,

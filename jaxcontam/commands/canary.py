@@ -156,7 +156,7 @@ class Canary(DeviceFlags, ReportFlags):
             return None
         assert self.model is not None
         watch = Stopwatch()
-        texts, place, n_secrets = self._read()
+        texts, place, n_secrets, left_out = self._read()
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
         out = self.made_folder("canary", model, digest)
@@ -179,7 +179,9 @@ class Canary(DeviceFlags, ReportFlags):
         )
         assert self.held_out is not None
         sealed = (commitment(self.secret), commitment(self.held_out))
-        results[0] = dataclasses.replace(results[0], commitments=sealed)
+        results[0] = dataclasses.replace(
+            results[0], commitments=sealed, warnings=left_out
+        )
         return publish(
             self,
             ("canary", self.model),
@@ -192,10 +194,11 @@ class Canary(DeviceFlags, ReportFlags):
             show=_print,
         )
 
-    def _read(self) -> tuple[VersionSet, np.ndarray, int]:
+    def _read(self) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
         """All sequences, one per row, in an order that tells secrets from nothing.
 
-        Also where each stands among them, secrets first, and the number of secrets.
+        Also where each stands among them, secrets first, the number of secrets, and
+        what of the files is no sequence.
         """
         assert self.held_out is not None
         secrets, others = (
@@ -226,7 +229,12 @@ class Canary(DeviceFlags, ReportFlags):
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        return texts, np.argsort(alphabetical), len(secrets)
+        left_out = tuple(
+            f"{file.name}: {words}"
+            for file in (secrets, others)
+            for words in file.left_out
+        )
+        return texts, np.argsort(alphabetical), len(secrets), left_out
 
     def _make(self, n_secrets: int) -> None:
         assert self.held_out is not None
@@ -339,3 +347,4 @@ def _print(results: list[OrderResult], console: Terminal) -> None:
         "were drawn like them."
     )
     console.print(commitment_sentence(joint))
+    console.say(*joint.warnings)

@@ -50,7 +50,7 @@ from jaxcontam.results.read import read_result
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.terminal import Terminal, json_text
 
-_SCHEMA = 2
+_SCHEMA = 3
 _BATCH_CHARACTERS = 1 << 20
 _SAVE_SECONDS = 10.0
 _NAMED_FAULTS = 20
@@ -111,6 +111,8 @@ class Overlap:
             template=self.template,
             text_field=self.benchmark_field,
             limit=self.limit,
+            # An id is the number of its record in the file.
+            null_text="",
         )
         out = self.out or self._default_out(benchmark)
         index = parse_index(str(self.corpus))

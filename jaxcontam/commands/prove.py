@@ -7,15 +7,25 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.analyses.prove import check_boundaries, check_cells, prove
+from jaxcontam.analyses.prove import (
+    check_boundaries,
+    check_cells,
+    check_labels,
+    prove,
+)
 from jaxcontam.commands.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.commands.publish import shown
-from jaxcontam.errors import InputError
+from jaxcontam.data.tables import is_number
+from jaxcontam.errors import InputError, first_line
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.outcome import print_results
 from jaxcontam.terminal import Terminal
 from jaxcontam.verdict import MIN_EFFECT
+
+# Of a file, and of what an .npz unpacks to.
+_MOST_BYTES = 1 << 30
+_WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +38,7 @@ class Prove(ReportFlags):
     """
 
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
-    """A .csv without header, or a .npy: (K, m + 1) numbers."""
+    """A .csv, with names of columns or without, .npy or .npz: (K, m + 1) numbers."""
     scores: Literal["centred", "studentised", "auto"] = "centred"
     """How rows become scores."""
     boundaries: str | None = None
@@ -77,26 +87,25 @@ class Prove(ReportFlags):
 
 
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
-    """Read a (K, m + 1) float64 matrix from .csv (no header) or .npy.
+    """Read a (K, m + 1) float64 matrix from .csv, .npy, or an .npz of one array.
 
     Args:
-        path: The file.
+        path: The file; the first line of a .csv may name its columns.
         columns: Columns that it must have; None asks for at least 2.
 
     Raises:
         InputError: If a cell is blank, no number, NaN or infinite, or rows differ in
-            length; names row and column, counted from 1.
+            length (names row and column, counted from 1); or if the first row or column
+            of a .csv looks like labels.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {what}")
-    if path.suffix == ".npy":
-        try:
-            matrix = np.load(path, allow_pickle=False)
-        except (OSError, *DAMAGED_ARRAY) as e:
-            raise InputError(f"{path}: not a .npy array of numbers ({e})") from e
-        if not isinstance(matrix, np.ndarray):
-            raise InputError(f"{path}: an archive of arrays, not one .npy array")
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise InputError(f"{path}: {size:,} bytes (at most {_MOST_BYTES:,})")
+    is_array = path.suffix.lower() in (".npy", ".npz")
+    if is_array:
+        matrix = _read_array(path)
         if matrix.ndim == 1 and columns == 1:
             matrix = matrix[:, None]
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
@@ -114,33 +123,74 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     if n_columns != columns if columns else n_columns < 2:
         raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
     check_cells(matrix, str(path))
+    if columns is None and not is_array:
+        check_labels(
+            matrix,
+            str(path),
+            hint=f"{_WITHOUT_LABELS}; if these are scores, save them as .npy",
+        )
     return matrix
 
 
+def _read_array(path: Path) -> np.ndarray:
+    """The array of a .npy, or the only one of an .npz; neither is unpickled."""
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            if len(names := loaded.files) != 1:
+                raise InputError(
+                    f"{path}: {len(names)} arrays ({', '.join(names)[:200]})",
+                    hint="save the matrix alone, as .npy",
+                )
+            size = sum(member.file_size for member in loaded.zip.infolist())
+            if size > _MOST_BYTES:
+                raise InputError(
+                    f"{path}: unpacks to {size:,} bytes (at most {_MOST_BYTES:,})"
+                )
+            return np.asarray(loaded[names[0]])
+    except (OSError, *DAMAGED_ARRAY) as e:
+        raise InputError(
+            f"{path}: not a {path.suffix} array of numbers ({first_line(e)})"
+        ) from e
+
+
 def _read_csv(path: Path) -> np.ndarray:
-    rows: list[list[float]] = []
     try:
         lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
     except UnicodeDecodeError as e:
         raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
     if lines == [""]:
         raise InputError(f"{path}: no numbers", hint="the file is empty")
+    rows: list[np.ndarray] = []
+    width, named = 0, False
     for number, line in enumerate(lines, 1):
-        cells = line.rstrip("\r").split(",")
-        if rows and len(cells) != len(rows[0]):
+        cells = [cell.strip().strip('"') for cell in line.split(",")]
+        if number == 1:
+            width, named = len(cells), not any(map(is_number, cells))
+            if width > 1 and not cells[0]:
+                raise InputError(
+                    f"{path}: row 1, column 1: blank, as above an index",
+                    hint=_WITHOUT_LABELS,
+                )
+            if named and all(cells):
+                continue
+        if len(cells) != width:
             raise InputError(
-                f"{path}: row {number}, column {min(len(cells), len(rows[0])) + 1}: "
-                f"{len(cells)} cells (row 1 has {len(rows[0])})"
+                f"{path}: row {number}, column {min(len(cells), width) + 1}: "
+                f"{len(cells)} cells (row 1 has {width})"
             )
-        rows.append([])
+        rows.append(np.empty(width))
         for column, cell in enumerate(cells, 1):
             try:
                 # float() takes 1_000 for 1000.
-                rows[-1].append(float(cell if "_" not in cell else "not a number"))
+                rows[-1][column - 1] = float(cell if "_" not in cell else "no number")
             except ValueError as e:
-                what = "blank" if not cell.strip() else f"{cell.strip()!r} is no number"
+                what = "blank" if not cell else f"{cell!r} is no number"
                 raise InputError(
                     f"{path}: row {number}, column {column}: {what}",
-                    hint="comma-separated numbers without a header" * (number == 1),
+                    hint="comma-separated numbers, below names of columns or alone"
+                    * (number == 1 + named),
                 ) from e
-    return np.array(rows)
+    return np.array(rows).reshape(len(rows), width)

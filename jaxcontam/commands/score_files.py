@@ -20,6 +20,7 @@ from typing import Any
 
 from jaxcontam.data.files import check_file
 from jaxcontam.data.records import MAX_RECORD
+from jaxcontam.data.tables import CsvTable
 from jaxcontam.errors import InputError
 from jaxcontam.report.table_csv import csv_cell
 
@@ -226,17 +227,11 @@ _KINDS = (
 def _delimited(path: Path, delimiter: str) -> ScoreFile:
     """A table whose cells stay as they are."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-        try:
-            rows: list[dict[str, Any]] = list(reader)
-            given = list(reader.fieldnames or ())
-        except csv.Error as e:
-            raise InputError(f"{path}:{reader.line_num}: not a row ({e})") from e
-    for number, row in enumerate(rows, 1):
-        if None in row or None in row.values():
-            raise InputError(f"{path}: row {number} has another number of columns")
-    if not rows or len(set(given)) < len(given):
-        raise InputError(f"{path}: {'two columns of one name' if rows else 'no rows'}")
+        table = CsvTable(path, file.read(), delimiter)
+    rows: list[dict[str, Any]] = [dict(row or {}) for _, _, row in table.rows()]
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    given = list(rows[0])
     scores = tuple(_table(rows, path))
 
     def text() -> str:

@@ -8,6 +8,7 @@ import gzip
 import html.parser
 import io
 import re
+import zlib
 from typing import Any, BinaryIO
 
 from jaxcontam.data.records import (
@@ -31,7 +32,17 @@ _NO_CHARSETS = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf
 # Bytes of HTML, each of which may take 200 of memory; crawls cut pages at as many.
 _MAX_PAGE = 5 << 20
 # Fields of a header that are kept, as a hostile one has millions.
-_FIELDS = ("content-length", "content-type", "content-encoding", "warc-type")
+_FIELDS = (
+    *("content-length", "content-type", "content-encoding", "transfer-encoding"),
+    "warc-type",
+)
+# Bytes of a page in which it may name its own charset.
+_HEAD = 1024
+# Pages say the one and mean the other, which has more signs.
+_WIDER = {"gb2312": "gb18030", "gbk": "gb18030"}
+# Size of a chunk, after the end of the one before.
+_CHUNK = re.compile(rb"(?:\r?\n)?([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
+_GZIP = b"\x1f\x8b"
 # Elements whose text nobody reads, and those that words do not run across.
 _UNSEEN = frozenset({"script", "style", "noscript", "template"})
 _INLINE = frozenset({"a", "b", "i", "em", "strong", "span", "sub", "sup", "code", "u"})
@@ -179,18 +190,22 @@ def _page(fields: dict[str, str], body: bytes) -> object:
         inside = io.BytesIO(body)
         inside.readline()
         fields = _fields(inside)
-        body = inside.read()
-        if fields.get("content-encoding", "identity") != "identity":
-            return Refusal(f"a page packed by {fields['content-encoding']}")
+        found = _unpacked_body(fields, inside.read())
+        if isinstance(found, Refusal):
+            return found
+        body = found
     kind = fields.get("content-type", "text/plain").lower()
     if not kind.startswith(("text/", "application/xhtml")):
         return None
     if "html" in kind and len(body) > _MAX_PAGE:
         return Refusal(f"a page longer than {_MAX_PAGE >> 20} MiB")
     charset = _CHARSET.search(kind)
+    if charset is None and "html" in kind:
+        charset = _CHARSET.search(body[:_HEAD].decode("latin-1"))
     try:
         codec = codecs.lookup(charset[1] if charset else "utf-8").name
-        text = body.decode("utf-8" if codec in _NO_CHARSETS else codec, "replace")
+        codec = "utf-8" if codec in _NO_CHARSETS else _WIDER.get(codec, codec)
+        text = body.decode(codec, "replace")
     except (LookupError, UnicodeError):
         text = body.decode("utf-8", "replace")
     if "html" not in kind:
@@ -199,6 +214,47 @@ def _page(fields: dict[str, str], body: bytes) -> object:
     # A tag at its end: a word with an ampersand would wait for what follows.
     page.feed(f"{text}</p>")
     return "".join(page.parts)
+
+
+def _unpacked_body(fields: dict[str, str], body: bytes) -> bytes | Refusal:
+    """Body of a response as its server meant it; crawlers may have unpacked it."""
+    if "chunked" in fields.get("transfer-encoding", "").lower():
+        joined = _joined_chunks(body)
+        if joined is None:
+            return Refusal("a page in chunks of other sizes than they say")
+        body = joined
+    packing = fields.get("content-encoding", "identity").lower()
+    if packing in ("identity", ""):
+        return body
+    if packing not in ("gzip", "x-gzip", "deflate"):
+        return Refusal(f"a page packed by {packing}")
+    if packing != "deflate" and not body.startswith(_GZIP):
+        return body
+    # A header of gzip or zlib, or none.
+    for bits in (32 + zlib.MAX_WBITS, -zlib.MAX_WBITS):
+        try:
+            found = zlib.decompressobj(bits).decompress(body, _MAX_PAGE + 1)
+        except zlib.error:
+            continue
+        if len(found) > _MAX_PAGE:
+            return Refusal(f"a page longer than {_MAX_PAGE >> 20} MiB")
+        return found
+    return Refusal(f"a page damaged in its {packing}")
+
+
+def _joined_chunks(body: bytes) -> bytes | None:
+    """What chunks hold, the last of which may be cut short; None if they do not fit."""
+    joined = bytearray()
+    at = 0
+    while found := _CHUNK.match(body, at):
+        size, begin = int(found[1], 16), found.end()
+        if not size:
+            return bytes(joined)
+        joined += body[begin : begin + size]
+        at = begin + size
+    if not at:
+        return body
+    return None if body[at:].strip() else bytes(joined)
 
 
 class _Text(html.parser.HTMLParser):

@@ -24,7 +24,7 @@ from jaxcontam.data.templates import (
     check_template,
     field_of,
     fill_template,
-    text_of_field,
+    text_if_any,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.results.order import Commitment
@@ -95,6 +95,7 @@ def load_benchmark(
     limit: int | None = None,
     check_fields: bool = False,
     no_header: bool = False,
+    null_text: str | None = None,
 ) -> Benchmark:
     """Read a benchmark file in its published order.
 
@@ -109,11 +110,12 @@ def load_benchmark(
             fields; raw JSON lines keep it as an escape.
         no_header: The first row of a .csv or .tsv file is an example; columns are
             named by their position.
+        null_text: Text of a record whose `text_field` is null; None leaves it out.
 
     Raises:
         InputError: If the file is missing, empty, not UTF-8 (names the byte), not
-            JSON (names the line), or lacks a field (names those that exist); or the hub
-            has no such split.
+            JSON (names the line), or lacks a field (names those that exist), or a field
+            of the template is null; or the hub has no such split.
     """
     path = Path(path)
     check_template(template, text_field)
@@ -139,17 +141,31 @@ def load_benchmark(
     if check_fields:
         check_characters(records)
     texts, rows = [], []
+    n_null = 0
     for where, raw, row in records:
         if template is not None:
             raw = fill_template(template, row, where)
         elif text_field is not None:
-            raw = text_of_field(text_field, row, where)
+            found = text_if_any(text_field, row, where)
+            raw = null_text if found is None else found
+            if raw is None:
+                n_null += 1
+                continue
         check_text(raw, where)
         if len(raw) > _MOST_CHARACTERS:
             raise _too_long(where, f"an example of {len(raw):,} characters")
         texts.append(raw)
         rows.append(row)
+    left_out += null_words(n_null, text_field)
+    if not texts:
+        raise InputError(f"{path}: no examples ({left_out[-1]})")
     return Benchmark(name, tuple(texts), tuple(rows), provenance, left_out)
+
+
+def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
+    """What `left_out` says of records without a text."""
+    records = f"{n_null} record{'s' * (n_null > 1)}"
+    return (f"{records} whose {field!r} is null left out",) if n_null else ()
 
 
 def _hub_records(word: str, limit: int | None) -> tuple[str, list[Record]]:
@@ -189,8 +205,9 @@ def _file_records(
             table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
             records = list(itertools.islice(table.rows(), limit))
             blank = table.n_blank
+            left_out = table.notes
             if no_header:
-                left_out = (f"columns are named by position, {table.span}",)
+                left_out += (f"columns are named by position, {table.span}",)
         else:
             records = parse_records(path, text, suffix=suffix, limit=limit)
             # What ends the file is no line that somebody misses.
@@ -347,6 +364,11 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
                 f"{where}: not JSON ({_json_fault(e)})",
                 hint="a .jsonl file holds one JSON value a line; .txt takes any text",
             ) from e
+        if isinstance(value, list) and line.strip() == text.strip():
+            raise InputError(
+                f"{where}: one JSON array, and no value a line",
+                hint="name the file .json: each of the array's values is an example",
+            )
         yield where, line, value if isinstance(value, dict) else None
 
 

@@ -165,6 +165,7 @@ def _read_table(
         cluster_field=title_field,
         cluster_flag="--title-field",
         with_labels=False,
+        null_text="",
     )
 
 

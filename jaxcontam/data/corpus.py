@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from jaxcontam.data.archives import PACKINGS, parquet_rows, unpacked, warc_records
 from jaxcontam.data.files import check_file
+from jaxcontam.data.ngrams import last_break
 from jaxcontam.data.records import (
     BLOCK,
     Place,
@@ -194,13 +195,10 @@ def read_segments(
 def text_segments(
     text: str, line: int, after: Place | None, *, joins: bool = False
 ) -> Iterator[Segment]:
-    """A text in parts of about `_PIECE` characters, cut after white space."""
+    """A text in parts of at most `_PIECE` characters, cut between words."""
     begin = 0
     while len(text) - begin > _PIECE:
-        end = begin + _PIECE
-        # Without a space there are no words to keep whole.
-        space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
-        end = space + 1 if space >= begin else end
+        end = last_break(text, begin, begin + _PIECE)
         yield Segment(text[begin:end], line, joins, None)
         begin, joins = end, True
     yield Segment(text[begin:], line, joins, after)

@@ -13,17 +13,22 @@ have none of these fields, and may be no texts as a whole, are refused.
 """
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
+from jaxcontam.data.benchmark import (
+    check_text,
+    fingerprint,
+    load_benchmark,
+    null_words,
+)
 from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.templates import (
     check_template,
     field_of,
     fill_template,
-    text_of_field,
+    is_missing,
+    text_if_any,
 )
 from jaxcontam.errors import InputError
 
@@ -42,7 +47,7 @@ _NON = ("non-", "non_", "non ")
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LabelledTexts:
-    """Texts of one source in its order; N rows in, N texts out.
+    """Texts of one source in its order, of N rows that have one.
 
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
@@ -90,6 +95,7 @@ def load_labelled(
     allow_whole_rows: bool = False,
     no_header: bool = False,
     cluster_flag: str = "--document-field",
+    null_text: str | None = None,
 ) -> LabelledTexts:
     """Read texts and their labels.
 
@@ -108,10 +114,11 @@ def load_labelled(
             a field `text` or without, unless one of their fields is the label.
         no_header: See `load_benchmark`.
         cluster_flag: Flag of the command that names `cluster_field`, for the error.
+        null_text: Text of a row whose field of the text is null; None leaves it out.
 
     Raises:
-        InputError: If there is nothing to read, a field is missing, or a label is
-            unknown; names the row.
+        InputError: If there is nothing to read, a field is missing, a label is unknown,
+            or a document or a field of the template is null; names the row.
     """
     check_template(template, text_field)
     if length is not None and length < 1:
@@ -136,19 +143,32 @@ def load_labelled(
     if cluster_field is None and known == "snippet":
         cluster_field = _recognised(_CLUSTER_FIELDS, rows)
     labels = None if label_field is None else labels_of(rows, label_field, name)
-    texts, clusters = [], []
-    for number, row in enumerate(rows, 1):
-        where = f"{name}: row {number}"
+    texts, kept, clusters = [], [], []
+    for i, row in enumerate(rows):
+        where = f"{name}: row {i + 1}"
         if template is not None:
             text = fill_template(template, row, where)
         elif text_field is not None:
-            text = _text(text_field, row, where)
+            found = text_if_any(text_field, row, where)
+            text = null_text if found is None else found
+            if text is None:
+                continue
         else:
-            text = file.texts[number - 1]
+            text = file.texts[i]
         check_text(text, where)
         texts.append(text)
+        kept.append(i)
         if cluster_field is not None:
-            clusters.append(str(_value(cluster_field, row, where, cluster_flag)))
+            cluster = _value(cluster_field, row, where, cluster_flag)
+            if is_missing(cluster):
+                raise InputError(
+                    f"{where}: field {cluster_field!r} is null",
+                    hint=f"{cluster_flag} must name a field of every row",
+                )
+            clusters.append(str(cluster))
+    left_out = file.left_out + null_words(len(rows) - len(kept), text_field)
+    if not texts:
+        raise InputError(f"{source}: no texts ({left_out[-1]})")
     n_short = 0
     if length is not None:
         n_short = sum(count_words(text) < length for text in texts)
@@ -156,13 +176,13 @@ def load_labelled(
     return LabelledTexts(
         name=name,
         texts=tuple(texts),
-        labels=labels,
+        labels=labels and tuple(labels[i] for i in kept),
         clusters=None if cluster_field is None else tuple(clusters),
-        rows=rows,
+        rows=tuple(rows[i] for i in kept),
         text_field=text_field,
         whole_rows=whole_rows,
         n_short=n_short,
-        left_out=file.left_out,
+        left_out=left_out,
     )
 
 
@@ -196,7 +216,7 @@ def parse_label(value: object, where: str) -> bool | None:
     Raises:
         InputError: If it is anything else.
     """
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value) or value == "":
         return None
     if isinstance(value, bool | int | float | str):
         word = str(value).strip().lower()
@@ -238,11 +258,3 @@ def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
 
 def _value(field: str, row: Row, where: str, flag: str) -> object:
     return field_of(row, field, where, hint=f"{flag} must name a field of every row")
-
-
-def _text(field: str, row: Mapping[str, object] | None, where: str) -> str:
-    if row is not None and field in row and row[field] is None:
-        raise InputError(
-            f"{where}: field {field!r} is null", hint='write "" for an empty text'
-        )
-    return text_of_field(field, row, where)

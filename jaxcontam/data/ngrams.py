@@ -1,11 +1,15 @@
 r"""Word n-grams of texts: words, hash tables with exact matches, and their index.
 
-Words are the runs of `\w` in the lower-cased NFKC form of a text: case, punctuation,
-white space and width of characters do not count. A language that is written without
-spaces has few and long words, so that its n-grams are rarer than in English.
+Words are the runs of `\w`, with their marks, in the lower-cased NFKC form of a text:
+case, punctuation, white space and width of characters do not count, nor what nobody
+sees (`as_read`).
+Where a script has no spaces between words (Han, kana, Thai, Lao, Tibetan, Myanmar,
+Khmer), each sign is a word, with the vowels and marks around it. It says less than a
+word of English, so that n-grams of these scripts are more common.
 """
 
 import dataclasses
+import html
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,10 +20,54 @@ import numpy as np
 UNKNOWN = 0
 """Id of every word outside the vocabulary, and of the gap between documents."""
 
+
+def _ranges(blocks: Sequence[range], accept: Callable[[str], bool]) -> str:
+    """Characters of some blocks as ranges of a class of a pattern."""
+    codes = [i for block in blocks for i in block if accept(chr(i))]
+    begins = [
+        i for i, before in zip(codes, [-1, *codes], strict=False) if i > before + 1
+    ]
+    ends = [
+        i
+        for i, after in zip(codes, [*codes[1:], 1 << 30], strict=True)
+        if after > i + 1
+    ]
+    return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(begins, ends, strict=True))
+
+
+# Thai to Myanmar, Khmer, radicals of Han, kana.
+_BLOCKS = (
+    *(range(0x0E00, 0x10A0), range(0x1780, 0x1800), range(0x2E80, 0x2FE0)),
+    *(range(0x3000, 0x3100), range(0x31F0, 0x3200)),
+)
+_MARKED = (range(0x0300, 0x1E00), range(0x3000, 0x3100), range(0xA66F, 0xAC00))
+_MARKS = _ranges(_MARKED, lambda c: unicodedata.category(c).startswith("M"))
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# Letters of scripts without spaces between words.
+_UNSPACED = _HAN + _ranges(_BLOCKS, str.isalnum)
+# Thai and Lao write some vowels before their consonant and some behind it; a sign joins
+# the next consonant to the one before it in Myanmar and Khmer.
+_SIGN = (
+    rf"[\u0e40-\u0e44\u0ec0-\u0ec4]?[{_UNSPACED}]"
+    rf"(?:[\u1039\u17d2][{_UNSPACED}]|[{_MARKS}])*"
+    "[\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3]?"
+)
+_signs = re.compile(_SIGN)
 _find_words = re.compile(r"\w+").findall
+# Vowels of many scripts are marks, which are not in \w.
+_SIGN_OR_WORD = rf"[{_HAN}]|{_SIGN}|(?:[^\W{_UNSPACED}]+[{_MARKS}]*)+"
+# Soft hyphens, joiners, directions, variants of a glyph.
+_HIDDEN = (
+    "\u00ad\u034f\u061c\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef"
+)
+_hidden = re.compile(f"[{_HIDDEN}]")
+_has_rare = re.compile(rf"[{_HIDDEN}{_MARKS}{_UNSPACED}]").search
 # No letters under NFKC either: without them most English text is ASCII, which is
 # split several times faster.
 _TYPOGRAPHIC = "\u00a0\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026"
+# Characters that are looked through for a place between two signs.
+_LOOK_BACK = 100
 _ASCII_WORDS = bytes(
     ord(chr(byte).lower()) if byte < 128 and _find_words(chr(byte)) else ord(" ")
     for byte in range(256)
@@ -32,14 +80,61 @@ _SLOTS_PER_NGRAM = 16
 _MAX_SLOT_BITS = 27
 
 
+def as_read(text: str) -> str:
+    """A text as a page shows it: entities of HTML are characters, nothing is hidden.
+
+    An entity may itself be escaped, `&amp;quot;`.
+    """
+    if "&" in text:
+        text = html.unescape(html.unescape(text))
+    return text if text.isascii() else _hidden.sub("", text)
+
+
 def words_of(text: str) -> list[str]:
-    r"""Words of a text: runs of `\w` after NFKC and lower-casing."""
+    """Words and signs of a text after `as_read`, NFKC and lower-casing."""
+    if "&" in text:
+        text = as_read(text)
     if not text.isascii():
         for character in _TYPOGRAPHIC:
             text = text.replace(character, " ")
     if text.isascii():
         return text.encode().translate(_ASCII_WORDS).decode().split()
-    return _find_words(unicodedata.normalize("NFKC", text).lower())
+    text = unicodedata.normalize("NFKC", text).lower()
+    if _has_rare(text) is None:
+        return _find_words(text)
+    shown = _hidden.sub("", text)
+    if len(shown) < len(text):
+        text = unicodedata.normalize("NFKC", shown)
+    # Compiled where it is needed, which takes longer than the import.
+    return re.findall(_SIGN_OR_WORD, text)
+
+
+def joined_words(words: Sequence[str], *, gap: str = " ", sign_gap: str = "") -> str:
+    """Words as they are written: a gap between two, and another beside a sign."""
+    joined, was_sign = "", True
+    for word in words:
+        is_sign = _signs.match(word) is not None
+        joined += (
+            f"{sign_gap if is_sign or was_sign else gap}{word}" if joined else word
+        )
+        was_sign = is_sign
+    return joined
+
+
+def words_pattern(words: str) -> str:
+    """Pattern of words as they are written, whatever stands between them."""
+    parts = map(re.escape, re.findall(rf"{_SIGN}|[^\s{_UNSPACED}]+", words))
+    return joined_words(list(parts), gap=r"[\W_]+", sign_gap=r"[\W_]*")
+
+
+def last_break(text: str, begin: int, end: int) -> int:
+    """The last index in (begin, end] that cuts no word; `end` if there is none."""
+    space = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end)) + 1
+    if space > begin:
+        return space
+    # The last sign may go on behind `end`.
+    signs = _signs.finditer(text, max(begin, end - _LOOK_BACK), end)
+    return max((at for sign in signs if (at := sign.start()) > begin), default=end)
 
 
 def word_ids(words: list[str], vocabulary: Mapping[str, int]) -> np.ndarray:
@@ -241,7 +336,7 @@ class OverlapIndex:
     """N-grams of F texts, of P words including gaps.
 
     Attributes:
-        texts: (F,) texts with each run of white space as one space.
+        texts: (F,) `collapsed` texts.
         vocabulary: Word -> id from 1.
         keys: uint64, a random key for each id.
         ids: (P,) int32 word ids of the texts, each followed by one `UNKNOWN`.
@@ -295,5 +390,5 @@ def overlap_index(texts: Sequence[str]) -> OverlapIndex:
 
 
 def collapsed(text: str) -> str:
-    """A text with each run of white space as one space, and none around it."""
-    return " ".join(text.split())
+    """A text `as_read`, each run of white space as one space, and none around it."""
+    return " ".join(as_read(text).split())

@@ -16,7 +16,9 @@ from jaxcontam.data.ngrams import (
     NgramTable,
     OverlapIndex,
     collapsed,
+    joined_words,
     shingles,
+    words_pattern,
 )
 from jaxcontam.data.overlap import NgramMarks, OverlapSearch
 
@@ -135,13 +137,12 @@ def in_context(text: str | None, words: str | None) -> str | None:
 
     Args:
         text: Where they stand; None gives None.
-        words: With single spaces; None, or what is not there, gives the text's start.
+        words: As they are written; None, or what is not there, gives the text's start.
     """
     if text is None:
         return None
     text = collapsed(text)
-    pattern = r"[\W_]+".join(map(re.escape, (words or "").split()))
-    found = re.search(pattern, text, re.IGNORECASE) if words else None
+    found = re.search(words_pattern(words), text, re.IGNORECASE) if words else None
     if found is None:
         return text[: 2 * _AROUND] + "..." * (len(text) > 2 * _AROUND)
     start, end = found.span()
@@ -267,7 +268,7 @@ def occurrences(
                 continue
             is_whole = any(rule in _WHOLE for rule in rules)
             is_frame = bool(rules) and not is_whole and not (match and match.is_own)
-            matched_words = match and " ".join(inverse[word] for word in match.words)
+            matched_words = match and joined_words([inverse[i] for i in match.words])
             best[i] = (
                 order,
                 Occurrence(

@@ -12,6 +12,7 @@ import string
 from collections.abc import Mapping, Sequence
 
 from jaxcontam.data.spans import Path, value_at
+from jaxcontam.data.templates import is_missing
 
 _LIST_NAMES = (
     "choices",
@@ -131,10 +132,11 @@ def _numbered_fields(row: Mapping[str, object]) -> list[Path]:
 def _filled(row: Mapping[str, object], paths: list[Path]) -> list[Path]:
     """Paths up to the last option that is not empty; none if one before it is."""
     values = [value_at(row, path) for path in paths]
-    while values and values[-1] in (None, ""):
+    while values and (is_missing(values[-1]) or values[-1] == ""):
         values.pop()
     texts = all(
-        isinstance(v, str | int | float) and not isinstance(v, bool) and v != ""
+        isinstance(v, str | int | float)
+        and not (isinstance(v, bool) or is_missing(v) or v == "")
         for v in values
     )
     return paths[: len(values)] if texts and len(values) > 1 else []

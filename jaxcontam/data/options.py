@@ -6,7 +6,6 @@ is another option, and a model that merely knows the subject would prefer the pu
 order.
 """
 
-import csv
 import dataclasses
 import json
 import string
@@ -23,7 +22,7 @@ from jaxcontam.data.option_fields import (
     option_text,
 )
 from jaxcontam.data.spans import Path, csv_spans, json_members, json_span, value_at
-from jaxcontam.data.templates import template_pieces, text_of_field
+from jaxcontam.data.templates import is_missing, template_pieces, text_of_field
 from jaxcontam.errors import InputError
 
 
@@ -101,7 +100,7 @@ def read_items(
     )
     if answer_field is not None:
         for number, row, _, _ in known:
-            if value_at(row, field_path(answer_field, row)) is None:
+            if is_missing(value_at(row, field_path(answer_field, row))):
                 raise InputError(
                     f"{benchmark.name}: example {number}: no field {answer_field!r} "
                     f"(it has: {', '.join(row)})",
@@ -140,11 +139,7 @@ def _source_parts(
         members = list(json_members(raw, start))
         fields = {name: (key, end) for name, key, (_, end) in members}
     else:
-        is_tsv = "\t" in raw and len(row) == len(
-            next(csv.reader([raw], delimiter="\t"))
-        )
-        delimiter = "\t" if is_tsv else ","
-        fields = csv_spans(raw, delimiter, row)
+        fields = csv_spans(raw, row)
         spans = [fields[str(path[0])] for path in paths]
     cuts = [fields[name] for name in hidden if name in fields]
     last = max(end for _, end in spans)

@@ -9,7 +9,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.option_fields import field_path, option_paths
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.spans import value_at
-from jaxcontam.data.templates import template_pieces, text_of_field
+from jaxcontam.data.templates import is_missing, template_pieces, text_of_field
 from jaxcontam.errors import InputError
 
 # The first of a record is what is asked, or what is to be continued.
@@ -192,7 +192,7 @@ def _first(
     """The first field of these names that a record has."""
     for name in () if row is None else names:
         value = value_at(row, field_path(name, row or {}))
-        if value not in (None, ""):
+        if not is_missing(value) and value != "":
             return name, value
     has = "plain text" if row is None else f"it has: {', '.join(row)}"
     raise InputError(f"{where}: no {what} ({has})", hint=f"{flag} {_NAMES}")
@@ -201,15 +201,20 @@ def _first(
 def _written(value: object) -> tuple[str, ...]:
     """Texts that count as the answer."""
     values = value if isinstance(value, list) else [value]
-    return tuple(str(one).rpartition(_RESULT)[2].strip() for one in values)
+    texts = (str(one) for one in values if not is_missing(one))
+    return tuple(text.rpartition(_RESULT)[2].strip() for text in texts)
 
 
 def _ids(benchmark: Benchmark, field: str | None) -> list[str]:
     """What each record is called; its number where no field tells."""
     names = _IDS if field is None else (field,)
     for name in names:
-        if all(row is not None and name in row for row in benchmark.rows):
+        if all(not is_missing((row or {}).get(name)) for row in benchmark.rows):
             return [str(row[name]) for row in benchmark.rows if row is not None]
     if field is not None:
         benchmark.groups(field, flag="--id-field")
+        raise InputError(
+            f"{benchmark.name}: field {field!r} is null in some records",
+            hint="--id-field must name a field of every record",
+        )
     return [str(number) for number in range(1, len(benchmark) + 1)]

@@ -5,6 +5,7 @@ record can be told from the next is an `UnreadableError`.
 """
 
 import codecs
+import collections
 import csv
 import dataclasses
 import json
@@ -12,13 +13,21 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from jaxcontam.data.tables import SEPARATOR, fitting_cells, without_blank_end
+
 MAX_RECORD = 64 << 20
 """Bytes of the longest record that is read, so that memory is bounded."""
 
 BLOCK = 1 << 20
 """Bytes that are read at a time where a file has no lines."""
 
+# Bytes that a line takes besides its text.
+_LINE = 64
 _BOM = b"\xef\xbb\xbf"
+# Values that take more memory than a long text: lists without end, say.
+_MANY_VALUES, _SHORT_VALUE = 1 << 20, 16
+# The last may be cut short.
+_string = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _space = re.compile(r"[ \t\r\n]*")
 
 
@@ -48,6 +57,8 @@ class Refusal:
     reason: str
 
 
+_CROWDED = Refusal("a record of too many values")
+
 Records = Iterator[tuple[int, object, Place]]
 """Line, parsed value or `Refusal`, and the place after it."""
 
@@ -72,13 +83,26 @@ def json_lines(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
 
 def _json_value(data: bytes) -> object:
     try:
-        return json.loads(data.rstrip(b"\r\n").decode("utf-8"))
+        text = data.rstrip(b"\r\n").decode("utf-8")
+        return _CROWDED if _is_crowded(text) else json.loads(text)
     except UnicodeDecodeError as e:
         return Refusal(f"not UTF-8 (byte {e.start}: {data[e.start]:#04x})")
     except json.JSONDecodeError as e:
         return Refusal(f"not JSON ({e.msg}, column {e.colno})")
     except (ValueError, RecursionError) as e:
         return Refusal(f"not JSON ({e})")
+
+
+def _is_crowded(text: str) -> bool:
+    """Whether JSON holds so many values that they take far more memory than it."""
+    most = max(_MANY_VALUES, len(text) // _SHORT_VALUE)
+    return len(text) > most and (
+        _count_values(text) > most and _count_values(_string.sub('""', text)) > most
+    )
+
+
+def _count_values(text: str) -> int:
+    return sum(map(text.count, ",[{"))
 
 
 def is_array(stream: BinaryIO) -> bool:
@@ -99,6 +123,9 @@ def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
         try:
             begin = _next_element(text, at, is_first=not number)
             if begin is None:
+                rest = text[text.index("]", at) + 1 :].strip()
+                if rest or stream.read(BLOCK).strip():
+                    raise UnreadableError("text after the end of the array")
                 return
             value, end = scan(text, begin)
             if end == len(text) and not is_at_end:
@@ -109,6 +136,9 @@ def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
             if is_at_end or len(text) - at > MAX_RECORD:
                 reason = e.msg if isinstance(e, json.JSONDecodeError) else str(e)
                 raise UnreadableError(f"not a JSON array ({reason})") from e
+            # All of it is of one element.
+            if _is_crowded(text[at:]):
+                raise UnreadableError(_CROWDED.reason) from e
             # Twice as much each time: parsing again costs no more than it reads.
             block = stream.read(max(BLOCK, len(text) - at))
             is_at_end = not block
@@ -148,36 +178,62 @@ def _after_space(text: str, at: int) -> int:
 def csv_rows(
     stream: BinaryIO, stored: BinaryIO, delimiter: str, start: Place
 ) -> Records:
-    """Rows below the header as dicts."""
+    """Rows below the header as dicts.
+
+    Quotes enclose cells. In a .tsv they are characters of a row that cannot be read so,
+    and where each line of a cell would be a row of its own.
+    """
     lines = _Lines(stream)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    is_tsv = delimiter == "\t"
     try:
-        header = next(reader, [])
+        written = next(reader, [])
+        if (first := SEPARATOR.match("".join(lines.taken))) is not None:
+            if first[1] != delimiter:
+                raise UnreadableError(f"cells are separated by {first[1]!r}")
+            written = next(reader, [])
     except csv.Error as e:
         raise UnreadableError(f"no header ({e})") from e
+    header = without_blank_end(written)
+
+    def bare_cells(line: str) -> list[str] | None:
+        return fitting_cells(line.rstrip("\r\n").split(delimiter), header, written)
+
     while True:
-        lines.n_bytes, line = 0, lines.count + 1
+        lines.begin()
+        line, value = lines.count + 1, None
         try:
             values = next(reader, None)
-        except csv.Error as e:
-            value = Refusal(f"not a row of fields ({e})")
-        else:
             if values is None:
                 return
+            is_bare = is_tsv and len(header) > 1 < len(lines.taken)
+            is_bare = is_bare and None not in map(bare_cells, lines.taken)
+        except csv.Error as e:
+            values, is_bare = [], is_tsv
+            value = Refusal(f"not a row of fields ({e})")
+        except _OpenQuoteError as e:
+            values, is_bare = [], is_tsv
+            if not is_tsv or bare_cells(lines.taken[0]) is None:
+                raise UnreadableError(str(e)) from e
+        if is_bare and (cells := bare_cells(lines.taken[0])) is not None:
+            lines.put_back(len(lines.taken) - 1)
+            value = _row(header, written, cells)
+        elif value is None:
             if not values:
                 continue
-            value = _row(header, values)
+            value = _row(header, written, values)
         if lines.count > start.line:
             yield line, value, Place(lines.count, stored.tell())
 
 
-def _row(header: list[str], values: list[str]) -> object:
-    if len(values) != len(header):
+def _row(header: list[str], written: list[str], values: list[str]) -> object:
+    cells = fitting_cells(values, header, written)
+    if cells is None:
         return Refusal(f"{len(values)} columns (the header has {len(header)})")
-    if escaped_byte("".join(values)) is not None:
+    if escaped_byte("".join(cells)) is not None:
         return Refusal("not UTF-8")
-    return dict(zip(header, values, strict=True))
+    return dict(zip(header, cells, strict=True))
 
 
 def escaped_byte(text: str) -> int | None:
@@ -189,30 +245,52 @@ def escaped_byte(text: str) -> int | None:
     return None
 
 
+class _OpenQuoteError(Exception):
+    """A row that goes on for more bytes than a record may have."""
+
+
 class _Lines:
     """Decoded lines for `csv.reader`, which does not bound a record.
 
     Attributes:
         count: Lines so far.
-        n_bytes: Bytes since it was set to 0.
+        taken: Those since `begin`.
     """
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream
-        self.count = self.n_bytes = 0
+        self._n_read = self._n_bytes = self.count = 0
+        self._held: collections.deque[str] = collections.deque()
+        self.taken: list[str] = []
+
+    def begin(self) -> None:
+        """Begin a row."""
+        self.taken, self._n_bytes = [], 0
+
+    def put_back(self, n: int) -> None:
+        """Give the last lines once more."""
+        held = [self.taken.pop() for _ in range(n)]
+        self._held.extendleft(held)
+        self.count -= n
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
+        line = self._held.popleft() if self._held else self._read()
+        self._n_bytes += len(line) + _LINE
+        self.count += 1
+        self.taken.append(line)
+        if self._n_bytes > MAX_RECORD + _LINE:
+            raise _OpenQuoteError(
+                f"a row of over {MAX_RECORD >> 20} MiB: is a quote left open?"
+            )
+        return line
+
+    def _read(self) -> str:
         data = self._stream.readline(MAX_RECORD + 1)
         if not data:
             raise StopIteration
-        self.n_bytes += len(data)
-        if self.n_bytes > MAX_RECORD:
-            raise UnreadableError(
-                f"a row of over {MAX_RECORD >> 20} MiB: is a quote left open?"
-            )
-        self.count += 1
-        data = data.removeprefix(_BOM) if self.count == 1 else data
+        self._n_read += 1
+        data = data.removeprefix(_BOM) if self._n_read == 1 else data
         return data.decode("utf-8", errors="surrogateescape")

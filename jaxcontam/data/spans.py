@@ -3,6 +3,8 @@
 A value can then be moved while every other byte of the record stays as published.
 """
 
+import csv
+import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -68,13 +70,19 @@ def json_members(raw: str, start: int) -> Iterator[tuple[str, int, tuple[int, in
             place = _skip_space(raw, place + 1)
 
 
-def csv_spans(
-    raw: str, delimiter: str, header: Mapping[str, object]
-) -> dict[str, tuple[int, int]]:
-    """Span of each cell of a row, quotes included."""
+def csv_spans(raw: str, row: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """Span of each cell of a row of a .csv or .tsv file, quotes included.
+
+    Args:
+        raw: The row as published.
+        row: Its cells, in order, which tell how it was read.
+    """
+    cells, n = list(row.values()), len(row)
+    bare = next((d for d in "\t," if raw.split(d)[:n] == cells), None)
+    delimiter = bare or next((d for d in "\t," if _cells(raw, d)[:n] == cells), ",")
     spans, start = {}, 0
-    for name in header:
-        end, quoted = start, raw[start : start + 1] == '"'
+    for name in row:
+        end, quoted = start, bare is None and raw[start : start + 1] == '"'
         if quoted:
             end = start + 1
             while raw[end] != '"' or raw[end + 1 : end + 2] == '"':
@@ -84,6 +92,10 @@ def csv_spans(
         spans[name] = (start, end)
         start = end + 1
     return spans
+
+
+def _cells(raw: str, delimiter: str) -> list[str]:
+    return next(csv.reader(io.StringIO(raw, newline=""), delimiter=delimiter), [])
 
 
 def element_spans(raw: str, start: int) -> Iterator[tuple[Any, int, int]]:

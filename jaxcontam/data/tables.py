@@ -3,10 +3,11 @@
 import csv
 import datetime
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
@@ -18,6 +19,9 @@ SUFFIX = ".parquet"
 
 Record = tuple[str, str, dict[str, object] | None]
 """Place of an example in its file, its raw text, and its parsed fields."""
+
+SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
+"""First line of a table, by which a spreadsheet knows how it is separated."""
 
 _BATCH_ROWS = 65536
 # A year above 9999 overflows, and an unknown time zone is a missing key.
@@ -118,10 +122,15 @@ def _plain(value: object) -> object:
 class CsvTable:
     """Rows of a .csv or .tsv file below its header.
 
+    Quotes enclose cells; in a .tsv they may be characters: whichever reads every row to
+    the width of the header. Columns without a name at the end, which spreadsheets
+    write, are none as long as they are blank; a first line such as `sep=,` is no row.
+
     Attributes:
         n_blank: Blank lines outside quotes, and rows without a cell that says
             anything, above a row that was read.
         span: Names of the first and the last column, once a row was read.
+        notes: Which of two readings was taken, where rows or cells would differ.
     """
 
     def __init__(
@@ -132,6 +141,7 @@ class CsvTable:
         self._no_header = no_header
         self.n_blank = 0
         self.span = ""
+        self.notes: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[Record]:
         """Place, raw text, which may span lines inside quotes, and cells.
@@ -143,51 +153,114 @@ class CsvTable:
         taken: list[str] = []
         n_equal: Counter[int] = Counter()
         path, blank = self._path, 0
+        start = _after_separator(path, self._text, self._delimiter)
+        csv.field_size_limit(max(csv.field_size_limit(), len(self._text) + 1))
+        quoting, self.notes = self._quoting(self._text[start:])
 
         def lines() -> Iterator[str]:
-            for line in io.StringIO(self._text, newline=""):
+            for line in io.StringIO(self._text[start:], newline=""):
                 taken.append(line)
                 yield line
 
-        csv.field_size_limit(max(csv.field_size_limit(), len(self._text) + 1))
-        reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
-        header: list[str] | None = None
+        reader = csv.reader(
+            lines(), delimiter=self._delimiter, quoting=quoting, strict=True
+        )
+        written: list[str] | None = None
+        header: list[str] = []
         try:
             for values in reader:
                 raw = "".join(taken).rstrip("\r\n")
                 taken.clear()
-                where = f"{path}:{reader.line_num}"
+                where = f"{path}:{reader.line_num + (start > 0)}"
                 if not any(value.strip() for value in values):
                     blank += 1
                     continue
-                self.n_blank, is_first = blank, header is None
-                if header is None:
+                self.n_blank = blank
+                if written is None:
+                    written = values
                     header = self._header(values, where)
                     self.span = f"{header[0]} to {header[-1]}"
-                if is_first and not self._no_header:
-                    continue
-                if len(values) != len(header):
+                    if not self._no_header:
+                        continue
+                if (cells := fitting_cells(values, header, written)) is None:
                     says = "first row" if self._no_header else "header"
                     raise InputError(
                         f"{where}: {len(values)} columns (the {says} has {len(header)})"
                     )
                 # A letter of an answer, say: no name of a column stands in it twice,
                 # but where a header is repeated as a whole.
-                if values != header:
-                    pairs = enumerate(zip(header, values, strict=True))
-                    n_equal.update(i for i, (name, value) in pairs if name == value)
+                if cells != header:
+                    pairs = enumerate(zip(header, cells, strict=True))
+                    n_equal.update(i for i, (name, cell) in pairs if name == cell != "")
                 if again := [header[i] for i, n in n_equal.items() if n > 1]:
                     raise self._refusal(f"{path}:1", header, again[0])
-                yield where, raw, dict(zip(header, values, strict=True))
+                yield where, raw, dict(zip(header, cells, strict=True))
         except csv.Error as e:
             raise InputError(
-                f"{path}:{reader.line_num}: not {path.suffix} ({e})"
+                f"{path}:{reader.line_num + (start > 0)}: not {path.suffix} ({e})"
             ) from e
+
+    def _quoting(self, text: str) -> tuple[int, tuple[str, ...]]:
+        """What a quote is, and what to say of it."""
+        if '"' not in text:
+            return csv.QUOTE_MINIMAL, ()
+        quoted, bare = (
+            self._reading(text, way) for way in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
+        )
+        is_tsv = self._delimiter == "\t"
+        if bare.n_lines != quoted.n_lines:
+            is_bare = is_tsv and bare.n_lines > quoted.n_lines
+            line = f"line {quoted.n_lines + 1} cannot be read with cells in quotes"
+            why = f" ({line})" if is_bare else None
+        elif bare.n_rows != quoted.n_rows:
+            # Lines of a cell that have as many tabs as a row would be a coincidence.
+            is_bare = is_tsv and bare.width > 1
+            n_rows = [bare.n_rows, quoted.n_rows][:: 1 if is_bare else -1]
+            says = " ({} rows, {} the other way)".format(*n_rows)
+            why = says if is_tsv or bare.width > 1 else None
+        else:
+            # Who puts cells in quotes does so with each that holds one.
+            is_bare = is_tsv and bare.has_inner
+            why = "" if is_tsv else None
+        note = f"quotes {'are characters' if is_bare else 'enclose cells'}"
+        return (
+            csv.QUOTE_NONE if is_bare else csv.QUOTE_MINIMAL,
+            () if why is None else (note + why,),
+        )
+
+    def _reading(self, text: str, quoting: int) -> "_Reading":
+        """How far a text can be read in one way."""
+        reader = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=self._delimiter,
+            quoting=quoting,
+            strict=True,
+        )
+        written: list[str] = []
+        header: list[str] = []
+        n_rows, n_lines, has_inner = -(not self._no_header), 0, False
+        try:
+            for values in reader:
+                if not any(map(str.strip, values)):
+                    continue
+                if not written:
+                    written = values
+                    header = values if self._no_header else without_blank_end(values)
+                if fitting_cells(values, header, written) is None:
+                    break
+                n_rows, n_lines = n_rows + 1, reader.line_num
+                has_inner = has_inner or any(value.find('"') > 0 for value in values)
+            else:
+                n_lines = reader.line_num
+        except csv.Error:
+            pass
+        return _Reading(n_rows, n_lines, len(header), has_inner)
 
     def _header(self, values: list[str], where: str) -> list[str]:
         """Names of the columns, from the first row or from their positions."""
         if self._no_header:
             return [f"column_{i}" for i in range(1, len(values) + 1)]
+        values = without_blank_end(values)
         if data := next(filter(_is_sentence, values), None):
             raise self._refusal(where, values, data)
         nameless = [str(i) for i, name in enumerate(values, 1) if not name]
@@ -210,6 +283,55 @@ class CsvTable:
             hint=f"put a line with {len(header)} names above it, such as {names}; "
             "audit, membership, calibrate and score take --no-header",
         )
+
+
+class _Reading(NamedTuple):
+    """Rows and lines up to the first that does not fit, columns, and stray quotes."""
+
+    n_rows: int
+    n_lines: int
+    width: int
+    has_inner: bool
+
+
+def without_blank_end(header: list[str]) -> list[str]:
+    """Names of columns without blank ones at the end."""
+    end = next((i for i in range(len(header), 0, -1) if header[i - 1].strip()), 0)
+    return header[:end]
+
+
+def fitting_cells(
+    values: list[str], header: list[str], written: list[str]
+) -> list[str] | None:
+    """Cells of a row below a header; None if there are others than it names.
+
+    Args:
+        values: The row as it was read.
+        header: Names of the columns.
+        written: The same with blank ones at the end, which blank cells may stand below.
+    """
+    n = len(header)
+    if len(values) == n:
+        return values
+    if n < len(values) <= len(written) and not any(map(str.strip, values[n:])):
+        return values[:n]
+    return None
+
+
+def _after_separator(path: Path, text: str, delimiter: str) -> int:
+    """Where a table begins, behind the line `sep=,` of a spreadsheet.
+
+    Raises:
+        InputError: If that line names another separator.
+    """
+    if (found := SEPARATOR.match(text)) is None:
+        return 0
+    if found[1] != delimiter:
+        raise InputError(
+            f"{path}:1: cells are separated by {found[1]!r}",
+            hint=f"write them with {delimiter!r} in a {path.suffix} file",
+        )
+    return found.end()
 
 
 def is_number(name: str) -> bool:

@@ -1,5 +1,7 @@
 """Texts of examples made from the fields of their records."""
 
+import json
+import math
 import re
 import string
 from collections.abc import Mapping
@@ -89,20 +91,37 @@ def field_of(
     return row[field]
 
 
+def is_missing(value: object) -> bool:
+    """Whether a field says nothing: null, or NaN, which tables write for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:
     """The text of one field, or of `a.b[0]` in it; numbers and lists as JSON.
 
     Raises:
-        InputError: If the record lacks the field; names those that exist.
+        InputError: If the record lacks the field (names those that exist), or has no
+            value there.
     """
-    import json
+    text = text_if_any(field, row, where)
+    if text is None:
+        raise InputError(
+            f"{where}: field {field!r} is null",
+            hint='leave the record out, or write "" for an empty text',
+        )
+    return text
 
+
+def text_if_any(field: str, row: Mapping[str, object] | None, where: str) -> str | None:
+    """`text_of_field`, but None where the value is missing; errors likewise."""
     if row is None:
         raise InputError(
             f"{where}: no field {field!r} (the example is plain text)",
             hint="leave out --template and --text-field to use the whole line",
         )
     value = row[field] if field in row else _value_inside(field, row, where)
+    if is_missing(value):
+        return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -111,6 +130,8 @@ def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
     value: Any = row
     passed = ""
     for step, index in _STEPS.findall(path) or [(path, "")]:
+        if is_missing(value):
+            return None
         if isinstance(value, Mapping) and step in value:
             value = value[step]
             passed += f".{step}" if passed else step

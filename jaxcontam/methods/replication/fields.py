@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.templates import field_of, text_of_field
+from jaxcontam.data.templates import field_of, text_if_any
 from jaxcontam.errors import InputError
 
 _PAIR_NAMES = (
@@ -58,7 +58,7 @@ class Fields:
         return tuple(name for name in named if name is not None)
 
     def texts_of(self, benchmark: Benchmark, index: int) -> tuple[str, ...]:
-        """The text of an example, or both texts of a pair.
+        """The text of an example, or both texts of a pair; "" where it is null.
 
         Raises:
             InputError: If the record lacks a field.
@@ -67,12 +67,12 @@ class Fields:
         row = benchmark.rows[index]
         if self.first is not None and self.second is not None:
             return (
-                text_of_field(self.first, row, where),
-                text_of_field(self.second, row, where),
+                text_if_any(self.first, row, where) or "",
+                text_if_any(self.second, row, where) or "",
             )
         if self.text is None:
             return (benchmark.texts[index],)
-        return (text_of_field(self.text, row, where),)
+        return (text_if_any(self.text, row, where) or "",)
 
     def label_of(self, benchmark: Benchmark, index: int) -> object:
         """The label of an example as the record has it; None without a label field.
@@ -140,7 +140,10 @@ def find_fields(
     is_summary = task in ("summary", "one-sentence")
     names = (*_SUMMARY_NAMES, *_TEXT_NAMES) if is_summary else _TEXT_NAMES
     for name in names:
-        if isinstance(row.get(name), str):
+        # The text of one record may be null.
+        if name in row and any(
+            isinstance((one or {}).get(name), str) for one in benchmark.rows
+        ):
             return Fields(text=name, label=label)
     raise _nothing_known(benchmark.name, row, "--text-field F or --template", names)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontam.data.benchmark import check_characters, parse_records, read_text
 from jaxcontam.data.tables import Record
-from jaxcontam.data.templates import field_of
+from jaxcontam.data.templates import field_of, is_missing
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.instance import Completion, Instance
 from jaxcontam.methods.replication.judges import (
@@ -192,7 +192,7 @@ def _group(record: Record, field: str) -> str:
 def _label_text(record: Record) -> str | None:
     """A label as text, whatever JSON made it; None for an empty cell."""
     value = record[2].get("label") if record[2] is not None else None
-    return None if value in (None, "") else str(value)
+    return None if is_missing(value) or value == "" else str(value)
 
 
 def _numbers(records: list[Record], column: str) -> np.ndarray:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.templates import is_missing
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.fields import Fields
 from jaxcontam.methods.replication.instance import Cut, Instance, text_key
@@ -33,7 +34,8 @@ class Drawn:
     Attributes:
         instances: In the order of the draw.
         n_rows: Examples of the file.
-        n_too_short: Texts of one word, and pairs with an empty side; never drawn.
+        n_too_short: Texts of one word or null, and pairs with an empty side; never
+            drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
         n_elsewhere: Examples whose text stands in the other file as well; never drawn.
         fingerprint: See `instances_fingerprint`.
@@ -114,7 +116,7 @@ def draw_instances(
         for row in drawn
     )
     n_unlabelled = sum(one.label is None for one in instances) if fields.label else 0
-    warnings = []
+    warnings = list(benchmark.left_out)
     if len(instances) < k:
         warnings.append(f"only {len(instances)} of {k} instances could be drawn")
     if n_unlabelled:
@@ -214,7 +216,7 @@ def _word_starts(text: str) -> list[int]:
 
 def _label(value: object, names: Sequence[str]) -> str:
     """A label as the prompt shows it; "" for none, and for -1, which hides one."""
-    if value is None or value == "" or str(value) == "-1":
+    if is_missing(value) or value == "" or str(value) == "-1":
         return ""
     if isinstance(value, bool) or not names:
         return value if isinstance(value, str) else json.dumps(value)
