@@ -86,7 +86,9 @@ def test_a_notebook_shows_auc_and_verdict_of_a_ranking(model):
 def test_replicate_says_what_it_cannot_use(tmp_path):
     path = tmp_path / "seen.txt"
     path.write_text("\n".join(MEMBERS) + "\n")
-    with pytest.raises(InputError, match="benchmark must be a path or a text, got list"):
+    with pytest.raises(
+        InputError, match="benchmark must be a path or a text, got list"
+    ):
         jaxcontam.replicate("m", MEMBERS)
     with pytest.raises(InputError, match="needs the weights") as caught:
         jaxcontam.replicate(lambda pairs: [0.0] * len(pairs), path, task="plain")
