@@ -11,7 +11,6 @@ from scipy.stats import binom, fisher_exact
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.methods.replication.control import (
     Side,
-    beside_control,
     beside_reference,
     fewest_above,
     independence_words,
@@ -186,15 +185,31 @@ def test_sources_change_sides_whole():
     assert found.n_groups == 10
 
 
-def test_sources_of_one_instance_give_fishers_p_value():
-    own, theirs = (
-        grouped([1] * 7 + [0] * 5, range(12)),
-        grouped([1] + [0] * 11, range(12, 24)),
+def test_sources_on_both_sides_exchange_their_instances():
+    """Every choice of three of six, and of one of three, instances of two sources."""
+    own = grouped([1, 1, 1, 0, 1], "aaabw")
+    theirs = grouped([0, 1, 0, 1, 0, 0], "aaabbv")
+    a, b = [1, 1, 1, 0, 1, 0], [0, 1, 0]
+    sums = [
+        sum(x) + sum(y)
+        for x in itertools.combinations(a, 3)
+        for y in itertools.combinations(b, 1)
+    ]
+    # What stands on one side alone, w and v, keeps its place.
+    found = more_copies(own, theirs, seed=0)
+    assert found.p_value == pytest.approx(np.mean(np.array(sums) >= 3))
+    assert found.p_floor == pytest.approx(1 / (20 * 3))
+    # One source for all is Fisher's test, and so is one for each, by draws.
+    alone = more_copies(Side(copies=own.copies), Side(copies=theirs.copies), seed=0)
+    assert alone.p_value == pytest.approx(
+        fisher_exact([[4, 2], [1, 4]], alternative="greater").pvalue
     )
-    alone = beside_control(Side(copies=own.copies), Side(copies=theirs.copies), seed=0)
-    assert beside_control(own, theirs, seed=0).p_value == alone.p_value
-    one = [dataclasses.replace(side, groups=["all"] * 12) for side in (own, theirs)]
-    assert beside_control(*one, seed=0).p_value == alone.p_value
+    one = grouped(own.copies, "x" * 5), grouped(theirs.copies, "x" * 6)
+    each = grouped(own.copies, range(5)), grouped(theirs.copies, range(5, 11))
+    assert more_copies(*one, seed=0).p_value == alone.p_value
+    # 4 standard errors of 9,999 draws, and the added one.
+    error = 4 * np.sqrt(0.25 / 9999) + 1e-4
+    assert more_copies(*each, seed=0).p_value == pytest.approx(alone.p_value, abs=error)
 
 
 def test_five_sources_a_side_are_never_more_than_suspected():

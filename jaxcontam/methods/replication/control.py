@@ -9,8 +9,8 @@ Dimension key
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
+from math import comb
 
 import numpy as np
 
@@ -66,9 +66,9 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     """Test that a copy is as likely in the benchmark as in its control.
 
     Null hypothesis: which side an instance, or a source as a whole, belongs to is a
-    matter of chance. Instances are exchanged by Fisher's exact test. Sources of one
-    side change sides as a whole, and one that has instances on both exchanges these
-    among each other: 9,999 draws, so that the smallest p-value is 0.0001. A clean model
+    matter of chance. Instances are exchanged by Fisher's exact test, sources as a whole
+    by 9,999 draws, so that the smallest p-value is 0.0001. Where a source stands on
+    both sides, instances change sides within such sources alone, exactly. A clean model
     contradicts the null where the benchmark is easier to guess than its control.
 
     Returns:
@@ -90,18 +90,23 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
 
 
 def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
-    """`beside_control` of sides all of whose instances count; Fisher's test alone."""
-    n, n_control = len(own.copies), len(theirs.copies)
+    """`beside_control` of sides all of whose instances count, by p-values alone."""
+    n = len(own.copies)
     groups = (*own.groups, *theirs.groups)
-    names, codes_N = np.unique(groups or range(n + n_control), return_inverse=True)
     copies_N = np.array([*own.copies, *theirs.copies], bool)
-    is_own_N = np.arange(n + n_control) < n
-    n_groups = len(names) if groups else 0
-    if len(names) in (1, n + n_control):
-        # Sources of one instance each, or one that has all, are exchanged like these.
-        found = int(copies_N[is_own_N].sum())
-        p_value = _fisher(found, n, int(copies_N.sum()) - found, n_control)
-        p_floor = 1 / math.comb(n + n_control, n)
+    is_own_N = np.arange(len(copies_N)) < n
+    if not groups:
+        groups = ["all"] * len(copies_N)
+    names, codes_N = np.unique(groups, return_inverse=True)
+    n_groups = len(names) if own.groups else 0
+    sizes = np.bincount(codes_N)
+    on_own = np.bincount(codes_N, is_own_N).astype(int)
+    if ((on_own > 0) & (on_own < sizes)).any():
+        found = np.bincount(codes_N, copies_N).astype(int)
+        tables = list(zip(sizes.tolist(), found.tolist(), on_own.tolist(), strict=True))
+        p_value = _within_groups(int(copies_N[:n].sum()), tables)
+        # All of the benchmark would be copies, and none of the control.
+        p_floor = _within_groups(n, [(N, k, k) for N, _, k in tables])
         return MoreCopies(p_value=p_value, p_floor=p_floor, n_groups=n_groups)
     values_N2 = np.stack([copies_N, is_own_N], axis=1).astype(np.float64)
     # The AUC of values that are 0 or 1 is the difference of the two rates, rescaled.
@@ -170,8 +175,12 @@ def fewest_above(
         The smallest number for which Fisher's p is at most the level; None if n are
         too few.
     """
+    from scipy.stats import hypergeom
+
     for found in range(1, n + 1):
-        if _fisher(found, n, found_control, n_control) <= level:
+        # As `rate_test`, without Barnard's test, which takes longer.
+        copies = found + found_control
+        if hypergeom.sf(found - 1, n + n_control, copies, n) <= level:
             return found
     return None
 
@@ -240,11 +249,18 @@ def _counting(side: Side, *, both: bool = False) -> Side:
     )
 
 
-def _fisher(found: int, n: int, found_control: int, n_control: int) -> float:
-    """As `rate_test`, without Barnard's test, which takes longer."""
-    from scipy.stats import hypergeom
+def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
+    """P of as many copies, exchanged within groups of (size, copies, on this side).
 
-    return float(hypergeom.sf(found - 1, n + n_control, found + found_control, n))
+    Fisher's exact test for one group; the exact conditional test of Mantel and Haenszel
+    for several.
+    """
+    # Whole numbers of choices, so that nothing rounds before the quotient.
+    ways = np.ones(1, object)
+    for size, copies, n in tables:
+        ways_n = [comb(copies, i) * comb(size - copies, n - i) for i in range(n + 1)]
+        ways = np.convolve(ways, np.array(ways_n, object))
+    return int(ways[found:].sum()) / int(ways.sum())
 
 
 def _flipped(values_N: np.ndarray, groups: Sequence[str]) -> float:
