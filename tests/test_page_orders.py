@@ -251,6 +251,15 @@ def test_terminal_says_why_and_what_to_do(tmp_path):
     assert all(len(line) <= 80 for line in text.splitlines() if line not in lines)
 
 
+def test_what_was_detectable_counts_every_benchmark(tmp_path):
+    rows = [order_result(name, mde=0.25, mde_adjusted=0.31) for name in ("a", "b")]
+    text, _ = page_of(rows, [None, None], tmp_path)
+    assert "with probability 0.8 at p <= 0.0005 (0.001 / 2 benchmarks)" in text
+    assert text.count("0.31") >= 2 and "0.25" not in text
+    text, _ = page_of(rows[:1], [None], tmp_path / "one")
+    assert "with probability 0.8 at p <= 0.001." in text
+
+
 def test_terminal_says_why_it_is_silent_where_nothing_was_found():
     evidence = evidence_of(planted())
     row = row_of("direction", evidence, verdict="inconclusive", mde_adjusted=0.87)
