@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.options import read_items
 from jaxcontam.errors import InputError
 
@@ -270,3 +270,28 @@ def test_items_that_cannot_be_read_say_why(tmp_path, rows, flags, message, hint)
     with pytest.raises(InputError) as caught:
         items_of(tmp_path, rows, **flags)
     assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_hidden"),
+    [
+        (lambda letter, i: letter if i else "", True),
+        (lambda letter, i: letter if i else None, True),
+        (lambda letter, i: letter if i else "see page 7", True),
+        (lambda letter, i: f"It is said by all, so {letter} is right.", True),
+        (lambda letter, i: f"A man who knows says: ({letter}).", True),
+        (lambda letter, i: "A theorem of G and H, Vitamin K", False),
+        (lambda letter, i: f"topic {i}", False),
+    ],
+)
+def test_a_field_that_names_the_right_place_in_most_records_is_hidden(value, is_hidden):
+    """What names it would turn a clean model that knows the subject into a suspect."""
+    rows = []
+    for i in range(12):
+        options = [f"word{i}{j}" for j in range(4)]
+        row = {"question": f"which {i}?", "note": value("ABCD"[i % 4], i)}
+        rows.append(row | {"options": options})
+    texts = tuple(map(json.dumps, rows))
+    items = read_items(Benchmark("b", texts, tuple(rows)))
+    assert ("note" in items[0].hidden) == is_hidden
+    assert all(("note" in item.text(range(4))) != is_hidden for item in items)

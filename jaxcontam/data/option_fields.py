@@ -215,19 +215,38 @@ def _as_int(value: object) -> int | None:
     return None
 
 
+def _names_letter(value: object, n_options: int) -> bool:
+    """Whether a text has the letter of an option by itself.
+
+    A is a word as well, so it counts where it is named as a letter alone.
+    """
+    last = string.ascii_uppercase[min(n_options, 26) - 1]
+    return isinstance(value, str) and bool(
+        re.search(
+            rf"(?<![\w'])[B-{last}](?![\w'])|\(A\)|"
+            r"(?i:\b(?:option|answer|choice)s?\W+)A(?![\w'])",
+            value,
+        )
+    )
+
+
 def hidden_fields(rows: Rows, answer: str | None) -> frozenset[str]:
-    """Fields that name a place among the options, so the text must not hold them."""
+    """Fields that name a place among the options, so the text must not hold them.
+
+    A field names one where most of its values do, as a place alone or, in the words of
+    an explanation, by its letter: a value that is blank or damaged shows nothing.
+    """
     names = {name for row, _ in rows for name in row}
     hidden = {name for name in names if name.lower() in _ANSWER_NAMES}
-    hidden |= {
-        name
-        for name in names
-        if all(
+    for name in names:
+        told = [
             answer_place(row, paths, name, 0) is not None
+            or _names_letter(row[name], len(paths))
             for row, paths in rows
-            if name in row
-        )
-    }
+            if not (is_missing(row.get(name)) or row[name] in ("", [], {}))
+        ]
+        if 2 * sum(told) > len(told):
+            hidden.add(name)
     if answer is not None:
         hidden.add(answer.split(".")[0] if answer not in names else answer)
     holders = {path[0] for _, paths in rows for path in paths}

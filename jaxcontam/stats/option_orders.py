@@ -4,9 +4,9 @@ Authors like to sort options: by number, by alphabet, by length. Items in such a
 are left out, and so are such orders among the counterfactuals: among the orders that
 remain, the published one is as likely as any other.
 
-Authors also keep a house order for a set of options that they use again, and items
-stand twice in a file. Such orders are one choice and not many, so of the items that
-share a set of options one takes part. Which one it is must not depend on any published
+Authors also keep a house order for options that they use again, and items stand twice
+in a file. Such orders are one choice and not many, so of the items that share two
+options or more one takes part. Which one it is must not depend on any published
 order: it is chosen before sorted items are left out.
 
 Dimension key
@@ -36,7 +36,7 @@ from jaxcontam.stats.pretests.checks import sorted_ranks
 
 # Why items are left out, in words that follow their number.
 REPEATED, PLACED, NUMERIC = "repeat an option", "refer to places", "are numbers"
-SHARED, SORTED = "share their options with another item", "are sorted"
+SHARED, SORTED = "share two options with another item", "are sorted"
 ONE_ORDER = "have one order only"
 
 # Orders of up to so many options are listed. More options have so many orders that so
@@ -136,12 +136,14 @@ def draw_option_orders(
 def one_of_each_set(
     options: Sequence[Sequence[str]], digests: Sequence[str], rng: np.random.Generator
 ) -> np.ndarray:
-    """(K,) bool: which item stands for all that share its set of options.
+    """(K,) bool: items of which no two share two options or more.
 
-    Sets are compared without their order, capitals, width of characters, spaces and
-    last full stops. The item with the smallest digest is chosen. Items of one digest
-    may differ in their published order, and a sorted file would have the alphabetical
-    one first: chance decides between them, and their places do not.
+    A house order of some options is one choice, whatever stands beside them. Options
+    are compared without capitals, width of characters, spaces and last full stops. The
+    item with the smallest digest is chosen first, then each that shares no two options
+    with those before. Items of one digest may differ in their published order, and a
+    sorted file would have the alphabetical one first: chance decides between them, and
+    their places do not.
 
     Args:
         options: Options of each item, in published order.
@@ -149,15 +151,13 @@ def one_of_each_set(
         rng: Generator seeded by nothing that knows a published order.
     """
     tickets = rng.permutation(len(options)).tolist()
-    smallest: dict[tuple[str, ...], tuple[str, int, int]] = {}
-    for k, (texts, digest, ticket) in enumerate(
-        zip(options, digests, tickets, strict=True)
-    ):
-        shared = tuple(sorted(map(_plain, texts)))
-        key = (digest, ticket, k)
-        smallest[shared] = min(smallest.get(shared, key), key)
     chosen = np.zeros(len(options), bool)
-    chosen[[k for _, _, k in smallest.values()]] = True
+    taken: set[tuple[str, str]] = set()
+    for _, _, k in sorted(zip(digests, tickets, range(len(options)), strict=True)):
+        own = set(itertools.combinations(sorted(set(map(_plain, options[k]))), 2))
+        if own.isdisjoint(taken):
+            chosen[k] = True
+            taken |= own
     return chosen
 
 
