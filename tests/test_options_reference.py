@@ -11,7 +11,7 @@ import pytest
 
 import jaxcontam
 from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.cli import main
+from jaxcontam.commands.verify_again import ask_again
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
@@ -164,19 +164,18 @@ def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
     assert verify_report(out) == ([], 1)
 
 
-def test_checks_of_options_are_made_again(read, beside, tmp_path, capsys):
-    file, _, _ = read
-    assert main(["verify", str(beside[1]), "--benchmark", str(file)]) == 0
-    assert "pre-tests were run again" in " ".join(capsys.readouterr().out.split())
+def test_checks_of_options_are_made_again(read, beside, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(beside[1], out)
+    asked = {"benchmarks": [read[0]], "rescore": 0, "model": None}
+    assert ask_again(out, **asked) == ([], ["pre-tests were run again"])
 
     def better(row):
         row["pretests"][0]["p_value"] = 0.999
 
-    assert "pre-tests" not in forged(out, better, nothing), "scores know none"
-    assert main(["verify", str(out), "--benchmark", str(file)]) == 3
-    assert "x: pre-tests[0].p_value is 0.999" in capsys.readouterr().out
+    forged(out, better, nothing)
+    (fault,), _ = ask_again(out, **asked)
+    assert fault.startswith("x: pre-tests[0].p_value is 0.999, recomputed")
 
 
 def test_reason_and_next_step_stand_on_terminal_and_page(read, beside, tmp_path):

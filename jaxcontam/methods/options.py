@@ -341,7 +341,8 @@ METHOD = VersionMethod(
         "the answer options, item by item: so does memory, and so does a taste for the "
         "order that their author liked. It needs nothing of the order of the file. ",
         silence="Silence does not say that the items were never seen: copies with "
-        "shuffled options leave no trace in it.",
+        "shuffled options leave no trace in it. A reference model shows what a taste "
+        "for the order of options gives, provided that it reads as well as the model.",
         assumed={
             NULL: _RANDOM_PLACES.format(which="options"),
             FIXED_NULL: _RANDOM_PLACES.format(which="wrong options")
