@@ -282,6 +282,10 @@ def with_labels(matrix_KM, names=None, index=None):
         (with_labels(NOISE[:1], index=[0]), "the first column (0) looks like an index"),
         # As many whole numbers, or sorted otherwise: an index that was shuffled.
         (
+            with_labels(NOISE, index=np.repeat(range(3), 10)),
+            "the first column (0, 0, 0, ...) looks like an index",
+        ),
+        (
             with_labels(NOISE, index=[7, 2, 9, *range(20, 47)]),
             "the first column (7, 2,",
         ),
