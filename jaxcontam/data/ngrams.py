@@ -25,14 +25,9 @@ UNKNOWN = 0
 def _ranges(blocks: Sequence[range], accept: Callable[[str], bool]) -> str:
     """Characters of some blocks as ranges of a class of a pattern."""
     codes = [i for block in blocks for i in block if accept(chr(i))]
-    begins = [
-        i for i, before in zip(codes, [-1, *codes], strict=False) if i > before + 1
-    ]
-    ends = [
-        i
-        for i, after in zip(codes, [*codes[1:], 1 << 30], strict=True)
-        if after > i + 1
-    ]
+    known = set(codes)
+    begins = [i for i in codes if i - 1 not in known]
+    ends = [i for i in codes if i + 1 not in known]
     return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(begins, ends, strict=True))
 
 
