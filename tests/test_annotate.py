@@ -180,6 +180,16 @@ def test_leaderboard_of_a_row_a_score_keeps_its_cells(tmp_path, runs):
     assert rows[1]["contamination_p_value"] == ""
 
 
+def test_quotes_in_a_tsv_take_no_row_from_a_leaderboard(tmp_path, runs):
+    path = tmp_path / "board.tsv"
+    path.write_text(f'model\ttask\tnote\n{MODEL}\tboolq\t"x\n{MODEL}\tpiqa\ty"\n')
+    rows = list(csv.DictReader(io.StringIO(annotated(path, runs)), delimiter="\t"))
+    assert [(row["task"], row["note"]) for row in rows] == [
+        ("boolq", '"x'),
+        ("piqa", 'y"'),
+    ]
+
+
 def test_leaderboard_of_a_row_a_model_gets_columns_of_audited_benchmarks_alone(
     tmp_path, runs
 ):
@@ -287,8 +297,8 @@ def test_a_report_that_was_changed_is_refused(tmp_path, runs, capsys):
         ("a.json", '{"score": 1}', "no column 'model' (it has: score)"),
         ("a.json", '{"results": [], "config": 1}', "of another type"),
         ("a.json", '{"eval": {"task": "t"}, "status": "error"}', "without results"),
-        ("a.csv", "model,benchmark\nm\n", "row 1 has another number of columns"),
-        ("a.csv", "model,b,b\nm,1,2\n", "two columns of one name"),
+        ("a.csv", "model,benchmark\nm\n", "a.csv:2: 1 columns (the header has 2)"),
+        ("a.csv", "model,b,b\nm,1,2\n", "two columns named 'b'"),
         ("a.eval", "no zip", "a.eval: not readable"),
         (
             "a.json",

@@ -65,6 +65,7 @@ def test_case_width_and_punctuation_do_not_count():
         ("con\u00adtami\u200bna\u2060ted \ufeffs\u200det", "contaminated set"),
         ("R&amp;D &quot;x&quot;&nbsp;y &#39;&#x5317;", "r d x y 北"),
         ("AT&T &amp;quot;z&amp;quot; a&b", "at t z a b"),
+        ("f(&copy) ?a=1&lt=2 &nothing;", "f copy a 1 lt 2 nothing"),
     ],
 )
 def test_a_sign_of_a_script_without_spaces_is_a_word(text, words):

@@ -289,6 +289,19 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
         assert (row["rule"], row["form"]) == ("exact", "text")
 
 
+def test_an_example_without_its_text_keeps_its_id_and_is_in_no_list(files, capsys):
+    rows = [{"q": None}, {"q": sentence(30)}, {"q": "null"}, {"q": float("nan")}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (files / "bench.jsonl").write_text(f"\n{lines}")
+    words = ["overlap", "docs", "bench.jsonl", "--benchmark-field", "q", "--out", "o"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "2 examples have no words and are in no list" in said
+    assert said.endswith("\nbench: 1 blank line left out\n")
+    assert (files / "o/found.txt").read_text() == "1\n"
+    assert (files / "o/not_found.txt").read_text() == "2\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -108,6 +108,7 @@ def read_sides(
     sides, names, notes = [], [], []
     for path in (benchmark, against):
         file = load_benchmark(path, limit=limit, check_fields=True)
+        notes += [f"{file.name}: {words}" for words in file.left_out]
         is_first = not sides
         questions = read_questions(file, wanted, grouped=is_first or not paired)
         if is_first and wanted.group_field is None:

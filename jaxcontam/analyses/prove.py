@@ -158,8 +158,7 @@ def real_numbers(values: Any, name: str) -> np.ndarray:
 def check_labels(matrix_KM: np.ndarray, name: str, *, hint: str) -> None:
     """Refuse a first row or column that holds names or an index instead of scores.
 
-    That is one that counts up by ones, or has distinct whole numbers where the rest has
-    fractions.
+    That is one that counts up by ones, or is whole where the rest has fractions.
 
     Raises:
         InputError: Says what it looks like.
@@ -185,7 +184,7 @@ def _are_labels(values_N: np.ndarray, rest: np.ndarray) -> bool:
     if N == 1:
         # A lone 1 may be a score; pandas begins at 0.
         return bool(first == 0 and are_others)
-    return is_count or (is_whole and are_others and len(np.unique(values_N)) == N)
+    return is_count or (is_whole and are_others and len(np.unique(values_N)) > 1)
 
 
 def check_cells(matrix_KM: np.ndarray, name: str) -> None:

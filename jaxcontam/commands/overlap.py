@@ -123,7 +123,9 @@ class Overlap:
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
-            print_overlap(result, out, Terminal())
+            console = Terminal()
+            print_overlap(result, out, console)
+            console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
         corpus = result.corpus
         return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 

@@ -17,13 +17,14 @@ from jaxcontam.arguments import public
 from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
-from jaxcontam.data.spans import element_spans
+from jaxcontam.data.spans import array_elements, json_fault
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
     check_template,
     field_of,
     fill_template,
+    null_words,
     text_if_any,
 )
 from jaxcontam.errors import InputError
@@ -131,7 +132,7 @@ def load_benchmark(
     if str(path).startswith(TASK_PREFIX):
         name, records, provenance = read_task(str(path))
     elif is_hub_split(path):
-        name, records = _hub_records(str(path), limit)
+        name, records, left_out = _hub_records(str(path), limit)
     else:
         name = path.stem
         records, left_out = _file_records(path, limit, no_header=no_header)
@@ -162,21 +163,19 @@ def load_benchmark(
     return Benchmark(name, tuple(texts), tuple(rows), provenance, left_out)
 
 
-def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
-    """What `left_out` says of records without a text."""
-    records = f"{n_null} record{'s' * (n_null > 1)}"
-    return (f"{records} whose {field!r} is null left out",) if n_null else ()
-
-
-def _hub_records(word: str, limit: int | None) -> tuple[str, list[Record]]:
+def _hub_records(
+    word: str, limit: int | None
+) -> tuple[str, list[Record], tuple[str, ...]]:
     """Name and examples of a split on the hub, its files one after the other."""
     wanted = parse_hub_split(word)
     records: list[Record] = []
+    left_out: tuple[str, ...] = ()
     for path in download_split(wanted):
-        records += _file_records(path, limit, lines_in_json=True)[0]
+        found, words = _file_records(path, limit, lines_in_json=True)
+        records, left_out = records + found, left_out + words
         if limit is not None and len(records) >= limit:
             break
-    return wanted.name, records
+    return wanted.name, records, left_out
 
 
 def _file_records(
@@ -353,6 +352,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Record]:
+    is_one = "\n" not in text.strip()
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
@@ -361,10 +361,10 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
             value = json.loads(line)
         except (ValueError, RecursionError) as e:
             raise InputError(
-                f"{where}: not JSON ({_json_fault(e)})",
+                f"{where}: not JSON ({json_fault(e)})",
                 hint="a .jsonl file holds one JSON value a line; .txt takes any text",
             ) from e
-        if isinstance(value, list) and line.strip() == text.strip():
+        if isinstance(value, list) and is_one:
             raise InputError(
                 f"{where}: one JSON array, and no value a line",
                 hint="name the file .json: each of the array's values is an example",
@@ -380,30 +380,3 @@ def _json_array(path: Path, text: str) -> Iterator[Record]:
             value if isinstance(value, str) else text[start:end],
             value if isinstance(value, dict) else None,
         )
-
-
-def array_elements(path: Path, text: str) -> Iterator[tuple[object, int, int]]:
-    """Elements of a file's array: value, start and end of its source text.
-
-    Raises:
-        InputError: If the text is no JSON array; names the line.
-    """
-    start = len(text) - len(text.lstrip())
-    try:
-        if text[start : start + 1] != "[":
-            raise json.JSONDecodeError("expected an array", text, start)
-        json.loads(text)
-    except (ValueError, RecursionError) as e:
-        line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
-        raise InputError(
-            f"{path}{line}: not a JSON array ({_json_fault(e)})",
-            hint="a .json file holds one array; one value a line is .jsonl",
-        ) from e
-    return element_spans(text, start)
-
-
-def _json_fault(e: Exception) -> str:
-    """Message and column; very long numbers and very deep values have no column."""
-    return (
-        f"{e.msg}, column {e.colno}" if isinstance(e, json.JSONDecodeError) else str(e)
-    )

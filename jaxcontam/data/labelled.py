@@ -16,18 +16,14 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import (
-    check_text,
-    fingerprint,
-    load_benchmark,
-    null_words,
-)
+from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.templates import (
     check_template,
     field_of,
     fill_template,
     is_missing,
+    null_words,
     text_if_any,
 )
 from jaxcontam.errors import InputError

@@ -10,6 +10,7 @@ word of English, so that n-grams of these scripts are more common.
 
 import dataclasses
 import html
+import html.entities
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,14 +25,9 @@ UNKNOWN = 0
 def _ranges(blocks: Sequence[range], accept: Callable[[str], bool]) -> str:
     """Characters of some blocks as ranges of a class of a pattern."""
     codes = [i for block in blocks for i in block if accept(chr(i))]
-    begins = [
-        i for i, before in zip(codes, [-1, *codes], strict=False) if i > before + 1
-    ]
-    ends = [
-        i
-        for i, after in zip(codes, [*codes[1:], 1 << 30], strict=True)
-        if after > i + 1
-    ]
+    known = set(codes)
+    begins = [i for i in codes if i - 1 not in known]
+    ends = [i for i in codes if i + 1 not in known]
     return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(begins, ends, strict=True))
 
 
@@ -62,6 +58,7 @@ _HIDDEN = (
     "\u2066-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef"
 )
 _hidden = re.compile(f"[{_HIDDEN}]")
+_entity = re.compile(r"&(#\d{1,7};|#[xX][0-9a-fA-F]{1,6};|[A-Za-z][A-Za-z0-9]{1,31};)")
 _has_rare = re.compile(rf"[{_HIDDEN}{_MARKS}{_UNSPACED}]").search
 # No letters under NFKC either: without them most English text is ASCII, which is
 # split several times faster.
@@ -83,11 +80,17 @@ _MAX_SLOT_BITS = 27
 def as_read(text: str) -> str:
     """A text as a page shows it: entities of HTML are characters, nothing is hidden.
 
-    An entity may itself be escaped, `&amp;quot;`.
+    An entity may itself be escaped, `&amp;quot;`; one without its semicolon is none.
     """
     if "&" in text:
-        text = html.unescape(html.unescape(text))
+        for _ in range(2):
+            text = _entity.sub(_character, text)
     return text if text.isascii() else _hidden.sub("", text)
+
+
+def _character(entity: re.Match[str]) -> str:
+    is_known = entity[1].startswith("#") or entity[1] in html.entities.html5
+    return html.unescape(entity[0]) if is_known else entity[0]
 
 
 def words_of(text: str) -> list[str]:

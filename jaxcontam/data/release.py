@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxcontam.data.benchmark import (
-    array_elements,
     content_digest,
     fingerprint,
     parse_records,
     read_text,
 )
 from jaxcontam.data.files import check_file
+from jaxcontam.data.spans import array_elements
 from jaxcontam.errors import InputError
 from jaxcontam.results.order import Commitment
 

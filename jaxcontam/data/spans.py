@@ -6,8 +6,11 @@ A value can then be moved while every other byte of the record stays as publishe
 import csv
 import io
 import json
+import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from jaxcontam.errors import InputError
 
 Path = tuple[str | int, ...]
 """Keys and indices that lead to a value, such as `("choices", "text", 2)`."""
@@ -109,6 +112,33 @@ def element_spans(raw: str, start: int) -> Iterator[tuple[Any, int, int]]:
         place = _skip_space(raw, end)
         if raw[place] == ",":
             place = _skip_space(raw, place + 1)
+
+
+def array_elements(path: pathlib.Path, text: str) -> Iterator[tuple[object, int, int]]:
+    """Elements of a file's array: value, start and end of its source text.
+
+    Raises:
+        InputError: If the text is no JSON array; names the line.
+    """
+    start = len(text) - len(text.lstrip())
+    try:
+        if text[start : start + 1] != "[":
+            raise json.JSONDecodeError("expected an array", text, start)
+        json.loads(text)
+    except (ValueError, RecursionError) as e:
+        line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
+        raise InputError(
+            f"{path}{line}: not a JSON array ({json_fault(e)})",
+            hint="a .json file holds one array; one value a line is .jsonl",
+        ) from e
+    return element_spans(text, start)
+
+
+def json_fault(e: Exception) -> str:
+    """Message and column; very long numbers and very deep values have no column."""
+    return (
+        f"{e.msg}, column {e.colno}" if isinstance(e, json.JSONDecodeError) else str(e)
+    )
 
 
 def _skip_space(raw: str, place: int) -> int:

@@ -5,7 +5,7 @@ import datetime
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,8 @@ from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
 
 if TYPE_CHECKING:
+    import _csv
+
     import pyarrow
 
 SUFFIX = ".parquet"
@@ -155,16 +157,14 @@ class CsvTable:
         path, blank = self._path, 0
         start = _after_separator(path, self._text, self._delimiter)
         csv.field_size_limit(max(csv.field_size_limit(), len(self._text) + 1))
-        quoting, self.notes = self._quoting(self._text[start:])
+        is_bare, self.notes = self._quoting(self._text[start:])
 
         def lines() -> Iterator[str]:
             for line in io.StringIO(self._text[start:], newline=""):
                 taken.append(line)
                 yield line
 
-        reader = csv.reader(
-            lines(), delimiter=self._delimiter, quoting=quoting, strict=True
-        )
+        reader = self._reader(lines(), is_bare=is_bare)
         written: list[str] | None = None
         header: list[str] = []
         try:
@@ -200,13 +200,17 @@ class CsvTable:
                 f"{path}:{reader.line_num + (start > 0)}: not {path.suffix} ({e})"
             ) from e
 
-    def _quoting(self, text: str) -> tuple[int, tuple[str, ...]]:
-        """What a quote is, and what to say of it."""
-        if '"' not in text:
-            return csv.QUOTE_MINIMAL, ()
-        quoted, bare = (
-            self._reading(text, way) for way in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
+    def _reader(self, lines: Iterable[str], *, is_bare: bool) -> "_csv.Reader":
+        quoting = csv.QUOTE_NONE if is_bare else csv.QUOTE_MINIMAL
+        return csv.reader(
+            lines, delimiter=self._delimiter, quoting=quoting, strict=True
         )
+
+    def _quoting(self, text: str) -> tuple[bool, tuple[str, ...]]:
+        """Whether quotes are characters, and what to say of it."""
+        if '"' not in text:
+            return False, ()
+        quoted, bare = (self._reading(text, is_bare=way) for way in (False, True))
         is_tsv = self._delimiter == "\t"
         if bare.n_lines != quoted.n_lines:
             is_bare = is_tsv and bare.n_lines > quoted.n_lines
@@ -223,19 +227,11 @@ class CsvTable:
             is_bare = is_tsv and bare.has_inner
             why = "" if is_tsv else None
         note = f"quotes {'are characters' if is_bare else 'enclose cells'}"
-        return (
-            csv.QUOTE_NONE if is_bare else csv.QUOTE_MINIMAL,
-            () if why is None else (note + why,),
-        )
+        return is_bare, () if why is None else (note + why,)
 
-    def _reading(self, text: str, quoting: int) -> "_Reading":
+    def _reading(self, text: str, *, is_bare: bool) -> "_Reading":
         """How far a text can be read in one way."""
-        reader = csv.reader(
-            io.StringIO(text, newline=""),
-            delimiter=self._delimiter,
-            quoting=quoting,
-            strict=True,
-        )
+        reader = self._reader(io.StringIO(text, newline=""), is_bare=is_bare)
         written: list[str] = []
         header: list[str] = []
         n_rows, n_lines, has_inner = -(not self._no_header), 0, False

@@ -96,6 +96,12 @@ def is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
+    """What is said of records that are left out since their text is missing."""
+    records = f"{n_null} record{'s' * (n_null > 1)}"
+    return (f"{records} whose {field!r} is null left out",) if n_null else ()
+
+
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:
     """The text of one field, or of `a.b[0]` in it; numbers and lists as JSON.
 

@@ -80,8 +80,12 @@ def flat_rows(matrix: Matrix) -> Rows:
 
     Raises:
         ValueError: If there is no row, a row is not one-dimensional or has fewer than
-            2 columns, or a value is not finite.
+            2 columns, or a value is masked, complex or not finite.
     """
+    is_matrix = isinstance(matrix, np.ndarray) and matrix.ndim == 2
+    for part in [matrix] if is_matrix else matrix:
+        if np.ma.is_masked(part) or np.iscomplexobj(part):
+            raise ValueError("matrix must hold real numbers, none of them masked")
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2:
         K, M = matrix.shape
         if K < 1 or M < 2:
