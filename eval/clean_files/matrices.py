@@ -17,6 +17,7 @@ from jaxcontam.commands.canary import canary_results
 from jaxcontam.data.benchmark import content_digest
 from jaxcontam.data.keyed_rows import VALUES, make_keyed_rows
 from jaxcontam.data.release import SEED_BYTES
+from jaxcontam.errors import InputError
 from jaxcontam.methods.variants import variants_result
 from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.in_memory import opened_function
@@ -122,14 +123,21 @@ def variants(seed: int, folder: Path) -> Iterator[Finding]:
         rows=tuple(rows),
         places=tuple(f"row {i}" for i in range(1, 1 + len(rows))),
     )
+    cell = Cell(
+        command="variants --randomised" if is_drawn else "variants",
+        test="versions",
+        kind=kind,
+        reader=kernel,
+        holds=is_drawn,
+    )
     model = opened_function(Reader(kernel, seed))
     plan = plan_texts(versions, model.tokenizer, prefix_id=None, seed=seed)
-    scored = score_texts(
-        versions,
-        plan,
-        model.make_scorer(store=None, batch_tokens=None),
-        per_token=bool(seed % 2),
-    )
+    scorer = model.make_scorer(store=None, batch_tokens=None)
+    try:
+        scored = score_texts(versions, plan, scorer, per_token=bool(seed % 2))
+    except InputError:
+        yield Finding(cell=cell, p=None, verdict=None)
+        return
     result = variants_result(
         versions,
         scored,
@@ -139,13 +147,6 @@ def variants(seed: int, folder: Path) -> Iterator[Finding]:
         seed=seed,
     )
     (row,) = decide([result], min_effect=MIN_EFFECT)
-    cell = Cell(
-        command="variants --randomised" if is_drawn else "variants",
-        test="versions",
-        kind=kind,
-        reader=kernel,
-        holds=is_drawn,
-    )
     yield Finding(cell=cell, p=row.numbers.p_value, verdict=row.verdict)
 
 
