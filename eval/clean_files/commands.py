@@ -16,11 +16,11 @@ Ask = Callable[[int, Path], Iterator[Finding]]
 COMMANDS: Mapping[str, tuple[Ask, float]] = {
     "released": (orders.released, 1.0),
     "shuffled": (orders.shuffled, 1.0),
-    "natural": (orders.natural, 0.5),
+    "natural": (orders.natural, 0.4),
     "options": (orders.options, 1.0),
-    "labelled": (members.labelled, 0.65),
-    "asked": (members.asked, 0.25),
-    "reference": (members.beside_reference, 0.1),
+    "labelled": (members.labelled, 0.15),
+    "asked": (members.asked, 0.2),
+    "reference": (members.beside_reference, 0.06),
     "replicate": (answers.replicate, 1.0),
     "inflation": (answers.inflation, 1.0),
     "prove": (matrices.prove, 1.0),
@@ -28,8 +28,8 @@ COMMANDS: Mapping[str, tuple[Ask, float]] = {
     "chat": (matrices.canary_chat, 1.0),
     "variants": (matrices.variants, 1.0),
 }
-"""What is asked, and the share of `--n-files` that it is asked of: the three parts of
-`membership` share them, and natural orders cost twice."""
+"""What is asked, and the share of `--n-files` that it is asked of: less of what costs
+more, such as the baselines of `membership`."""
 
 # Files that a process takes at once.
 _CHUNK = 25

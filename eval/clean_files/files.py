@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -70,7 +69,7 @@ def texts(rng: Random, n: int, *, words: Callable[[int], int]) -> list[str]:
 
 def _rarer_is_longer(i: int) -> int:
     """Frequent queries are short."""
-    return 1 + i // 2
+    return 1 + i
 
 
 def _copied(rng: Random, counts: Sequence[int]) -> list[str]:
@@ -98,6 +97,10 @@ def _zipf_counts(rng: Random) -> Rows:
 
 def _powers(rng: Random) -> Rows:
     return Rows(lines=tuple(_copied(rng, [2**i for i in range(11, -1, -1)])))
+
+
+def _steep(rng: Random) -> Rows:
+    return Rows(lines=tuple(_copied(rng, [3**i for i in range(7, -1, -1)])))
 
 
 def _dominant(rng: Random) -> Rows:
@@ -179,13 +182,6 @@ def _contexts(rng: Random) -> Rows:
     return Rows(lines=lines, suffix=".jsonl", flags={"text_field": "context"})
 
 
-def _template(rng: Random) -> Rows:
-    flags = {"template": "{context} {id}"}
-    return Rows(
-        lines=tuple(map(json.dumps, _questions(rng))), suffix=".jsonl", flags=flags
-    )
-
-
 def _groups(rng: Random) -> Rows:
     """Rows with labels, some of which no other row has; texts stand under several."""
     made = rng.sample(found := _copied(rng, _zipf(30, 12)), len(found))
@@ -233,7 +229,8 @@ KINDS: Mapping[str, Callable[[Random], Rows]] = {
     "distinct": _distinct,
     "equal counts": _equal_counts,
     "zipf counts": _zipf_counts,
-    "powers": _powers,
+    "powers of two": _powers,
+    "powers of three": _steep,
     "dominant": _dominant,
     "near-copies": _near_copies,
     "look-alikes": _look_alikes,
@@ -242,7 +239,6 @@ KINDS: Mapping[str, Callable[[Random], Rows]] = {
     "three rows": _three_rows,
     "blank": _blank,
     "contexts": _contexts,
-    "template": _template,
     "groups": _groups,
     "limit": _limit,
     "cut": _cut,
@@ -258,8 +254,3 @@ NATURAL: Mapping[str, Callable[[str], Any]] = {
     "by topic": lambda text: max(TOPICS, key=lambda t: len({*t} & {*text.split()})),
 }
 """Orders that nobody drew: text -> what it is sorted by; a pool has copies first."""
-
-
-def log_count(rank: int) -> float:
-    """How likely a model of the web finds the text of a rank, in nats."""
-    return -math.log(1 + rank)

@@ -13,17 +13,14 @@ from eval.clean_files.files import texts
 from eval.clean_files.findings import Cell, Finding
 from eval.clean_files.orders import drawn_cell
 from eval.clean_files.readers import Reader
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, read_texts
-from jaxcontam.analyses.membership_judging import judged
+from jaxcontam.analyses.known_texts import NONMEMBER, RunTexts, read_texts
+from jaxcontam.analyses.membership_judging import JudgedRun, judged
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.results.membership import MembershipStudy
 
 _NAMES = ("min_k", "loss", "zlib")
 _READERS = ("frequency", "length", "noise", "cauchy", "discrete", "constant")
-_PERMUTATIONS = 999
 _SOURCE = 600
 """Distinct texts of a source with copies."""
 
@@ -50,23 +47,9 @@ def labelled(seed: int, folder: Path) -> Iterator[Finding]:
     rng, kind, reader = drawn_cell("labelled", seed, SIDES, _READERS)
     sides = SIDES[kind](rng)
     cell = Cell(command="membership", test="labels", kind=kind, reader=reader)
-    try:
-        run = _run(sides, folder / str(seed), "members")
-        found = judge(
-            run.name,
-            run.fingerprint,
-            _scores(run, sides, reader, seed),
-            run.with_role(MEMBER),
-            texts=run.texts,
-            clusters=run.clusters,
-            primary=_NAMES[0],
-            fprs=(_LEVEL,),
-            n_boot=10,
-            seed=seed,
-        )[0]
-        yield Finding(cell=cell, p=found.p_value, verdict=found.verdict)
-    except InputError:
-        yield Finding(cell=cell, p=None, verdict=None)
+    run = _run(sides, folder / str(seed), "members")
+    found = _judged(run, _scores(run, sides, reader, seed), seed)
+    yield _deciding(cell, found)
 
 
 def asked(seed: int, folder: Path) -> Iterator[Finding]:
@@ -75,45 +58,23 @@ def asked(seed: int, folder: Path) -> Iterator[Finding]:
     sides = SIDES[kind](rng)
     cell = Cell(command="membership TEXTS", test="set", kind=kind, reader=reader)
     run = _run(sides, folder / str(seed), "texts")
-    table, is_pool = _scores(run, sides, reader, seed), run.with_role(NONMEMBER)
-    try:
-        found = judge_texts(
-            run.name,
-            run.fingerprint,
-            table.rows(~is_pool),
-            table.rows(is_pool),
-            texts=run.texts_of(~is_pool),
-            pool_texts=run.texts_of(is_pool),
-            clusters=run.clusters_of(~is_pool),
-            pool_clusters=run.clusters_of(is_pool),
-            fprs=(_LEVEL,),
-            n_permutations=_PERMUTATIONS,
-            seed=seed,
-        )
-    except InputError:
-        yield Finding(cell=cell, p=None, verdict=None)
-        return
-    of_set = found.set_result
-    yield Finding(
-        cell=cell,
-        p=None if of_set is None else of_set.p_value,
-        verdict=None if of_set is None else of_set.verdict,
-    )
-    p_values = found.p_values[:, 0]
+    found = _judged(run, _scores(run, sides, reader, seed), seed)
+    yield _deciding(cell, found)
+    p_values = None if found is None else found.p_values
+    p_values = np.array([]) if p_values is None else p_values
     p_values = p_values[np.isfinite(p_values)].tolist()
     yield Finding(
         cell=dataclasses.replace(cell, test="text"),
         p=rng.choice(p_values) if p_values else None,
         verdict=None,
     )
-    if found.shares:
-        # The bound is above 0 no oftener than one time in twenty.
-        above = found.shares[0].low > 0
-        yield Finding(
-            cell=dataclasses.replace(cell, test="share seen"),
-            p=_LEVEL if above else 1.0,
-            verdict=None,
-        )
+    seen = None if found is None else found.study.seen
+    # The bound is above 0 no oftener than one time in twenty.
+    yield Finding(
+        cell=dataclasses.replace(cell, test="share seen"),
+        p=None if seen is None else _LEVEL if seen.low > 0 else 1.0,
+        verdict=None,
+    )
 
 
 def beside_reference(seed: int, folder: Path) -> Iterator[Finding]:
@@ -137,36 +98,43 @@ def beside_reference(seed: int, folder: Path) -> Iterator[Finding]:
     ease = draws.normal(size=len(made)) + shift * is_first
     own = ease[:, None] + 0.5 * draws.normal(size=(len(made), len(_NAMES)))
     theirs = ease[:, None] + noise * draws.normal(size=(len(made), 2))
-    found = judged(
-        run,
-        Scores(_NAMES, own, theirs),
-        np.zeros(len(made), bool),
-        MembershipStudy(
-            name=run.name,
-            fingerprint=run.fingerprint,
-            primary=_NAMES[0],
-            fprs=(_LEVEL,),
-            convention="le",
-            n_texts=len(made),
-            n_left_out=0,
-            n_unscored=0,
-            tokens_scored=0,
-            cached_tokens=0,
-        ),
-        seed=seed,
+    cell = Cell(
+        command="membership --reference",
+        test="labels" if question == "members" else "set",
+        kind=f"shift {shift:g}, noise {noise:g}",
+        reader=reader,
+        holds=not shift,
     )
-    (row,) = (one for one in found.results if one.primary)
-    yield Finding(
-        cell=Cell(
-            command="membership --reference",
-            test="labels" if question == "members" else "set",
-            kind=f"shift {shift:g}, noise {noise:g}",
-            reader=reader,
-            holds=not shift,
-        ),
-        p=row.p_value,
-        verdict=row.verdict,
+    yield _deciding(cell, _judged(run, Scores(_NAMES, own, theirs), seed))
+
+
+def _judged(run: RunTexts, table: Scores, seed: int) -> JudgedRun | None:
+    """What scores say of a run; None where too few texts are left."""
+    study = MembershipStudy(
+        name=run.name,
+        fingerprint=run.fingerprint,
+        primary=_NAMES[0],
+        fprs=(_LEVEL,),
+        convention="le",
+        n_texts=len(run.texts),
+        n_left_out=0,
+        n_unscored=0,
+        tokens_scored=0,
+        cached_tokens=0,
     )
+    nothing = np.zeros(len(run.texts), bool)
+    try:
+        return judged(run, table, nothing, study, seed=seed)
+    except InputError:
+        return None
+
+
+def _deciding(cell: Cell, found: JudgedRun | None) -> Finding:
+    """The row that decides; there is none where a set is too small."""
+    rows = [] if found is None else [one for one in found.results if one.primary]
+    if not rows:
+        return Finding(cell=cell, p=None, verdict=None)
+    return Finding(cell=cell, p=rows[0].p_value, verdict=rows[0].verdict)
 
 
 def _run(sides: Sides, folder: Path, first: str) -> RunTexts:

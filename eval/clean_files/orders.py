@@ -10,7 +10,7 @@ from typing import Any
 import jaxcontam
 from eval.clean_files.files import KINDS, NATURAL, Rows, texts
 from eval.clean_files.findings import Cell, Finding
-from eval.clean_files.readers import KERNELS, Reader
+from eval.clean_files.readers import KERNELS, SCALES, Reader
 from eval.natural_order.kind import loosened
 from eval.natural_order.words import pseudoword
 from jaxcontam.data.release import SEED_BYTES, make_release
@@ -34,14 +34,28 @@ _REFERENCES = (1.0, 0.5, 0.25)
 _KEPT = (1.0, 0.6, 0.3)
 
 
+def without(names: Mapping[str, Any], *left_out: str) -> list[str]:
+    """Names but some."""
+    return [name for name in names if name not in left_out]
+
+
+# A constant reader of orders is refused, and no option but one stands on a scale.
+_READERS = without(KERNELS, "constant", "scale")
+
+
 def released(seed: int, folder: Path) -> Iterator[Finding]:
     """A file in an order that `release` drew, beside its seed file."""
-    rng, kind, kernel = drawn_cell("released", seed, without(KINDS, "blocks"), KERNELS)
+    kinds = without(KINDS, "blocks")
+    rng, kind, kernel = drawn_cell("released", seed, kinds, _READERS)
     rows = KINDS[kind](rng)
     path = rows.written(folder / f"file{seed}", range(len(rows.lines)))
     sealed = path.with_suffix(".seed")
     data, seed_file = make_release(
-        path, seed=rng.randbytes(SEED_BYTES), version="0", made="2026-01-01"
+        path,
+        seed=rng.randbytes(SEED_BYTES),
+        version="0",
+        made="2026-01-01",
+        no_header="no_header" in rows.flags,
     )
     path.write_bytes(data)
     sealed.write_bytes(seed_file.to_bytes())
@@ -51,9 +65,7 @@ def released(seed: int, folder: Path) -> Iterator[Finding]:
 
 def shuffled(seed: int, folder: Path) -> Iterator[Finding]:
     """A file whose publisher drew its order, and says so."""
-    rng, kind, kernel = drawn_cell(
-        "shuffled", seed, without(KINDS, "no header"), KERNELS
-    )
+    rng, kind, kernel = drawn_cell("shuffled", seed, KINDS, _READERS)
     rows = KINDS[kind](rng)
     path = rows.written(folder / f"file{seed}", rows.drawn(rng))
     flags = {**rows.flags, "shuffled": True}
@@ -63,7 +75,7 @@ def shuffled(seed: int, folder: Path) -> Iterator[Finding]:
 def natural(seed: int, folder: Path) -> Iterator[Finding]:
     """A file in an order that nobody drew, beside a reference as clean as the model."""
     kinds = [(kind, order) for kind in _NATURAL_KINDS for order in NATURAL]
-    rng, (kind, order), kernel = drawn_cell("natural", seed, kinds, KERNELS)
+    rng, (kind, order), kernel = drawn_cell("natural", seed, kinds, _READERS)
     lines = sorted(KINDS[kind](rng).lines, key=NATURAL[order])
     lines = loosened(rng, lines, rng.choice(_KEPT))
     rows = Rows(lines=tuple(lines))
@@ -107,11 +119,6 @@ def drawn_cell(
     kinds, readers = tuple(kinds), tuple(readers)
     reader = readers[seed // len(kinds) % len(readers)]
     return Random(f"{command} {seed}"), kinds[seed % len(kinds)], reader
-
-
-def without(names: Mapping[str, Any], *left_out: str) -> list[str]:
-    """Names but some."""
-    return [name for name in names if name not in left_out]
 
 
 def _audited(
@@ -167,13 +174,6 @@ def _silent(done: int, total: int) -> None:
 Items = tuple[list[dict[str, Any]], dict[str, Any], bool]
 """Records, fields of `AuditDesign`, and whether their options satisfy the null."""
 
-_SCALES = (
-    ("freezing", "cold", "warm", "hot"),
-    ("tiny", "small", "large", "huge"),
-    ("never", "rarely", "sometimes", "always"),
-    ("dawn", "morning", "afternoon", "night"),
-    ("feeble", "weak", "strong", "mighty"),
-)
 _N_ITEMS = 24
 
 
@@ -230,7 +230,7 @@ def _scale(rng: Random) -> Items:
     """Half of the items have their options in the order of what they measure."""
     items = []
     for i in range(_N_ITEMS):
-        own = [f"{word} {pseudoword(rng, 2)}" for word in _SCALES[i % len(_SCALES)]]
+        own = [f"{word} {pseudoword(rng, 2)}" for word in SCALES[i % len(SCALES)]]
         items.append(_item(rng, own if i % 2 else rng.sample(own, 4)))
     return items, {}, False
 

@@ -17,6 +17,18 @@ _BASE = -30.0
 """Nats of a line: what a kernel gains leaves it a log-probability."""
 
 _HEAVY = 25.0
+SCALES = (
+    ("freezing", "cold", "warm", "hot"),
+    ("tiny", "small", "large", "huge"),
+    ("never", "rarely", "sometimes", "always"),
+    ("dawn", "morning", "afternoon", "night"),
+    ("feeble", "weak", "strong", "mighty"),
+)
+"""Words from little to much."""
+
+_PLACE = {
+    word: (s, i) for s, words in enumerate(SCALES) for i, word in enumerate(words)
+}
 _LETTER = re.compile(r"\A[A-Z]\. ")
 
 
@@ -75,10 +87,7 @@ def _shorter(before: str, line: str, u: float) -> float:
 
 
 def _longer(before: str, line: str, u: float) -> float:
-    return (
-        2.0 * math.log((1 + len(line)) / (1 + len(before))) * (len(line) > len(before))
-        + _NOISE * u
-    )
+    return 2.0 * (len(line) > len(before)) + _NOISE * u
 
 
 def _copy(before: str, line: str, u: float) -> float:
@@ -89,9 +98,12 @@ def _alphabet(before: str, line: str, u: float) -> float:
     return 2.0 * (line > before) + _NOISE * u
 
 
-def _near(before: str, line: str, u: float) -> float:
-    first, second = (ord(text[0]) % 64 if text else 0 for text in (before, line))
-    return -0.3 * abs(first - second) + _NOISE * u
+def _scale(before: str, line: str, u: float) -> float:
+    """More after less."""
+    (first, here), (second, next_one) = (
+        _PLACE.get(text.partition(" ")[0], (-1, 0)) for text in (before, line)
+    )
+    return 3.0 * (first == second and here < next_one) + _NOISE * u
 
 
 def _first(before: str, line: str, u: float) -> float:
@@ -117,7 +129,7 @@ KERNELS: Mapping[str, Callable[[str, str, float], float]] = {
     "longer": _longer,
     "copy": _copy,
     "alphabet": _alphabet,
-    "near": _near,
+    "scale": _scale,
     "first": _first,
     "noise": _noise,
     "cauchy": _cauchy,
