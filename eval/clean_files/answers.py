@@ -23,16 +23,14 @@ from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.completer import Completion
 
 _K = 20
-_SHARES = {"a tenth by heart": 0.1, "half by heart": 0.5, "nothing": 0.0}
 
 
 class Writer:
     """A model that answers prompts by a function of their text."""
 
-    name = "writer"
-
-    def __init__(self, answer: Callable[[str], str]):
+    def __init__(self, name: str, answer: Callable[[str], str]):
         """Choose what it writes."""
+        self.name = name
         self._answer = answer
 
     def complete(
@@ -42,62 +40,100 @@ class Writer:
         return [(Completion(text=self._answer(p)),) * n_samples for p in prompts]
 
 
-def prompted(answer: Callable[[str], str]) -> PromptedModel:
+def prompted(answer: Callable[[str], str], *, name: str = "writer") -> PromptedModel:
     """A model that `replicate` and `keyed_canary` ask."""
     info = ModelInfo(
-        name=Writer.name,
-        fingerprint="writer",
+        name=name,
+        fingerprint=name,
         n_parameters=None,
         dtype="unknown",
         precision="unknown",
         context=None,
     )
-    return PromptedModel(name=Writer.name, completer=Writer(answer), info=info)
+    return PromptedModel(name=name, completer=Writer(name, answer), info=info)
 
 
 def replicate(seed: int, folder: Path) -> Iterator[Finding]:
-    """Instances against a control, neither of which the model was trained on.
+    """Instances against a control, neither of which a model was trained on.
 
-    It knows by heart what is common on the web, or some sources of it.
+    Models know by heart what is common on the web, or some sources of it.
     """
-    rng, kind, reader = drawn_cell("replicate", seed, PARTITIONS, _SHARES)
-    (own, control), holds = PARTITIONS[kind](rng)
+    rng, kind, reader = drawn_cell("replicate", seed, PARTITIONS, _BY_HEART)
+    partition = PARTITIONS[kind](rng)
     paths = []
-    for name, rows in (("own", own), ("control", control)):
+    for name, rows in (("own", partition.own), ("control", partition.control)):
         path = folder / f"{seed}-{name}.jsonl"
-        path.write_text("".join(f"{json.dumps({'text': t})}\n" for t, _ in rows))
+        lines = [json.dumps({"text": row.text, "source": row.source}) for row in rows]
+        path.write_text("".join(f"{line}\n" for line in lines))
         paths.append(path)
-    known = {}
-    for text, ease in {**dict(own), **dict(control)}.items():
-        pieces = cut_text(text, seed=0)
-        assert pieces is not None
-        # The easiest share of what the web holds.
-        if ease < _SHARES[reader]:
-            known[pieces[0]] = pieces[1]
+    every = {row.text: row for row in (*partition.own, *partition.control)}
+
+    def model(name: str, share: float) -> PromptedModel:
+        # The easiest share of what the web holds, about.
+        known = dict(
+            _pieces(row.text)
+            for row in every.values()
+            if row.ease + _LUCK * (chance(seed, name, row.text) - 0.5) < share
+        )
+        return prompted(lambda text: known.get(text, "nothing of that"), name=name)
+
     cell = Cell(
-        command="replicate", test="judge_local", kind=kind, reader=reader, holds=holds
+        command="replicate",
+        test="judge_local",
+        kind=kind,
+        reader=reader,
+        holds=partition.holds,
     )
+    own, other = _BY_HEART[reader]
     try:
         found = jaxcontam.replicate(
-            prompted(lambda prompt: known.get(prompt, "nothing of that kind")),
+            model("model", own),
             paths[0],
             control=paths[1],
+            reference=model("reference", other),
             task="plain",
             k=_K,
             progress=_silent,
+            **partition.flags,
         )
-        (row,) = (one for one in found.results if one.primary)
-        yield Finding(cell=cell, p=row.p_control, verdict=row.verdict)
     except InputError:
         yield Finding(cell=cell, p=None, verdict=None)
+        return
+    (row,) = (one for one in found.results if one.primary)
+    yield Finding(cell=cell, p=row.p_control, verdict=row.verdict)
+
+
+def _pieces(text: str) -> tuple[str, str]:
+    pieces = cut_text(text, seed=0)
+    assert pieces is not None
+    return pieces[:2]
 
 
 def _silent(done: int, total: int) -> None:
     """No bar."""
 
 
-Partition = tuple[tuple[list[tuple[str, float]], list[tuple[str, float]]], bool]
-"""Text and ease of each row, of partition and control; whether they are as easy."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """An instance: how easy it is to know, from 0, and the source that it is from."""
+
+    text: str
+    ease: float
+    source: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Partition:
+    """Rows of a partition and its control.
+
+    `holds`: which instances are in the partition is a matter of chance, given what
+    `flags` say to `replicate`.
+    """
+
+    own: list[Row]
+    control: list[Row]
+    holds: bool = True
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def _long_texts(rng: Random, n: int) -> list[str]:
@@ -106,42 +142,56 @@ def _long_texts(rng: Random, n: int) -> list[str]:
 
 
 def _as_easy(rng: Random) -> Partition:
-    rows = [(text, rng.random()) for text in _long_texts(rng, 100)]
-    return (rows[:50], rows[50:]), True
+    rows = [Row(text, rng.random(), i) for i, text in enumerate(_long_texts(rng, 100))]
+    return Partition(rows[:50], rows[50:])
 
 
-def _of_sources(rng: Random) -> Partition:
+def _of_sources(rng: Random, **flags: Any) -> Partition:
     """Five sources a side; one is known whole or not at all, so rows depend on it."""
     ease = [rng.random() for _ in range(10)]
-    rows = [(text, ease[i // 10]) for i, text in enumerate(_long_texts(rng, 100))]
-    return (rows[:50], rows[50:]), False
+    rows = [
+        Row(text, ease[i // 10], i // 10)
+        for i, text in enumerate(_long_texts(rng, 100))
+    ]
+    return Partition(rows[:50], rows[50:], bool(flags), flags)
 
 
-def _of_unequal_size(rng: Random) -> Partition:
+def _copies(rng: Random, *sizes: int) -> Partition:
     """Draws with replacement; what is drawn often is what the web holds."""
-    n, sizes = 20_000, (60, 2_000)
+    n = 20_000
     weights = list(itertools.accumulate((1 + i) ** -0.8 for i in range(n)))
     ranks = [rng.choices(range(n), cum_weights=weights, k=size) for size in sizes]
     distinct = list({i: None for side in ranks for i in side})
     made = dict(zip(distinct, _long_texts(rng, len(distinct)), strict=True))
-    own, control = ([(made[i], 5 * i / n) for i in side] for side in ranks)
-    return (own, control), True
+    own, control = ([Row(made[i], 5 * i / n, i) for i in side] for side in ranks)
+    return Partition(own, control)
 
 
 def _easier(rng: Random) -> Partition:
     """The control is less known than the partition, as newer texts are."""
-    made = _long_texts(rng, 100)
-    own = [(text, rng.random() / 2) for text in made[:50]]
-    return (own, [(text, rng.random()) for text in made[50:]]), False
+    rows = _as_easy(rng)
+    own = [dataclasses.replace(row, ease=row.ease / 2) for row in rows.own]
+    return Partition(own, rows.control, False)
 
 
 PARTITIONS: Mapping[str, Callable[[Random], Partition]] = {
     "as easy": _as_easy,
     "five sources": _of_sources,
-    "copies, unequal size": _of_unequal_size,
+    "five sources, named": lambda rng: _of_sources(rng, group_field="source"),
+    "copies, more asked": lambda rng: _copies(rng, 2_000, 60),
+    "copies, more known": lambda rng: _copies(rng, 60, 2_000),
     "easier than the control": _easier,
 }
 """Kinds of partitions with their control."""
+
+_LUCK = 0.1
+_BY_HEART = {
+    "a tenth": (0.1, 0.1),
+    "half": (0.5, 0.5),
+    "half, beside an ignorant one": (0.5, 0.0),
+    "nothing": (-1.0, -1.0),
+}
+"""Shares that model and reference know by heart."""
 
 
 def inflation(seed: int, folder: Path) -> Iterator[Finding]:
@@ -266,6 +316,7 @@ def _items(
             "question": f"What is {pseudoword(rng, 5)} of {passage}?",
             "options": [pseudoword(rng, 3) for _ in range(4)],
             "answer": rng.randrange(4),
+            "passage": passage,
         }
         found.append(Item(record, ease + rng.gauss(0, 0.5), passage, shared))
     return found
@@ -278,6 +329,12 @@ _REWRITES = {"paired": True}
 def _split(rng: Random, sizes: tuple[int, int] = (40, 40), **more: Any) -> ItemSides:
     published, other = (_items(rng, n, **more) for n in sizes)
     return ItemSides(published, other, dict(_SPLIT))
+
+
+def _passages(rng: Random, **flags: Any) -> ItemSides:
+    """Five items a passage, of which much the same is known."""
+    sides = _split(rng, (50, 50), shared=0.7, a_passage=5)
+    return dataclasses.replace(sides, flags={**sides.flags, **flags})
 
 
 def _copied_items(rng: Random) -> ItemSides:
@@ -319,7 +376,8 @@ def _rewrites(
 ITEM_SETS: Mapping[str, Callable[[Random], ItemSides]] = {
     "split": _split,
     "split of unequal size": lambda rng: _split(rng, (80, 20)),
-    "passages": lambda rng: _split(rng, (50, 50), shared=0.7, a_passage=5),
+    "passages": lambda rng: _passages(rng),
+    "passages, named": lambda rng: _passages(rng, group_field="passage"),
     "copies": _copied_items,
     "first of a sorted file": _sorted_items,
     "rewrites": lambda rng: _rewrites(rng, harder=0, n_references=0, equally_hard=True),

@@ -90,7 +90,10 @@ def natural(seed: int, folder: Path) -> Iterator[Finding]:
     )
     try:
         found = jaxcontam.audit(
-            Reader(kernel, seed), path, reference=Reader(kernel, seed + 1, scale=scale)
+            Reader(kernel, seed),
+            path,
+            reference=Reader(kernel, seed + 1, scale=scale),
+            progress=_silent,
         )
         yield Finding(cell=cell, p=found.p_value, verdict=found.verdict)
     except InputError:
@@ -98,15 +101,29 @@ def natural(seed: int, folder: Path) -> Iterator[Finding]:
 
 
 def options(seed: int, folder: Path) -> Iterator[Finding]:
-    """Multiple-choice items whose options stand in an order that was drawn, or not."""
+    """Multiple-choice items whose options stand in an order that was drawn, or not.
+
+    Where it was, the owner says so; else a reference as clean as the model is asked.
+    """
     rng, kind, kernel = drawn_cell("options", seed, ITEMS, KERNELS)
     items, flags, holds = ITEMS[kind](rng)
     path = folder / f"file{seed}.jsonl"
     path.write_text("".join(f"{json.dumps(item)}\n" for item in items))
-    flags = {**flags, "template": "{question}\n{options}", "tests": "options"}
+    scale = rng.choice(_REFERENCES)
+    reference = None if holds else Reader(kernel, seed + 1, scale=scale)
     cell = Cell(command="audit", test="options", kind=kind, reader=kernel, holds=holds)
     try:
-        found = jaxcontam.audit(Reader(kernel, seed), path, **flags)
+        found = jaxcontam.audit(
+            Reader(kernel, seed),
+            path,
+            reference=reference,
+            tests="options",
+            template="{question}\n{options}",
+            shuffled=holds,
+            score_anyway=True,
+            progress=_silent,
+            **flags,
+        )
         yield Finding(cell=cell, p=found.p_value, verdict=found.verdict)
     except InputError:
         yield Finding(cell=cell, p=None, verdict=None)
@@ -235,6 +252,16 @@ def _scale(rng: Random) -> Items:
     return items, {}, False
 
 
+def _house_triple(rng: Random) -> Items:
+    """Three options in the order of their scale, and a new one anywhere."""
+    items = []
+    for i in range(_N_ITEMS):
+        own = list(SCALES[i % len(SCALES)][:3])
+        own.insert(rng.randrange(4), pseudoword(rng, 2))
+        items.append(_item(rng, own))
+    return items, {}, False
+
+
 def _short_ones_first(rng: Random) -> Items:
     """Options from short to long, but for one that moved."""
     items = []
@@ -252,6 +279,7 @@ ITEMS: Mapping[str, Callable[[Random], Items]] = {
     "house order": _house_order,
     "copies": _copied_items,
     "scale": _scale,
+    "three of a house order": _house_triple,
     "nearly by length": _short_ones_first,
 }
 """Kinds of files of multiple-choice items."""
