@@ -1,0 +1,139 @@
+"""Clean readers: functions of texts that never saw a file.
+
+A reader scores line after line by the line before it, so that it says the same of an
+example after another one, and of a whole order of examples.
+"""
+
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+_OWN, _NOISE = 0.05, 0.3
+"""Nats of a character of a line whatever stands before it, and of chance."""
+
+_BASE = -30.0
+"""Nats of a line: what a kernel gains leaves it a log-probability."""
+
+_HEAVY = 25.0
+SCALES = (
+    ("freezing", "cold", "warm", "hot"),
+    ("tiny", "small", "large", "huge"),
+    ("never", "rarely", "sometimes", "always"),
+    ("dawn", "morning", "afternoon", "night"),
+    ("feeble", "weak", "strong", "mighty"),
+)
+"""Words from little to much."""
+
+_PLACE = {
+    word: (s, i) for s, words in enumerate(SCALES) for i, word in enumerate(words)
+}
+_LETTER = re.compile(r"\A[A-Z]\. ")
+
+
+class Reader:
+    """log p(continuation | context) of (context, continuation) strings, in nats.
+
+    Attributes:
+        kernel: Name of what it looks at; see `KERNELS`.
+        seed: Of its noise.
+        scale: Factor on all that it says: below 1 a reader that reads less well.
+    """
+
+    def __init__(self, kernel: str, seed: int, *, scale: float = 1.0):
+        """Choose what it looks at."""
+        self.kernel, self.seed, self.scale = kernel, seed, scale
+        self.__name__ = f"{kernel.replace(' ', '-')}-{seed}"
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Score continuations."""
+        return [self.of_text(context, own) for context, own in pairs]
+
+    def of_text(self, context: str, own: str) -> float:
+        """Score one continuation, line by line."""
+        before = context.removesuffix("\n").rpartition("\n")[2]
+        total = 0.0
+        for line in own.removesuffix("\n").split("\n"):
+            line = _LETTER.sub("", line)
+            total += _BASE + self.scale * self._of_line(before, line)
+            before = line
+        return total
+
+    def _of_line(self, before: str, line: str) -> float:
+        if self.kernel == "constant":
+            return 0.0
+        found = KERNELS[self.kernel](before, line, chance(self.seed, before, line))
+        return found - _OWN * len(line) * (self.kernel != "discrete")
+
+
+def chance(seed: int, *words: str) -> float:
+    """A number in (0, 1) that depends on the words alone."""
+    digest = hashlib.blake2b("\0".join((str(seed), *words)).encode(), digest_size=8)
+    return (int.from_bytes(digest.digest()) + 0.5) / 2**64
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _words(line: str) -> frozenset[str]:
+    return frozenset(line.split())
+
+
+def _length(before: str, line: str, u: float) -> float:
+    return -0.1 * min(60, abs(len(before) - len(line))) + _NOISE * u
+
+
+def _shorter(before: str, line: str, u: float) -> float:
+    return 2.0 * (len(line) < len(before)) + _NOISE * u
+
+
+def _longer(before: str, line: str, u: float) -> float:
+    return 2.0 * (len(line) > len(before)) + _NOISE * u
+
+
+def _copy(before: str, line: str, u: float) -> float:
+    return 2.0 * len(_words(before) & _words(line)) + _NOISE * u
+
+
+def _alphabet(before: str, line: str, u: float) -> float:
+    return 2.0 * (line > before) + _NOISE * u
+
+
+def _scale(before: str, line: str, u: float) -> float:
+    """More after less."""
+    (first, here), (second, next_one) = (
+        _PLACE.get(text.partition(" ")[0], (-1, 0)) for text in (before, line)
+    )
+    return 3.0 * (first == second and here < next_one) + _NOISE * u
+
+
+def _first(before: str, line: str, u: float) -> float:
+    """What stands first costs by its length; the rest is chance."""
+    return -0.1 * min(100, len(line)) * (not before) + _NOISE * u
+
+
+def _noise(before: str, line: str, u: float) -> float:
+    return 2.0 * math.sqrt(-2 * math.log(u)) * math.cos(2e9 * u)
+
+
+def _cauchy(before: str, line: str, u: float) -> float:
+    return max(-1e4, min(_HEAVY, math.tan(math.pi * (u - 0.5))))
+
+
+def _discrete(before: str, line: str, u: float) -> float:
+    return float(u < 0.3)
+
+
+KERNELS: Mapping[str, Callable[[str, str, float], float]] = {
+    "length": _length,
+    "shorter": _shorter,
+    "longer": _longer,
+    "copy": _copy,
+    "alphabet": _alphabet,
+    "scale": _scale,
+    "first": _first,
+    "noise": _noise,
+    "cauchy": _cauchy,
+    "discrete": _discrete,
+    "constant": lambda before, line, u: 0.0,
+}
+"""(line before, line, chance of both) -> nats."""

@@ -1,0 +1,81 @@
+"""No clean model is accused: the study's files, readers and bounds, and its laws."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from scipy.stats import binomtest
+
+from eval.clean_files.commands import COMMANDS, counts
+from eval.clean_files.files import KINDS, Rows
+from eval.clean_files.findings import Cell, Finding, failures, judged, tallied
+from eval.clean_files.orders import drawn_cell
+from eval.clean_files.readers import KERNELS, Reader
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_dozen_files_accuse_nobody(name):
+    held = judged(counts(name, 12, 0))
+    assert held and not failures(held)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_clean_model_is_accused(name):
+    assert not failures(judged(counts(name, 200, 0)))
+
+
+def findings(p_values, *, verdict=None):
+    cell = Cell(command="audit --seed-file", test="adjacency", kind="a", reader="b")
+    return [Finding(cell=cell, p=p, verdict=verdict) for p in p_values]
+
+
+def test_counts_fail_beyond_the_bound_over_all_of_them():
+    rng = Random(0)
+    uniform = [rng.random() for _ in range(2_000)]
+    held = judged(tallied(findings(uniform)))
+    # A cell and its three sums; three levels and a word each.
+    assert len(held) == 16 and not failures(held)
+    for one in held[:4]:
+        expected = binomtest(one.count, one.n, one.level, alternative="greater")
+        assert one.chance == pytest.approx(expected.pvalue)
+    halved = judged(tallied(findings([p / 2 for p in uniform])))
+    assert {one.what for one in failures(halved)} >= {"p<=0.05", "p<=0.01"}
+    # 12 of 2,000 words of a level of one in a thousand.
+    accused = findings([0.5] * 12, verdict="contaminated") + findings([0.5] * 1_988)
+    assert {one.what for one in failures(judged(tallied(accused)))} == {"contaminated"}
+
+
+def test_a_file_that_is_refused_is_counted_and_not_tested():
+    (tally,) = tallied(findings([None, 0.01])).values()
+    assert tally == Counter({"n": 2, "refused": 1, "p<=0.05": 1, "p<=0.01": 1})
+    ns = {one.what: one.n for one in judged(tallied(findings([None, 0.01])))}
+    assert (ns["p<=0.05"], ns["contaminated"]) == (1, 2)
+
+
+def test_every_kind_meets_every_reader():
+    n = len(KINDS) * len(KERNELS)
+    pairs = {drawn_cell("a", seed, KINDS, KERNELS)[1:] for seed in range(n)}
+    assert len(pairs) == n
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_reader_scores_a_text_by_its_lines_alone(kernel):
+    reader = Reader(kernel, 3)
+    lines = ["boat sail", "anchor boat rope", "", "oven"]
+    parts = [reader.of_text(a, b) for a, b in zip(["", *lines], lines, strict=False)]
+    whole = reader.of_text("", "".join(f"{line}\n" for line in lines))
+    assert whole == pytest.approx(sum(parts))
+    after = [("boat sail\n", "oven\n"), ("oven\nboat sail\n", "oven")]
+    first, again = Reader(kernel, 3)(after)
+    assert first == again <= 0
+
+
+def test_groups_keep_their_places_and_blocks_stay_whole():
+    rows = Rows(lines=tuple("abcdef"), groups=(1, 2, 1, 2, 2, 3))
+    orders = {tuple(rows.drawn(Random(seed))) for seed in range(200)}
+    assert len(orders) == 12  # 2! 3! 1!
+    assert {tuple(rows.groups[i] for i in order) for order in orders} == {rows.groups}
+    blocks = Rows(lines=rows.lines, groups=(1, 1, 2, 2, 2, 3), flags={"block_field": 0})
+    orders = {tuple(blocks.drawn(Random(seed))) for seed in range(200)}
+    assert len(orders) == 6 and (2, 3, 4, 5, 0, 1) in orders
