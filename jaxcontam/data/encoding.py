@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, processors
 
+from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, first_line
 
 # Bytes of text that are encoded at once, and what a tokenizer may take for them.
@@ -86,10 +87,7 @@ def encode_examples(
         InputError: If the separator alone fills `max_example_tokens`, or an example
             and its separator give no ids.
     """
-    encoded = _watched(
-        tokenizer, lambda: tokenizer.encode(separator, add_special_tokens=False)
-    )
-    separator_ids = np.array(encoded.ids, np.int32)
+    (separator_ids,) = encode_texts(tokenizer, [separator])
     if max_example_tokens is not None and max_example_tokens <= len(separator_ids):
         raise InputError(
             f"--max-example-tokens must exceed the separator's {len(separator_ids)} "
@@ -108,9 +106,87 @@ def encode_examples(
     return Encoded(tuple(ids), separator_ids, np.array(n_cut_ids, np.int32))
 
 
-def encode_texts(tokenizer: Encoder, texts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of each text alone, without special tokens; an empty text has none."""
-    return [np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts)]
+def encode_texts(
+    tokenizer: Encoder, texts: Sequence[str], *, after: int | None = None
+) -> list[np.ndarray]:
+    """Ids of each text alone, without special tokens; an empty text has none.
+
+    Args:
+        tokenizer: As made by `plain_tokenizer`.
+        texts: Any.
+        after: Id that will stand before each text; see `own_ids`.
+    """
+    found = (np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts))
+    return [own_ids(ids, after) for ids in found]
+
+
+def own_ids(ids: np.ndarray, prefix_id: int | None) -> np.ndarray:
+    """Ids of a text but for the one before it, which it may bring along (a BOS)."""
+    return ids[1:] if len(ids) and ids[0] == prefix_id else ids
+
+
+def ids_before(prefix_id: int | None, texts: Sequence[np.ndarray]) -> np.ndarray:
+    """int32 id before joined texts; none where each of them brings it along itself."""
+    brought = all(len(own_ids(ids, prefix_id)) < len(ids) for ids in texts)
+    return np.array([] if prefix_id is None or brought else [prefix_id], np.int32)
+
+
+def take_file(loaded: Any, path: Path) -> None:
+    """Let a tokenizer of transformers read what its tokenizer.json says, if it has one.
+
+    Its class may build other ids out of the file. Names of special tokens that the file
+    has no id for are none; the chat template stays.
+
+    Raises:
+        Exception: As `file_tokenizer`.
+    """
+    if not path.is_file():
+        return
+    loaded._tokenizer = tokenizer = file_tokenizer(path)
+    for name, token in loaded.special_tokens_map.items():
+        if tokenizer.token_to_id(str(token)) is None:
+            setattr(loaded, name, None)
+
+
+def file_tokenizer(path: Path) -> Tokenizer:
+    """What a tokenizer.json says, and what tokenizer_config.json alone says beside it.
+
+    That is: tokens whose id is the next one, and a BOS (`add_bos_token`) where the file
+    adds nothing first.
+
+    Raises:
+        InputError: If the tokenizer takes too long or too much memory.
+        Exception: What `tokenizers` raises for a file that is none.
+    """
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    config = path.with_name("tokenizer_config.json")
+    fields = read_json_object(config) if config.is_file() else {}
+    more = {int(i): one for i, one in fields.get("added_tokens_decoder", {}).items()}
+    for index, token in sorted(more.items()):
+        is_new = tokenizer.token_to_id(token["content"]) is None
+        if is_new and index == tokenizer.get_vocab_size():
+            tokenizer.add_tokens([AddedToken(**token)])
+    bos = fields.get("bos_token")
+    bos = bos.get("content") if isinstance(bos, dict) else bos
+    bos_id = tokenizer.token_to_id(bos) if isinstance(bos, str) else None
+    is_added = fields.get("add_bos_token") is True and bos_id is not None
+    if is_added and first_added(tokenizer) is None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[f"{bos}:0", "$A:0"], special_tokens=[(bos, bos_id)]
+        )
+    return tokenizer
+
+
+def first_added(tokenizer: Tokenizer) -> int | None:
+    """Id that the tokenizer itself puts before a text, or None.
+
+    Raises:
+        InputError: If the tokenizer takes too long or too much memory.
+    """
+    (found,) = _watched(tokenizer, lambda: tokenizer.encode_batch(["a"]))
+    return found.ids[0] if found.special_tokens_mask[:1] == [1] else None
 
 
 def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
@@ -148,7 +224,8 @@ def _watched(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
     """Result of a tokenizer's work, unless it takes too long or too much memory.
 
     Rules of a stranger's tokenizer can make a text longer without end, or try every
-    way to split it. Only a thread can be left alone with that.
+    way to split it. Only a thread can be left alone with that, and only where it lets
+    go of Python's lock, as `encode_batch` does and `encode` does not.
 
     Raises:
         InputError: If it takes more than it may, or its rules fail.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
 from jaxcontam.models.torch_extra import need_torch
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
@@ -48,14 +48,11 @@ class MaskedModel:
             raise InputError(f"{directory}: no such folder", hint=_HINT)
         need_torch("a masked model")
         quiet_transformers()
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        from transformers import AutoModelForMaskedLM
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()
         try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                directory, trust_remote_code=False
-            )
             model = AutoModelForMaskedLM.from_pretrained(
                 directory, use_safetensors=True, trust_remote_code=False
             )
@@ -66,6 +63,7 @@ class MaskedModel:
                 f"({type(e).__name__}: {first_line(e)})",
                 hint=_HINT,
             ) from e
+        tokenizer = read_fast_tokenizer(Path(directory))
         if tokenizer.mask_token_id is None:
             raise InputError(
                 f"{directory}: its tokenizer has no mask token",

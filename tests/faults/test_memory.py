@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from jaxcontam.cli import main, run_command
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import encode_texts
+from jaxcontam.data.encoding import encode_examples, encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import read_decoder_config
 from jaxcontam.report.plots import Interval, intervals_plot
@@ -163,6 +163,8 @@ def test_a_tokenizer_that_takes_too_long_is_left(monkeypatch):
     slow = tokenizer(pre_tokenizer=pre_tokenizers.Split(Regex("a?a?a?"), "isolated"))
     with pytest.raises(InputError, match=r"took over 0\.01 s"):
         encode_texts(slow, ["a" * (1 << 20)])
+    with pytest.raises(InputError, match=r"took over 0\.01 s"):
+        encode_examples(slow, ["a"], separator="a" * (1 << 20))
 
 
 def test_a_tokenizer_that_tries_every_split_is_one_line():
