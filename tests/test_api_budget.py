@@ -85,6 +85,14 @@ def test_a_server_that_reports_less_than_its_texts_show_passes_no_budget():
     assert 30 * n <= 1000
 
 
+def test_a_count_that_is_no_float_counts_as_the_most_that_a_request_can_use():
+    huge = {"prompt_tokens": 10**4000, "completion_tokens": 10**4000}
+    spending = budget(1000)
+    with opened(Server(lambda *_: ok("", usage=huge)), budget=spending) as client:
+        client.post_all(PATH, bodies(2))
+    assert spending.spent == Usage(2, 2 * 3, 2 * 2)
+
+
 def test_a_budget_that_no_request_fits_sends_none():
     server = Server()
     with opened(server, budget=budget(MOST - 1)) as client, pytest.raises(InputError):

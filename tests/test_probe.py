@@ -194,6 +194,12 @@ def test_a_server_that_cannot_be_reached_is_no_server_without_numbers():
     assert words == f"{URL}: no answer (refused)"
 
 
+def test_an_integer_that_is_no_float_is_no_log_probability():
+    words, _ = refused(WordServer(constant=-(10**4000)))
+    assert "token 2 of 'The quick brown fox jumps': -1000" in words
+    assert "is no log-probability" in words and len(words) < 500
+
+
 def test_values_that_nothing_can_be_compared_with_are_refused():
     words, _ = refused(WordServer(written=[]))
     assert "cannot be checked" in words

@@ -23,15 +23,15 @@ ROWS = [
 ]
 
 
-def scored(server):
-    """Scores of all rows, and what was compared; requests are drawn by a fixed seed."""
+def scored(server, rows=ROWS, seed=0):
+    """Scores of all rows, and what was compared; requests are drawn by a seed."""
 
     def answer(request):
         return httpx2.Response(200, json=server(json.loads(request.content)))
 
     client = opened(answer)
-    spots = SpotChecks(client, WAY, None, random.Random(0))
-    return ServedPrompts(client, WAY, spots).scores(ROWS, None), spots
+    spots = SpotChecks(client, WAY, None, random.Random(seed))
+    return ServedPrompts(client, WAY, spots).scores(rows, None), spots
 
 
 class Turning(WordServer):
@@ -54,9 +54,10 @@ def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
     found, spots = scored(server)
     expected = [server.read(row.split(" ")[:1] + words_after(row))[1:] for row in ROWS]
     assert [one.logprobs.tolist() for one in found] == expected
-    assert N_ROWS / 100 <= spots.n_again <= N_ROWS / 100 + 3
+    # Beside each of five texts another one is asked again.
+    assert N_ROWS / 100 <= spots.n_again - 5 <= N_ROWS / 100 + 3
     assert (spots.n_compared, spots.difference) == (5 * 5, 0.0)
-    # Of each of five rows: one to write, two to read.
+    # Of each of five texts: one to write, one to read; and the other one.
     assert len(server.bodies) == N_ROWS + spots.n_again + 5 * 3
 
 
@@ -85,6 +86,64 @@ def test_noise_in_the_middle_of_a_run_is_told_with_its_size():
     server = Turning(lambda _, value: value - noise.uniform(0, 0.04), 100)
     _, spots = scored(server)
     assert 0.01 < spots.difference < 0.04
+
+
+class Caching(WordServer):
+    """Keeps blocks of four words that it read, and takes them up right or wrong.
+
+    Wrong are `values` of words in such blocks, by 1 to 4 nats; or these are those of
+    the `request before`; or all words `after` such blocks are, written ones too; or
+    `whole` texts.
+    """
+
+    def __init__(self, wrong=None):
+        super().__init__()
+        self.wrong, self.blocks, self.n, self.last = wrong, set(), 0, []
+
+    def off(self, values, start=0):
+        return [value and value - 1 - i % 4 for i, value in enumerate(values, start)]
+
+    def read(self, tokens):
+        ends, values = range(4, len(tokens), 4), super().read(tokens)
+        kept = (end for end in ends if tuple(tokens[:end]) in self.blocks)
+        self.n = n = max(kept, default=0)
+        self.blocks |= {tuple(tokens[:end]) for end in range(4, len(tokens) + 1, 4)}
+        if self.wrong in ("values", "whole"):
+            values[:n] = self.off(values[:n])
+        if self.wrong == "request before":
+            values[: min(n, len(self.last))] = self.last[:n]
+        if self.wrong in ("after", "whole") and n:
+            values[n:] = self.off(values[n:], n)
+        self.last = values
+        return values
+
+    def write(self, prompt, new):
+        values = super().write(prompt, new)
+        is_wrong = self.wrong in ("after", "whole") and self.n
+        return self.off(values, len(prompt)) if is_wrong else values
+
+
+def rows_of(seed):
+    """Rows with a beginning that all share, as the parts of one prompt have."""
+    drawn = np.random.default_rng(seed).integers(0, 99, (40, 14))
+    return [" ".join(["so"] * 8 + [f"w{i}" for i in row]) for row in drawn]
+
+
+@pytest.mark.parametrize("wrong", ["values", "request before", "after", "whole"])
+def test_a_server_that_takes_up_wrongly_what_it_kept_is_refused(wrong):
+    for seed in range(20):
+        server, rows = Caching(wrong), rows_of(seed)
+        for row in rows * (seed % 2):  # An earlier run has read them all.
+            server(WAY.body(row))
+        with pytest.raises(InputError, match="prefix cache") as caught:
+            scored(server, rows, seed)
+        assert "nats on average" in str(caught.value)
+
+
+def test_a_server_that_takes_it_up_rightly_passes():
+    for seed in range(20):
+        _, spots = scored(Caching(), rows_of(seed), seed)
+        assert spots.difference == 0
 
 
 def words_after(row):

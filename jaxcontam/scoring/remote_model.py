@@ -266,7 +266,7 @@ def _notes(
         )
     if any(s.n_again and not s.n_compared for s in tested):
         notes.append(
-            "what the server writes after parts of the rows could not be read again, "
+            "what the server writes after texts like the rows could not be read again, "
             "so its numbers were checked on other texts alone"
         )
     notes += [warning for c in opened if (warning := snapshot_warning(c)) is not None]

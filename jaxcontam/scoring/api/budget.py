@@ -19,6 +19,8 @@ _BYTES_PER_ANSWER_TOKEN = 256
 _LEAST_BYTES = 2**18
 # Where no field of the request bounds the answer.
 _UNBOUNDED_TOKENS = 2**17
+# A larger count is none, and may be no float.
+_MOST_TOKENS = 2**53
 # Numbers, words, lists and objects that say one value of a token, bytes among them.
 _VALUES_PER_ANSWER_TOKEN = 32
 _LEAST_VALUES = 2**12
@@ -180,7 +182,7 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
         # Servers leave out what is 0, such as the tokens of an answer that is none.
         if n_tokens is None and found:
             n_tokens = 0
-        is_count = type(n_tokens) is int and n_tokens >= 0
+        is_count = type(n_tokens) is int and 0 <= n_tokens < _MOST_TOKENS
         reported = n_tokens if is_count else getattr(most, name)
         counts.append(max(reported, getattr(least, name)))
     return Usage(1, *counts)

@@ -5,7 +5,6 @@ token of the prompt is refused, with the place.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -219,8 +218,9 @@ def checked_logprob(value: Any, place: str) -> float:
         ValueError: If it is none; begins with the place.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not _NONE < value <= _MOST:
-        raise ValueError(f"{place}: {value!r} is no log-probability")
+    # Compared, and not made a float, for which an integer may be too large.
+    if not is_number or not _NONE < value <= _MOST:
+        raise ValueError(f"{place}: {repr(value)[:_SHOWN]} is no log-probability")
     return min(float(value), 0.0)
 
 

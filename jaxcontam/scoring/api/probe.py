@@ -128,7 +128,11 @@ def probe(
         found = written_and_read(counted, url, way, prompt, tokenizer)
         errors += found.errors
         values += found.values
-        difference = max(difference, found.difference)
+        if found.prompt is not None:
+            again = read(counted(way.body(found.prompt)), way, found.prompt, url)
+            if len(again.logprobs) == len(found.values):
+                change = np.abs(again.logprobs - found.values)
+                difference = max(difference, float(change.max(initial=0.0)))
         if len(errors) >= _FEWEST:
             break
     if not errors:
@@ -199,7 +203,7 @@ def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -
         raise InputError(
             f"{url}: wrong log-probabilities: a token has another one when it is read "
             f"than when it was written (by {error:.2g} nats on average), as if they "
-            "stood one token off",
+            "stood one token off, or came of a wrong prefix cache",
             hint=NEEDED,
         )
 

@@ -258,7 +258,7 @@ def planned_requests(
 def sending_words(found: ApiEstimate) -> str:
     """For the terminal, after a dry run of scoring."""
     return (
-        f"{found.words()}. Some fifteen more, before and after them, and one in thirty "
+        f"{found.words()}. Some twenty more, before and after them, and one in twenty "
         "among them show what the server can do, and that its model stays the same. "
         "Nothing was sent."
     )

@@ -1,8 +1,12 @@
 """Test a server on the rows that it scores, at random places and times.
 
 A server may answer the probe's public sentences as a model does, and rows of a
-benchmark otherwise. So the probe's comparison is made with parts of the rows, too, and
-one request in a hundred repeats an earlier one.
+benchmark otherwise. So the probe's comparison is made with texts of the rows' own
+tokens, too, and one request in a hundred repeats an earlier one.
+
+A server may also keep what it read before and take it up wrongly (vllm#42019). So these
+texts begin as no row does: nothing of them is kept when they are read first, and all
+is when they are read again, after other texts.
 """
 
 import contextlib
@@ -15,22 +19,26 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.agreement import MEAN_WITHIN
+from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Prompt, PromptScores, Way
 from jaxcontam.scoring.api.probe import ANEW, check_compared
-from jaxcontam.scoring.api.request import RefusedError
-from jaxcontam.scoring.api.written import written_and_read
+from jaxcontam.scoring.api.request import Body, RefusedError
+from jaxcontam.scoring.api.written import N_WRITTEN, read, written_and_read
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 # One request of so many asks again.
 _EVERY = 100
-# Rows whose continuation is written and read: at the start of a run, and later on in
-# each block of requests.
-_FIRST_ROWS, _LATER_ROWS = 3, 1
-# A shorter prompt has no part to continue.
+# Texts that are continued, each beside one that is read twice: at the start of a run
+# as long as the longest row, and later on, in each block of requests, as a row drawn.
+# A server keeps whole blocks of ids, of which rows may have none.
+_FIRST_TEXTS, _LATER_TEXTS = 3, 1
+# Shorter rows make no text.
 _FEWEST = 8
+# Ids or words at the start of a text that are drawn, so that it was never sent before.
+_DRAWN = 4
 
 
 class SpotChecks:
@@ -39,7 +47,7 @@ class SpotChecks:
     Attributes:
         n_again: Requests that were asked again.
         difference: Largest difference between two answers to one request, nats.
-        n_compared: Tokens that the model wrote after parts of rows, and read again.
+        n_compared: Tokens that the model wrote after texts, and read again.
     """
 
     def __init__(
@@ -92,27 +100,37 @@ class SpotChecks:
         return list(scores[:n])
 
     def check_rows(self, prompts: Sequence[Prompt]) -> None:
-        """Let the model go on from parts of some prompts, and read what it wrote.
+        """Let the model go on from texts of the prompts' tokens and read what it wrote.
+
+        Before that another text is read, and again after it.
 
         Raises:
             InputError: If the numbers differ, or are made up.
         """
-        n = _FIRST_ROWS if self._is_first else _LATER_ROWS
-        self._is_first = False
         rows = [prompt for prompt in prompts if len(prompt) >= _FEWEST]
-        for prompt in self._rng.sample(rows, min(n, len(rows))):
-            # A content filter may refuse a part of a text.
+        if not rows:
+            return
+        lengths = self._rng.choices([*map(len, rows)], k=_LATER_TEXTS)
+        if self._is_first:
+            lengths = [max(map(len, rows))] * min(_FIRST_TEXTS, len(rows))
+        self._is_first = False
+        url, way = self._client.model.url, self._way
+        for n in lengths:
+            # What is written needs room, too.
+            text = self._fresh(rows, max(n // 2, n - N_WRITTEN))
+            other = self._fresh(rows, n)
+            # A content filter may refuse a text.
             with contextlib.suppress(RefusedError):
-                found = written_and_read(
-                    lambda body: self._client.post(PATH, body, is_kept=False),
-                    self._client.model.url,
-                    self._way,
-                    self._part(prompt),
-                    self._tokenizer,
-                )
+                first = read(self._post(way.body(other)), way, other, url)
+                found = written_and_read(self._post, url, way, text, self._tokenizer)
                 self.n_compared += len(found.errors)
                 if found.errors:
-                    check_compared(self._client.model.url, found.errors, found.values)
+                    check_compared(url, found.errors, found.values)
+                again = read(self._post(way.body(other)), way, other, url)
+                self._check_again(first, again)
+
+    def _post(self, body: Body) -> Answer:
+        return self._client.post(PATH, body, is_kept=False)
 
     def _check_again(self, first: PromptScores, again: PromptScores) -> None:
         self.n_again += 1
@@ -129,13 +147,19 @@ class SpotChecks:
     def _changed(self, words: str) -> InputError:
         return InputError(
             f"{self._client.model.url}: the same request was answered with {words} "
-            "during the run",
-            hint=ANEW,
+            "during the run, as by a wrong prefix cache or another model",
+            hint=f"vllm serve --no-enable-prefix-caching; {ANEW}",
         )
 
-    def _part(self, prompt: Prompt) -> Prompt:
-        """A start of a prompt; of a text one that ends before a space."""
-        end = self._rng.randint(len(prompt) // 2, 3 * len(prompt) // 4)
-        if isinstance(prompt, str):
-            end = max(prompt.rfind(" ", 1, end + 1), 0) or end
-        return prompt[:end]
+    def _fresh(self, rows: Sequence[Prompt], n: int) -> Prompt:
+        """A text of the rows' tokens that nobody sends but for this check.
+
+        Of at most `n` ids or characters; these end before a space.
+        """
+        rows = self._rng.sample(rows, len(rows))
+        if self._way.ids:
+            first, ids = int(rows[0][0]), [int(i) for row in rows for i in row[1:]]
+            return (first, *self._rng.choices(ids, k=_DRAWN), *ids)[:n]
+        words = " ".join(map(str, rows)).split(" ")
+        text = " ".join([*self._rng.choices(words, k=_DRAWN), *words])[:n]
+        return text[: max(text.rfind(" "), 0) or n]

@@ -5,8 +5,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.alignment import is_part
 from jaxcontam.scoring.api.logprobs import (
@@ -20,8 +18,8 @@ from jaxcontam.scoring.api.logprobs import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Tokens to generate: enough that chance does not hide an offset by one.
-_N_WRITTEN = 8
+N_WRITTEN = 8
+"""Tokens to generate: enough that chance does not hide an offset by one."""
 _N_LIKELIEST = 5
 _MOST_TRIES = 2
 
@@ -47,13 +45,13 @@ class Compared:
 
     Attributes:
         errors: Absolute differences of tokens.
-        difference: The largest one between two equal requests.
         values: All that was read.
+        prompt: What was read; None where nothing can be compared.
     """
 
     errors: list[float]
-    difference: float
     values: list[float]
+    prompt: Prompt | None
 
 
 def written_and_read(
@@ -64,7 +62,7 @@ def written_and_read(
     Raises:
         InputError: If what it reads has no log-probabilities.
     """
-    answer = post(way.greedy(prompt, max_tokens=_N_WRITTEN, logprobs=_N_LIKELIEST))
+    answer = post(way.greedy(prompt, max_tokens=N_WRITTEN, logprobs=_N_LIKELIEST))
     n_tries = 0
     for written in _written(answer):
         whole, starts = _with_written(
@@ -73,8 +71,8 @@ def written_and_read(
         if not starts or n_tries == _MOST_TRIES:
             continue
         n_tries += 1
-        first, again = (read(post(way.body(whole)), way, whole, url) for _ in range(2))
-        values = dict(zip(first.starts.tolist(), first.logprobs.tolist(), strict=True))
+        found = read(post(way.body(whole)), way, whole, url)
+        values = dict(zip(found.starts.tolist(), found.logprobs.tolist(), strict=True))
         ends = [*starts[1:], len(whole)]
         errors = []
         for (_, value), start, end in zip(written, starts, ends, strict=False):
@@ -84,12 +82,8 @@ def written_and_read(
                 break
             errors.append(abs(values[start] - value))
         if errors:
-            difference = 0.0
-            if len(first.logprobs) == len(again.logprobs):
-                change = np.abs(first.logprobs - again.logprobs)
-                difference = float(change.max(initial=0))
-            return Compared(errors, difference, first.logprobs.tolist())
-    return Compared([], 0.0, [])
+            return Compared(errors, found.logprobs.tolist(), whole)
+    return Compared([], [], None)
 
 
 def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
