@@ -125,18 +125,15 @@ def open_prompted(
                 notes=lambda: _snapshot_notes(client),
             )
         return
+    from jaxcontam.models.chat import ChatLayout, read_chat_layout
+    from jaxcontam.models.checkpoint import model_directory
     from jaxcontam.scoring.completions import LocalCompleter
 
     opened = load(model, tokenizer=tokenizer, dtype=dtype)
-    checkpoint, chat, said = opened.weights("replicate"), None, ()
+    checkpoint, chat, said = opened.weights("replicate"), ChatLayout(), ()
     if isinstance(model, str | Path) and not is_plain:
-        from jaxcontam.models.chat import read_chat_layout
-        from jaxcontam.models.checkpoint import model_directory
-
-        layout = read_chat_layout(model_directory(str(model)))
-        # A base model reads a prompt as it reads any text.
-        chat = None if layout.tokenizer is None else layout
-    if chat is None and not is_plain:
+        chat = read_chat_layout(model_directory(str(model)))
+    if chat.tokenizer is None and not is_plain:
         said = (
             f"{opened.name} has no chat template: it reads instructions as any text "
             "and may follow none",

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.data.encoding import encode_texts
+from jaxcontam.data.encoding import encode_texts, first_added
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, read_fast_tokenizer
+from jaxcontam.models.generation import prompt_ids
 
 Message = Mapping[str, str]
 """`role` and `content`."""
@@ -27,24 +28,36 @@ class ChatLayout:
 
     tokenizer: Any = None
 
-    def ids(self, checkpoint: Checkpoint, messages: Sequence[Message]) -> np.ndarray:
-        """Prompt ids of the messages.
+    def ids(
+        self,
+        checkpoint: Checkpoint,
+        messages: Sequence[Message],
+        *,
+        room: int | None = None,
+    ) -> np.ndarray:
+        """Prompt ids of the messages; what stands first stands once.
 
-        A template writes its own prefix; the plain layout starts with the tokenizer's
-        BOS or EOS, as every scored text does.
+        That is the tokenizer's BOS or EOS in the plain layout, as before every scored
+        text; in a template's what it writes itself, or what the tokenizer adds.
+
+        Args:
+            checkpoint: The model.
+            messages: At least one.
+            room: See `prompt_ids`.
 
         Raises:
             InputError: If the template refuses the messages.
         """
+        prefix_id = checkpoint.prefix_id
         if self.tokenizer is None:
             text = "\n".join(message["content"] for message in messages)
-            prefix = [] if checkpoint.prefix_id is None else [checkpoint.prefix_id]
-            return np.array(
-                [*prefix, *encode_texts(checkpoint.tokenizer, [text])[0]], np.int32
-            )
+            (ids,) = encode_texts(checkpoint.tokenizer, [text])
+            return prompt_ids(ids, prefix_id=prefix_id, room=room)
         text = self.text(messages, asks=True)
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return np.array(ids, np.int32)
+        (ids,) = encode_texts(self.tokenizer.backend_tokenizer, [text])
+        if prefix_id not in (*ids[:1], first_added(self.tokenizer.backend_tokenizer)):
+            prefix_id = None
+        return prompt_ids(ids, prefix_id=prefix_id, room=room)
 
     def text(self, messages: Sequence[Message], *, asks: bool) -> str:
         """What the template writes; `asks` ends with the begin of an answer.

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxcontam.data.encoding import own_ids
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.decoding import go_on, read_prompts
 from jaxcontam.models.stacks import REUSED, layer_stacks, stack_config
@@ -273,18 +274,27 @@ def _keys(
     return keys_BK2
 
 
-def prompt_ids(ids: Sequence[int], *, prefix_id: int | None, room: int) -> np.ndarray:
-    """Ids of a prompt, after the token that texts start with if there is one.
+def prompt_ids(
+    ids: Sequence[int] | np.ndarray,
+    *,
+    prefix_id: int | None,
+    room: int | None = None,
+) -> np.ndarray:
+    """Ids of a prompt, once after the token that texts start with if there is one.
 
     Args:
         ids: Ids of the text, at least one where there is no prefix.
         prefix_id: BOS or EOS, or None.
-        room: Most ids in all; a longer text loses its beginning, never the prefix.
+        room: Most ids in all, or None; a longer text loses its beginning, never the
+            prefix.
 
     Raises:
         ValueError: If there is no room for an id of the text.
     """
     before = [] if prefix_id is None else [prefix_id]
-    if room <= len(before):
-        raise ValueError(f"room must exceed {len(before)}, got {room}")
-    return np.array([*before, *ids[-(room - len(before)) :]], np.int32)
+    own = own_ids(np.asarray(ids, np.int32), prefix_id)
+    if room is not None:
+        if room <= len(before):
+            raise ValueError(f"room must exceed {len(before)}, got {room}")
+        own = own[-(room - len(before)) :]
+    return np.array([*before, *own], np.int32)

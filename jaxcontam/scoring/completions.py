@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
+from jaxcontam.data.encoding import encode_texts
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.models.chat import ChatLayout
 from jaxcontam.models.checkpoint import Checkpoint
@@ -26,28 +27,22 @@ class LocalCompleter:
     Attributes:
         checkpoint: The model.
         journal: Where finished prompts are kept.
-        chat: How a prompt becomes what the model reads; None puts the tokenizer's BOS
-            or EOS before it and nothing else.
+        chat: How a prompt becomes what the model reads.
     """
 
     checkpoint: Checkpoint
     journal: Journal
-    chat: ChatLayout | None = None
+    chat: ChatLayout = dataclasses.field(default_factory=ChatLayout)
 
     @property
     def name(self) -> str:
         """The checkpoint's."""
         return self.checkpoint.name
 
-    def ids(self, prompt: str) -> np.ndarray:
-        """What the model reads of a prompt."""
-        if self.chat is not None:
-            messages = [{"role": "user", "content": prompt}]
-            return self.chat.ids(self.checkpoint, messages)
-        encoding = self.checkpoint.tokenizer.encode(prompt, add_special_tokens=False)
-        prefix_id = self.checkpoint.prefix_id
-        before = [] if prefix_id is None else [prefix_id]
-        return np.array([*before, *encoding.ids], np.int32)
+    def ids(self, prompt: str, *, room: int | None = None) -> np.ndarray:
+        """What the model reads of a prompt; `room` as for `prompt_ids`."""
+        messages = [{"role": "user", "content": prompt}]
+        return self.chat.ids(self.checkpoint, messages, room=room)
 
     def complete(
         self,
@@ -74,7 +69,7 @@ class LocalCompleter:
         room = self.checkpoint.config.context - max_tokens
         found = complete_ids(
             self.checkpoint,
-            [self.ids(prompt)[-room:] for prompt in prompts],
+            [self.ids(prompt, room=room) for prompt in prompts],
             sampling,
             self.journal,
             stop=stop,
@@ -110,8 +105,8 @@ def complete_texts(
     """
     tokenizer, prefix_id = checkpoint.tokenizer, checkpoint.prefix_id
     room = checkpoint.config.context - sampling.new_tokens
-    encoded = tokenizer.encode_batch(list(prompts), add_special_tokens=False)
-    ids = [prompt_ids(one.ids, prefix_id=prefix_id, room=room) for one in encoded]
+    encoded = encode_texts(tokenizer, prompts)
+    ids = [prompt_ids(one, prefix_id=prefix_id, room=room) for one in encoded]
     return complete_ids(checkpoint, ids, sampling, journal, progress=progress)
 
 

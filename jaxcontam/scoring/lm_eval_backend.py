@@ -7,7 +7,9 @@ kernel, that audits score.
 
 Texts become ids as the harness's own type `hf` makes them (lm_eval 0.4.13), with the
 tokenizer's BOS and space before a text where it has them, so that its tasks give the
-same numbers. Audits add neither, as no text of a training set has them inside.
+same numbers. Audits add neither, as no text of a training set has them inside. Of a
+whole text `hf` also scores the BOS that its tokenizer adds, after another one; here it
+stands once, as with `hf` and add_bos_token=False.
 """
 
 import itertools
@@ -22,6 +24,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from jaxcontam.arguments import Dtype
+from jaxcontam.data.encoding import own_ids
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     model_directory,
@@ -147,10 +150,11 @@ class JaxcontamLM(TemplateLM):
         counts = []
         for request in requests:
             (text,) = request.args
+            ids = np.array(self.tok_encode(text), np.int32)
             windows = [
                 make_disjoint_window(window)
                 for window in get_rolling_token_windows(
-                    token_list=self.tok_encode(text),
+                    token_list=own_ids(ids, self._prefix_id).tolist(),
                     prefix_token=self.prefix_token_id,
                     max_seq_len=self.max_length,
                     context_len=1,

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.encoding import Encoded, ids_before
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import cut_to_budget
 
@@ -210,7 +210,8 @@ def plan_pairs(
     Args:
         strata: Example indices of each stratum, in published order.
         encoded: The benchmark's ids.
-        prefix_id: Put before each prefix if the tokenizer has one.
+        prefix_id: Put before each prefix if the tokenizer has one, and not each example
+            begins with it.
         context: Tokens that the model reads at once.
         wanted_KSS: (K, S, S) bool, true where [k, i, j] is to be scored; None for all.
             At least one pair of each example, none with itself.
@@ -241,7 +242,7 @@ def plan_pairs(
         lengths_KS[k] = np.minimum(lengths_KS[k], length)
     others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
     all_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
-    start = np.array([] if prefix_id is None else [prefix_id], np.int32)
+    start = ids_before(prefix_id, encoded.ids)
     return PairPlan(
         members=tuple(strata),
         cut=cut_N,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.encoding import Encoded, ids_before, own_ids
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import (
     OrderDesign,
@@ -70,7 +70,8 @@ def plan_orders(
     Args:
         design: Orders with the published one first.
         encoded: The benchmark's ids.
-        prefix_id: Put before each sequence if the tokenizer has one.
+        prefix_id: Put before each sequence if the tokenizer has one, and not each
+            example begins with it.
         context: Tokens that the model reads at once.
         windowed: Leave long strata whole, to be scored in windows. Otherwise a
             stratum of more than context - 1 ids is cut, each example to the same
@@ -79,7 +80,7 @@ def plan_orders(
     Raises:
         InputError: If not even one token of each example fits.
     """
-    prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)
+    prefix = ids_before(prefix_id, encoded.ids)
     cut_N = encoded.n_cut_ids.copy()
     known: dict[bytes, int] = {}
     sequences, examples = [], []
@@ -172,7 +173,8 @@ def plan_versions(
         emitted.insert(place, versions[0])
         index = []
         for ids in emitted:
-            sequence = np.concatenate([prefix, ids]).astype(np.int32)
+            own = own_ids(ids, prefix_id)
+            sequence = np.concatenate([prefix, own]).astype(np.int32)
             key = sequence.tobytes()
             if key not in known:
                 known[key] = len(sequences)

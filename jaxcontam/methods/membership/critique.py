@@ -112,7 +112,7 @@ def _answered(
     checkpoint, store = model.checkpoint, model.plain.store
     room = model.context - n_new
     prompts = [
-        chat.ids(checkpoint, [{"role": "user", "content": text}])[-room:]
+        chat.ids(checkpoint, [{"role": "user", "content": text}], room=room)
         for text in words
     ]
     sampling = Sampling(

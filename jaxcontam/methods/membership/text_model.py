@@ -45,12 +45,12 @@ class TextModel:
         return int(self.model.prefix_id is not None)
 
     def sequences(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Ids of each text, the tokenizer's BOS or EOS before them if it has one."""
+        """Ids of each text, the tokenizer's BOS or EOS once before them if any."""
         prefix_id = self.model.prefix_id
         prefix = [] if prefix_id is None else [prefix_id]
         return [
             np.array([*prefix, *ids], np.int32)
-            for ids in encode_texts(self.model.tokenizer, texts)
+            for ids in encode_texts(self.model.tokenizer, texts, after=prefix_id)
         ]
 
     def is_same_as(self, other: "TextModel") -> bool:
