@@ -91,7 +91,7 @@ def folder(path, tokenizer, model_type="llama", **fields):
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("name", ["cl100k", "sentencepiece"])
 def test_ids_are_the_files_in_every_family_and_class(tmp_path, model_type, name):
     expected = TOKENIZERS[name].encode_batch(TEXTS, add_special_tokens=False)
     plain = plain_tokenizer(TOKENIZERS[name])

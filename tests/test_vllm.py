@@ -15,10 +15,13 @@ import pytest
 
 import jaxcontam
 from jaxcontam.cli import main
+from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.budget import ApiOptions
 from tests.membership_model import CONTEXT, fast_tokenizer
 from tests.test_functions import texts
+from tests.test_tokenizer_file import TOKENIZERS
+from tests.test_tokenizer_file import folder as tokenizer_folder
 
 pytestmark = pytest.mark.unoptimised
 
@@ -130,6 +133,15 @@ def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatc
     scorer.sums(rows)
     told = [note for note in opened.notes() if "differs by 0.01 nats" in note]
     assert len(told) == (wobble > 0)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):
+    made = TOKENIZERS["cl100k"]
+    folder = tokenizer_folder(tmp_path, made, tokenizer_class="GPT2Tokenizer")
+    opened = jaxcontam.load(f"vllm:{folder}")
+    assert opened.tokenizer.to_str() == plain_tokenizer(made).to_str()
+    assert opened.prefix_id == made.token_to_id("<s>")
 
 
 @pytest.mark.usefixtures("vllm")

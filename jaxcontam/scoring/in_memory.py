@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,9 +152,16 @@ def opened_vllm(llm: Any) -> OpenModel:
     cache = getattr(llm.llm_engine, "vllm_config", llm.llm_engine).cache_config
     if cache.enable_prefix_caching:
         raise InputError(_NO_CACHE, hint=_CACHE_OFF)
-    tokenizer = llm.get_tokenizer()
-    encoder, prefix_id = _tokenizer(tokenizer, {})
     config = llm.llm_engine.model_config
+    folder = Path(str(getattr(config, "tokenizer", config.model)))
+    if folder.is_dir():
+        from jaxcontam.scoring.remote_model import read_local_tokenizer
+
+        # The engine's own may be built by a class that reads other ids.
+        local = read_local_tokenizer(folder)
+        encoder, prefix_id = local.encoder, local.prefix_id
+    else:
+        encoder, prefix_id = _tokenizer(llm.get_tokenizer(), {})
     return _opened_asked(
         functools.partial(_vllm_logprobs, llm),
         name=str(config.model),
