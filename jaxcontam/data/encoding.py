@@ -131,6 +131,23 @@ def ids_before(prefix_id: int | None, texts: Sequence[np.ndarray]) -> np.ndarray
     return np.array([] if prefix_id is None or brought else [prefix_id], np.int32)
 
 
+def take_file(loaded: Any, path: Path) -> None:
+    """Let a tokenizer of transformers read what its tokenizer.json says, if it has one.
+
+    Its class may build other ids out of the file. Names of special tokens that the file
+    has no id for are none; the chat template stays.
+
+    Raises:
+        Exception: As `file_tokenizer`.
+    """
+    if not path.is_file():
+        return
+    loaded._tokenizer = tokenizer = file_tokenizer(path)
+    for name, token in loaded.special_tokens_map.items():
+        if tokenizer.token_to_id(str(token)) is None:
+            setattr(loaded, name, None)
+
+
 def file_tokenizer(path: Path) -> Tokenizer:
     """What a tokenizer.json says, and what tokenizer_config.json alone says beside it.
 

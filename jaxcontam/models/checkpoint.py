@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.arguments import Dtype, public
-from jaxcontam.data.encoding import file_tokenizer, plain_tokenizer
+from jaxcontam.data.encoding import plain_tokenizer, take_file
 from jaxcontam.data.files import read_json_object
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
@@ -272,15 +272,13 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
 def read_fast_tokenizer(directory: Path):
     """The transformers fast tokenizer of a directory; no remote code runs.
 
-    Its ids are those of tokenizer.json where there is one. The class that transformers
-    chooses may build others; names of special tokens and the chat template are its own.
+    Its ids are those of tokenizer.json where there is one; see `take_file`.
 
     Raises:
         InputError: If there is none, or it does not load.
     """
-    path = directory / "tokenizer.json"
-    legacy = [directory / n for n in ("tokenizer.model", "vocab.json", "vocab.txt")]
-    if not any(file.is_file() for file in (path, *legacy)):
+    names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+    if not any((directory / name).is_file() for name in names):
         raise InputError(
             f"{directory}: no tokenizer (tokenizer.json is missing)",
             hint="copy the tokenizer files of the model into its folder",
@@ -292,13 +290,7 @@ def read_fast_tokenizer(directory: Path):
         loaded = AutoTokenizer.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
         )
-        if path.is_file():
-            loaded._tokenizer = file_tokenizer(path)
-            for name, token in loaded.special_tokens_map.items():
-                if loaded.backend_tokenizer.token_to_id(str(token)) is None:
-                    setattr(loaded, name, None)
-    except InputError:
-        raise
+        take_file(loaded, directory / names[0])
     except Exception as e:  # transformers raises many types for a broken file
         raise InputError(
             f"{directory}: the tokenizer does not load "
