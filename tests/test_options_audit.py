@@ -120,7 +120,7 @@ def test_report_does_not_depend_on_where_the_published_order_stood(audit, tmp_pa
             + [{"q": "Q", "choices": ["ape", "crow", "vole"]}] * 3,
             [],
             "x: no item can take part: 1 has numbers as options, 1 is sorted, 2 share "
-            "their options with another item\n"
+            "two options with another item\n"
             "  hint: only options that could stand in any order can be tested\n",
         ),
         (

@@ -50,7 +50,11 @@ def reports(pulse, tmp_path_factory):
             json.dumps(
                 {
                     "q": f"Which {i}?",
-                    "choices": rng.choice(WORDS, 3 + i % 3, replace=False).tolist(),
+                    # No two items share options.
+                    "choices": [
+                        f"{word}{i}"
+                        for word in rng.choice(WORDS, 3 + i % 3, replace=False)
+                    ],
                     "answer": int(rng.integers(3)),
                 }
             )
