@@ -1,6 +1,20 @@
-"""`python -m jaxcontam`."""
+"""The console script, and `python -m jaxcontam`."""
 
-from jaxcontam.entry import main
+import sys
+
+from jaxcontam.signals import interrupted, stop_on_signals
+
+
+def main() -> None:
+    """Run `jaxcontam`; signals are answered from before anything slow is imported."""
+    stop_on_signals()
+    try:
+        from jaxcontam.cli import entry_point
+
+        entry_point()
+    except KeyboardInterrupt as e:
+        sys.exit(interrupted(e))
+
 
 if __name__ == "__main__":
     main()

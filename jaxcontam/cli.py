@@ -25,12 +25,12 @@ from jaxcontam.commands.flags import (
     own_folder,
 )
 from jaxcontam.data.bucket import is_url
-from jaxcontam.entry import interrupted, signal_of, stop_on_signals
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.methods import SCORES, TESTS
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.mirror import mirrored, url_folder
 from jaxcontam.scoring.shares import ShareScored
+from jaxcontam.signals import interrupted, signal_of, stop_on_signals
 from jaxcontam.terminal import visible
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3

@@ -317,7 +317,7 @@ def test_screening_lists_benchmarks_but_no_invalid_one():
 
 def test_page_of_a_matrix_says_that_the_null_was_declared(tmp_path):
     path = tmp_path / "m.csv"
-    path.write_text("3,1,2\n4,1,0\n5,2,1\n")
+    path.write_text("3,1,2\n5,1,0\n4,2,1\n")
     assert main(["prove", str(path), "--out", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "declared by whoever made the matrix" in page

@@ -38,7 +38,7 @@ Content = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Items:
+class ComparedItems:
     """Items that are compared.
 
     Attributes:
@@ -105,7 +105,7 @@ def _are_scores(values: Sequence[object]) -> bool:
 
 def compared_items(
     rows: Sequence[Row], models: Sequence[str], *, paired: bool
-) -> Items:
+) -> ComparedItems:
     """Items that all models answered and that only one side holds.
 
     What stands on both sides was published, and shows nothing: in pairs such a rewrite
@@ -150,7 +150,7 @@ def compared_items(
             f"too few items to compare: {counts}",
             hint="rewrites need the ids of their originals; --unpaired takes any",
         )
-    return Items(
+    return ComparedItems(
         published=_scores(sides[0], models),
         other=_scores(sides[1], models),
         groups=groups,

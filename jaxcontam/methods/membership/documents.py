@@ -79,7 +79,7 @@ def independent_codes(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ComparedTexts:
     """Which texts of two sides can be compared.
 
     Attributes:
@@ -98,7 +98,7 @@ def compared(
     is_first_N: np.ndarray,
     clusters: Sequence[object] | None,
     sides: tuple[str, str],
-) -> Compared:
+) -> ComparedTexts:
     """Texts that stand once on both sides together, or in one document of either.
 
     Of two draws from one source the larger holds more of its frequent texts, and these
@@ -160,7 +160,7 @@ def compared(
             f"p-value and no number counts {'it' if n == 1 else 'them'}, since what is "
             "frequent is likelier to any model"
         )
-    return Compared(np.array(kept_N, bool), why, tuple(warnings))
+    return ComparedTexts(np.array(kept_N, bool), why, tuple(warnings))
 
 
 def _times_written(counts: Sequence[int]) -> int:

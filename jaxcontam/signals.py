@@ -1,19 +1,8 @@
-"""The console script: signals are answered from before anything slow is imported."""
+"""Signals that end a command: one line, and the exit code that a shell expects."""
 
 import signal
 import sys
 from types import FrameType
-
-
-def main() -> None:
-    """Run `jaxcontam`."""
-    stop_on_signals()
-    try:
-        from jaxcontam.cli import entry_point
-
-        entry_point()
-    except KeyboardInterrupt as e:
-        sys.exit(interrupted(e))
 
 
 def stop_on_signals() -> None:
