@@ -20,7 +20,7 @@ import numpy as np
 from jaxcontam.analyses.inflation_items import (
     FEWEST_GROUPS,
     GROUP_FIELD,
-    Items,
+    ComparedItems,
     Row,
     compared_items,
 )
@@ -111,7 +111,7 @@ def judged_inflation(
     """Estimate the inflation of the first model's score and choose the word.
 
     Args:
-        rows: Items of both sides with their scores.
+        rows: ComparedItems of both sides with their scores.
         models: The model in question, then references.
         asked: What is compared.
         notes: Warnings that come before those of here.
@@ -212,7 +212,7 @@ def inflation_verdict(
 
 
 def _curve(
-    items: Items, asked: Comparison
+    items: ComparedItems, asked: Comparison
 ) -> tuple[list[InflationEstimate], list[str]]:
     """ConStat's estimate, if the references give a curve, and what to know of it."""
     try:
