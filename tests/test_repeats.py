@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from jaxcontam.analyses.inflation_answers import read_sides
+from jaxcontam.analyses.known_texts import read_texts
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, whole_blocks
-from jaxcontam.data.repeats import without_repeats
+from jaxcontam.data.questions import QuestionFields
+from jaxcontam.data.repeats import drawn_places, without_repeats
 
 N_ORDERS = 2_000
 
@@ -123,3 +126,35 @@ def test_what_is_left_out_is_told():
     assert found.left_out[1].startswith("1 of 3 examples repeat another one")
     assert "a random copy" in found.left_out[1]
     assert without_repeats(found) is found
+
+
+def test_a_limit_draws_by_what_a_file_holds_and_not_by_its_order():
+    """The first of two sorted files of unequal length would differ in kind."""
+    texts = [f"{i:04}" for i in range(400)]
+    drawn = {texts[i] for i in drawn_places(texts, 100)}
+    turned = texts[::-1]
+    assert {turned[i] for i in drawn_places(turned, 100)} == drawn
+    assert drawn_places(texts, None) == list(range(400))
+    # As many of the first half as chance gives, 3.3 standard errors.
+    first = sum(text < "0200" for text in drawn)
+    assert abs(first - 50) < 3.3 * np.sqrt(400 * 0.25 * 0.25)
+
+
+def test_a_limit_of_membership_and_inflation_draws(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"text {'very ' * i}long\n" for i in range(40)))
+    run = read_texts(None, members=str(path), nonmembers=str(path), limit=10)
+    longest = max(map(len, run.texts))
+    assert len(run.texts) == 20 and longest > len(f"text {'very ' * 20}long")
+    files = []
+    for name in ("q", "r"):
+        files.append(tmp_path / f"{name}.jsonl")
+        lines = (
+            json.dumps({"id": str(i), "question": f"{name}{i}?", "answer": "x"})
+            for i in range(40)
+        )
+        files[-1].write_text("\n".join(lines))
+    sides = read_sides(*files, QuestionFields(), limit=10)
+    items = [[one.item for one in side] for side in (sides.published, sides.other)]
+    assert items[0] == items[1] and len(items[0]) == 10
+    assert max(map(int, items[0])) >= 20

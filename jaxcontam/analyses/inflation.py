@@ -138,7 +138,7 @@ def inflation(
         new_tokens: Most tokens of a written answer.
         min_points: Inflation that matters: `no inflation found` means that so much
             would have been found with a chance of 0.8.
-        limit: Most items of each file.
+        limit: Most items of each file, drawn by what they hold; pairs stay whole.
         tokenizer: The fast tokenizer of models in memory.
         seed: Seeds the bootstrap of `constat`.
         dtype: Matmul precision of model directories.

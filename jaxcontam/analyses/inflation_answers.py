@@ -18,6 +18,7 @@ from jaxcontam.data.questions import (
     item_fields,
     read_questions,
 )
+from jaxcontam.data.repeats import drawn_places
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress
@@ -106,8 +107,9 @@ def read_sides(
         InputError: If a file cannot be read, or one has choices and the other has none.
     """
     sides, names, notes = [], [], []
+    kept: set[str] = set()
     for path in (benchmark, against):
-        file = load_benchmark(path, limit=limit, check_fields=True)
+        file = load_benchmark(path, check_fields=True)
         notes += [f"{file.name}: {words}" for words in file.left_out]
         is_first = not sides
         questions = read_questions(file, wanted, grouped=is_first or not paired)
@@ -116,6 +118,16 @@ def read_sides(
             notes += seen_groups(file.rows, item_fields(file, wanted), prompts)
         if n_out := len(file) - len(questions):
             notes.append(f"records of {file.name} without options, left out: {n_out}")
+        if is_first or not paired:
+            keys = [one.item if paired else one.prompt for one in questions]
+            kept = {keys[i] for i in drawn_places(keys, limit)}
+        keys = [one.item if paired else one.prompt for one in questions]
+        questions = [q for q, key in zip(questions, keys, strict=True) if key in kept]
+        if not questions:
+            raise InputError(
+                f"{file.name}: no item of the {limit} that were drawn",
+                hint="a higher --limit",
+            )
         sides.append(tuple(questions))
         names.append(file.name)
     if bool(sides[0][0].choices) != bool(sides[1][0].choices):

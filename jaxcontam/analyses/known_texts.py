@@ -96,7 +96,7 @@ def read_texts(
         no_header: The first row of a .csv or .tsv file is a text, too.
         label_field: Field of 1 for members and 0 for others.
         document_field: Field that names the document of a text.
-        limit: Keep the first N texts of each source.
+        limit: Keep N texts of each source, drawn by what they hold.
         length: Cut each text to its first N words.
 
     Raises:
@@ -114,19 +114,18 @@ def read_texts(
                 labels=None,
                 clusters=None,
                 rows=(None,) * len(found),
-            )
+            ).drawn(limit)
         return load_labelled(
             source,
             template=template,
             text_field=text_field,
             label_field=label_field if with_labels else None,
             cluster_field=document_field,
-            limit=limit,
             length=length,
             with_labels=with_labels,
             allow_whole_rows=True,
             no_header=no_header,
-        )
+        ).drawn(limit)
 
     if nonmembers is None:
         assert texts is not None

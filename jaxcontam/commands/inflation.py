@@ -84,7 +84,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
     min_points: float = MIN_POINTS
     """Inflation that matters: what is smaller need not be found."""
     limit: int | None = None
-    """Take the first N items of each file."""
+    """Take N items of each file, drawn by what they hold; pairs stay whole."""
     dry_run: bool = False
     """Say what would be asked of MODEL; ask nothing."""
 

@@ -91,6 +91,8 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     """Field that names the document a text was cut from; its texts count as one."""
     length: int | None = None
     """Cut each text to its first N words."""
+    limit: int | None = None
+    """Take N records of each file, drawn by what they hold."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None

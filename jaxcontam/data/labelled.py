@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
 from jaxcontam.data.chunks import count_words, cut_words
+from jaxcontam.data.repeats import drawn_places
 from jaxcontam.data.templates import (
     check_template,
     field_of,
@@ -76,6 +77,21 @@ class LabelledTexts:
     def fingerprint(self) -> str:
         """Digest of the texts in their order."""
         return fingerprint(self.texts)
+
+    def drawn(self, n: int | None) -> "LabelledTexts":
+        """At most n of the texts; see `drawn_places`."""
+        places = drawn_places(self.texts, n)
+        if len(places) == len(self):
+            return self
+        left_out = f"{len(self) - len(places)} of {len(self)} texts left out at random"
+        return dataclasses.replace(
+            self,
+            texts=tuple(self.texts[i] for i in places),
+            labels=self.labels and tuple(self.labels[i] for i in places),
+            clusters=self.clusters and tuple(self.clusters[i] for i in places),
+            rows=tuple(self.rows[i] for i in places),
+            left_out=(*self.left_out, left_out),
+        )
 
 
 def load_labelled(

@@ -1,4 +1,4 @@
-"""One copy of each example, chosen so that what is left stands in a fair order."""
+"""What is kept of a file, chosen so that its order plays no unfair part."""
 
 import dataclasses
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.errors import InputError
 
 
 def without_repeats(
@@ -68,3 +69,18 @@ def _order_entropy(benchmark: Benchmark) -> int:
     for text, row in zip(benchmark.texts, benchmark.rows, strict=True):
         digest.update(json.dumps([text, row], default=repr).encode() + b"\n")
     return int.from_bytes(digest.digest())
+
+
+def drawn_places(keys: Sequence[str], n: int | None) -> list[int]:
+    """Places of at most n items, ascending, drawn by the SHA-256 of what they hold.
+
+    The first n of a file that is sorted by length, date or difficulty are of one kind,
+    and of two files of unequal length of two kinds.
+
+    Raises:
+        InputError: If n is below 1.
+    """
+    if n is not None and n < 1:
+        raise InputError(f"--limit must be at least 1, got {n}")
+    digests = [hashlib.sha256(key.encode("utf-8", "replace")).digest() for key in keys]
+    return sorted(sorted(range(len(keys)), key=digests.__getitem__)[:n])
