@@ -142,7 +142,7 @@ def test_issues_of_both_files_are_not_asked(tmp_path):
     assert (len(plan.issues), len(plan.control_issues)) == (3, 3)
     assert any("2 issues stand in both files" in words for words in plan.warnings)
     paths[1].write_text(paths[0].read_text())
-    with pytest.raises(InputError, match="stand in the other file as well"):
+    with pytest.raises(InputError, match="stand more than once in both files"):
         plan_replication(paths[0], design)
 
 

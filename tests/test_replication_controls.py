@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom, fisher_exact
 
 from jaxcontam.analyses.method_notes import method_words
+from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
 from jaxcontam.methods.replication.control import (
     Side,
     beside_reference,
@@ -377,3 +378,35 @@ def test_copies_of_one_or_two_words_do_not_decide():
         True,
         False,
     ]
+
+
+def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
+    """Of two draws of one source the smaller has more of what is frequent.
+
+    A model knows what is frequent on the web by heart: Fisher's test of how much of it
+    is drawn, 50 against 50. Of distinct texts it is below .05 in nine of ten pairs.
+    """
+    weights = 1 / np.arange(1, 20_001) ** 0.7
+    weights /= weights.sum()
+    n, low = 40, 0
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        paths = []
+        for name, size in (("benchmark", 200), ("control", 5_000)):
+            rows = rng.choice(len(weights), size, p=weights)
+            paths.append(tmp_path / f"{name}{seed}.txt")
+            text = "".join(f"text {i} of the source\n" for i in rows)
+            paths[-1].write_text(text)
+        design = ReplicationDesign(task="plain", control=paths[1], k=50)
+        plan = plan_replication(paths[0], design)
+        known = [
+            sum(
+                int(f"{one.first_piece} {one.second_piece}".split()[1]) < 400
+                for one in arm.instances
+            )
+            for arm in plan.arms
+        ]
+        table = [[k, 50 - k] for k in known]
+        low += fisher_exact(table, "greater").pvalue <= 0.05
+    # 3.3 standard errors of .05 at n = 40.
+    assert low / n <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / n)

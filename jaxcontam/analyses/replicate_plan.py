@@ -16,6 +16,7 @@ from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.templates import template_pieces
 from jaxcontam.errors import InputError, check_names
+from jaxcontam.methods.membership.documents import compared
 from jaxcontam.methods.replication.catalogue import COMPARISONS
 from jaxcontam.methods.replication.control import independence_words
 from jaxcontam.methods.replication.fields import Fields, find_fields
@@ -25,6 +26,7 @@ from jaxcontam.methods.replication.split import Drawn, draw_instances, text_keys
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
 _Asked = TypeVar("_Asked", Item, Issue)
+_SIDES = ("benchmark", "control")
 
 Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
 
@@ -183,7 +185,7 @@ class ReplicationPlan:
                 if one.n_elsewhere:
                     words.append(
                         f"{one.n_elsewhere} of {one.n_rows} instances of the {name} "
-                        "stand in the other file as well and were not drawn"
+                        "stand more than once in both files together and were not drawn"
                     )
             words += self.notes
         if not self.prompts.has_arms:
@@ -229,9 +231,15 @@ def plan_replication(
         return found, fields
 
     files = [read(one) for one in (benchmark, design.control) if one is not None]
-    # What stands on both sides is no evidence for either.
-    keys = [text_keys(*file) for file in files]
-    both = keys[0] & keys[1] if design.control is not None else set()
+    # What stands on both sides is no evidence for either; and the smaller file has
+    # more of what is frequent, which any model may know by heart, among its distinct
+    # texts.
+    left_out: set[str] = set()
+    if design.control is not None:
+        keys = [text_keys(*file) for file in files]
+        both, n = [*keys[0], *keys[1]], len(keys[0])
+        alike = compared(both, np.arange(len(both)) < n, None, _SIDES)
+        left_out = set(both) - {both[i] for i in np.flatnonzero(alike.kept)}
     drawn, *controls = (
         draw_instances(
             *file,
@@ -239,7 +247,7 @@ def plan_replication(
             seed=design.seed,
             label_names=tuple(design.label_names),
             group_field=design.group_field,
-            elsewhere=both,
+            elsewhere=left_out,
         )
         for file in files
     )

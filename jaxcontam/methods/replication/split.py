@@ -37,7 +37,8 @@ class Drawn:
         n_too_short: Texts of one word or null, and pairs with an empty side; never
             drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
-        n_elsewhere: Examples whose text stands in the other file as well; never drawn.
+        n_elsewhere: Examples whose text stands more than once in both files together;
+            never drawn.
         fingerprint: See `instances_fingerprint`.
         warnings: What the reader should know, one sentence each.
     """
@@ -71,7 +72,7 @@ def draw_instances(
         label_names: Names of the labels 0, 1, ..., such as those of a `ClassLabel`;
             label 1 is then written as `1 (entailment)`.
         group_field: Field of the source that an instance has in common with others.
-        elsewhere: `text_keys` of another file, whose texts are never drawn.
+        elsewhere: `text_keys` of texts that are never drawn.
 
     Raises:
         InputError: If a record lacks a field, a label has no name, or no text can be
@@ -102,8 +103,9 @@ def draw_instances(
         rows[key] = min(rows.get(key, row), row)
     if not rows and n_elsewhere:
         raise InputError(
-            f"{benchmark.name}: all its instances stand in the other file as well",
-            hint="a control holds instances that cannot have been seen",
+            f"{benchmark.name}: all its instances stand more than once in both files "
+            "together",
+            hint="a control holds other instances, which cannot have been seen",
         )
     if not rows:
         raise InputError(
@@ -132,15 +134,15 @@ def draw_instances(
     )
 
 
-def text_keys(benchmark: Benchmark, fields: Fields) -> set[str]:
+def text_keys(benchmark: Benchmark, fields: Fields) -> list[str]:
     """`text_key` of every example.
 
     Raises:
         InputError: If a record lacks a field.
     """
-    return {
+    return [
         text_key(*fields.texts_of(benchmark, index)) for index in range(len(benchmark))
-    }
+    ]
 
 
 def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
