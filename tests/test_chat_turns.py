@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -13,9 +14,14 @@ from eval.python_docs import read_python_docs
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.chat_turns import chat_texts, tuning_notes
 from jaxcontam.analyses.model import load
+from jaxcontam.analyses.order_files import read_files
+from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.cli import main
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
+from tests.test_tokenizer_file import TOKENIZERS
+from tests.test_tokenizer_file import folder as tokenizer_folder
 from train.plan import PlannedSet
 from train.presets import PRESETS
 
@@ -51,7 +57,29 @@ def test_each_example_is_what_the_template_writes(chat_model, tmp_path, turn, te
     path = tmp_path / "file.jsonl"
     path.write_text('{"question": "Who?", "answer": "Me"}\n')
     model = load(chat_model)
-    assert list(chat_texts(model, turn, load_benchmark(path))) == [text]
+    assert chat_texts(model, turn, load_benchmark(path))[0] == [text]
+
+
+def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_path):
+    template = "<s>[{{ messages[0].content }}]"
+    made = TOKENIZERS["sentencepiece"]
+    folder = tokenizer_folder(tmp_path, made, chat_template=template)
+    model = types.SimpleNamespace(
+        name="m",
+        checkpoint=types.SimpleNamespace(folder=folder),
+        tokenizer=plain_tokenizer(made),
+        prefix_id=1,
+        context=99,
+    )
+    texts = [f"two spaces {i}" for i in range(12)]
+    design = AuditDesign(tests="stratified", chat_template="user", shuffled=True)
+    files = read_files(texts, design)
+    (planned,), _ = plan_audit(files.benchmarks, files, model, design)
+    expected = [made.encode(f"<s>[{text}]", add_special_tokens=False) for text in texts]
+    assert [ids.tolist() for ids in planned.encoded.ids] == [
+        one.ids for one in expected
+    ]
+    assert expected[0].tokens[:2] == ["<s>", "▁"]
 
 
 def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
@@ -137,7 +165,8 @@ def test_templates_that_drop_text_or_read_the_clock_are_refused(
 
 def test_templates_that_write_the_date_are_taken(chat_model):
     model = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
-    one, other = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
+    texts, _ = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
+    one, other = texts
     assert one[-4:] == other[-4:] and one[-4:].isdigit()
 
 

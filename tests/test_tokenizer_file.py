@@ -134,6 +134,15 @@ def test_a_token_that_the_file_lacks_has_the_id_that_is_stated(tmp_path):
     assert fast.encode("ab<|turn|>", add_special_tokens=False) == [*own, n]
 
 
+def test_no_merge_is_left_out_at_random(tmp_path):
+    made = Tokenizer.from_str(TOKENIZERS["cl100k"].to_str())
+    made.model.dropout = 0.9
+    fast = read_fast_tokenizer(folder(tmp_path, made))
+    expected = TOKENIZERS["cl100k"].encode_batch(TEXTS, add_special_tokens=False)
+    found = fast(TEXTS, add_special_tokens=False)["input_ids"]
+    assert found == [one.ids for one in expected]
+
+
 def test_a_name_without_an_id_in_the_file_is_none(tmp_path):
     """Transformers gives it an id of its own, a row that no model was trained on."""
     made = TOKENIZERS["cl100k"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.opened import OpenModel
 
@@ -30,8 +31,12 @@ def turn_words(turn: Turn) -> str:
     return f"each example was read as {place} of a chat, by the model's own template"
 
 
-def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[str]:
-    """Each example as the model's chat template writes it.
+def chat_texts(
+    model: OpenModel, turn: Turn, benchmark: Benchmark
+) -> tuple[Sequence[str], Encoder]:
+    """Each example as the model's chat template writes it, and what reads it.
+
+    A chat is read as in tuning: with the space that some tokenizers put before a text.
 
     Raises:
         InputError: If there is no template, it refuses a chat or leaves out some of an
@@ -73,7 +78,7 @@ def chat_texts(model: OpenModel, turn: Turn, benchmark: Benchmark) -> Sequence[s
                 "went on between two examples",
                 hint="run it again if it was midnight; else leave the flag out",
             )
-    return texts
+    return texts, layout.tokenizer.backend_tokenizer
 
 
 def _stand_in_order(parts: Sequence[str], written: str) -> bool:

@@ -54,11 +54,13 @@ def plan_audit(
     for benchmark in benchmarks:
         items = files.items.get(benchmark.name)
         texts, separator = benchmark.texts, typed_newlines(design.separator)
+        tokenizer = model.tokenizer
         if design.chat_template is not None:
+            texts, tokenizer = chat_texts(model, design.chat_template, benchmark)
             # The template ends each turn.
-            texts, separator = chat_texts(model, design.chat_template, benchmark), ""
+            separator = ""
         encoded = encode_examples(
-            model.tokenizer,
+            tokenizer,
             texts,
             separator=separator,
             max_example_tokens=design.max_example_tokens,

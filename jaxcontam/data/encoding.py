@@ -161,6 +161,9 @@ def file_tokenizer(path: Path) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    if getattr(tokenizer.model, "dropout", None) is not None:
+        # Random merges would give a text other ids each time.
+        tokenizer.model.dropout = None
     config = path.with_name("tokenizer_config.json")
     fields = read_json_object(config) if config.is_file() else {}
     more = {int(i): one for i, one in fields.get("added_tokens_decoder", {}).items()}
