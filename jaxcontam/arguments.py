@@ -77,7 +77,8 @@ def check_fields(design: Any) -> None:
     """
     for name, hint in _hints(type(design)).items():
         if name in design.__dataclass_fields__:
-            found = _checked(name, getattr(design, name), hint)
+            # The fields of a design are flags, and its other errors name these.
+            found = _checked(f"--{name}".replace("_", "-"), getattr(design, name), hint)
             if found is not getattr(design, name):
                 object.__setattr__(design, name, found)
 

@@ -215,7 +215,7 @@ class AskedScorer:
         """
         try:
             values = np.asarray(answer)
-            if values.dtype.kind in _NO_REALS:
+            if values.dtype.kind in _NO_REALS or np.ma.is_masked(answer):
                 raise TypeError
             return np.atleast_1d(values.astype(np.float64))
         except (TypeError, ValueError, OverflowError, RuntimeError):
