@@ -191,7 +191,7 @@ def test_value_outside_the_choices_lists_them(refused):
     ("words", "missing"),
     [
         (["audit"], "Model directory"),
-        (["prove"], "A .csv without header, or a .npy"),
+        (["prove"], "A .csv, with names of columns"),
         (["score", "m"], "File of texts"),
         (["score", "m", "b.txt"], "--out"),
         (["verify"], "Folder with report.json, and orders.npz"),

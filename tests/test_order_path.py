@@ -235,7 +235,7 @@ def test_nan_names_the_example(tmp_path, tokenizer):
         return scores, None, None
 
     scorer = Scorer(forward, context=CONTEXT, batch_tokens=512)
-    with pytest.raises(InputError, match="x: example 18: the model's log-prob"):
+    with pytest.raises(InputError, match="x: example 18: its log-prob"):
         run(path, tokenizer, scorer)
 
 

@@ -48,7 +48,9 @@ def run(package, *commands):
 def test_score_of_the_how_to_page_is_known_everywhere(package):
     texts = package / "texts.txt"
     texts.write_text("one\ntwo\n")
-    files = ["--members", str(texts), "--nonmembers", str(texts)]
+    others = package / "others.txt"
+    others.write_text("three\nfour\n")
+    files = ["--members", str(texts), "--nonmembers", str(others)]
     asked = ["membership", "m", *files, "--scores", "spraed"]
     said = run(package, ["methods"], asked)
     assert said.stdout.endswith("[0, 2]\n"), said.stderr

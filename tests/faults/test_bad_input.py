@@ -87,7 +87,7 @@ def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message)
     ("flags", "message"),
     [
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--min-effect", "nan"], "--min-effect must be a finite number, got float nan"),
+        (["--min-effect", "nan"], "--min-effect must be a finite number, got float"),
         (["--batch-tokens", "0"], "--batch-tokens must be at least 1, got 0"),
         (["--n-orders", "0"], "--n-orders must be at least 1, got 0"),
         (["--tests", "permutatoin"], "did you mean 'permutation'?"),
