@@ -32,7 +32,7 @@ def test_random_labels_of_one_pool_are_at_chance():
     blind = blind_baselines(texts, labels)
     assert tuple(aucs(blind)) == NAMES
     assert blind.scores.shape == (200, 5)
-    assert not blind.by_reference
+    assert blind.reference is None
     assert blind.low is not None and blind.low < 0.5
     assert not blind.above_chance
     for row in blind.rows:

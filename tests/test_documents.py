@@ -105,7 +105,7 @@ def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
     np.testing.assert_array_equal(copied.p_values, once.p_values[four])
     np.testing.assert_array_equal(copied.adjusted, once.adjusted[four])
     assert copied.thresholds == once.thresholds
-    assert copied.shares == once.shares and copied.set_result == once.set_result
+    assert copied.seen == once.seen and copied.set_result == once.set_result
 
 
 def test_a_share_and_a_set_count_texts_that_stand_once_in_both_sets_together():
@@ -127,7 +127,8 @@ def test_a_share_and_a_set_count_texts_that_stand_once_in_both_sets_together():
     both = [*texts, *pool]
     n_once = sum(both.count(text) == 1 for text in texts)
     assert 200 <= n_once < 250
-    assert found.shares[0].n_texts == n_once and found.shares[0].low == 0
+    assert found.seen is not None
+    assert found.seen.n_texts == n_once and found.seen.low == 0
     assert found.set_result is not None and found.set_result.n_members == n_once
     assert any("distinct texts stand more than once" in one for one in found.warnings)
 
@@ -157,7 +158,8 @@ def test_a_text_in_question_that_stands_in_the_pool_has_no_p_value():
     assert at5.threshold == apart.thresholds[1].threshold
     assert "12 distinct texts stand among the texts in question" in leaked.warnings[0]
     # 18 texts are in question alone.
-    assert leaked.shares[0].n_texts == 18 and leaked.shares[0].n_pool == 40
+    assert leaked.seen is not None
+    assert leaked.seen.n_texts == 18 and leaked.seen.n_pool == 40
     assert apart.set_result is not None and leaked.set_result is None
 
 
@@ -262,7 +264,7 @@ def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
     said = " ".join(found.warnings)
     assert "at least 99 documents of non-members, there are 30" in said
     assert "the pool comes from 30 documents" in said
-    assert found.shares == () and "no share seen is given" in said
+    assert found.seen is None and "no share seen is given" in said
 
 
 def test_a_set_is_not_called_alike_where_one_score_may_rank_well():

@@ -11,9 +11,14 @@ from jaxcontam.methods.membership.blind import Blind
 from jaxcontam.methods.membership.judging import judge, score_pictures
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.verdicts import score_verdict, set_verdict
+from jaxcontam.methods.membership.verdicts import (
+    conditions,
+    ranking_verdict,
+    verdict_warnings,
+)
+from jaxcontam.report.membership import membership_sentence
 from jaxcontam.report.plots import histogram, roc_plot
-from jaxcontam.results.membership import BlindBaseline
+from jaxcontam.results.membership import BesideReference, BlindBaseline
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
@@ -180,61 +185,104 @@ def test_an_unknown_primary_is_refused(seen):
         judged(seen, primary="surp")
 
 
-def blind_of(auc, low, above=False, by_reference=True):
+def blind_of(auc, low, above=False):
     """Baselines of which the best has this AUC, and this corrected lower end."""
     rows = (
         ()
         if auc is None
         else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
     )
-    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above, by_reference)
+    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above)
+
+
+def beside(p_value=1e-4, half_p_value=0.01):
+    return BesideReference(
+        score="min_k",
+        score_auc=0.7,
+        reference_auc=0.53,
+        p_value=p_value,
+        half_p_value=half_p_value,
+    )
 
 
 @pytest.mark.parametrize(
-    ("p_value", "auc", "auc_high", "blind", "increment_p", "verdict"),
+    ("p_value", "auc", "auc_high", "blind", "increment_p", "reference", "verdict"),
     [
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, "members rank higher"),
-        (0.0001, 0.9, 0.95, (0.52, 0.47, False, False), 0.001, "may rank higher"),
-        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, "confounded"),
-        (0.0001, 0.9, 0.95, (0.62, 0.56, False, False), 0.001, "confounded"),
-        (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, "confounded"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, "may rank higher"),
-        (0.0001, 0.56, 0.6, (0.57, 0.51), 0.001, "members rank higher"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, "may rank higher"),
-        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, "may rank higher"),
-        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, "no difference"),
-        (0.3, 0.52, 0.7, (0.5, 0.45), 0.4, "inconclusive"),
-        (0.0001, 0.9, 0.95, (None, None), None, "may rank higher"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(), "members rank higher"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, None, "may rank higher"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(0.002), "may rank higher"),
+        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(1e-4, 0.1), "may rank higher"),
+        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, beside(), "confounded"),
+        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, None, "confounded"),
+        (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, beside(), "confounded"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, beside(), "may rank higher"),
+        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, beside(), "may rank higher"),
+        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, beside(), "may rank higher"),
+        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, beside(), "no difference"),
+        (0.3, 0.52, 0.7, (0.5, 0.45), 0.4, beside(), "inconclusive"),
+        (0.0001, 0.9, 0.95, (None, None), None, None, "may rank higher"),
     ],
 )
-def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, verdict):
-    found = score_verdict(
-        p_value,
+def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, reference, verdict):
+    unmet = conditions(blind_of(*blind), increment_p, reference)
+    found = ranking_verdict(
+        p_value, auc=auc, auc_high=auc_high, blind=blind_of(*blind), unmet=unmet
+    )
+    assert found == verdict
+    # What keeps a word from more is said, with what is needed.
+    said = verdict_warnings(found, p_value, auc, unmet)
+    assert bool(said) == (verdict == "may rank higher")
+
+
+@pytest.mark.parametrize(
+    ("auc", "blind", "verdict"),
+    [
+        (0.7, (0.53, 0.51, True), "confounded"),
+        (0.7, (0.53, 0.51), "members rank higher"),
+        # The sets differ, and not by what the score was named for.
+        (0.48, (0.53, 0.51), "inconclusive"),
+    ],
+)
+def test_sets_that_the_texts_tell_apart_at_all_are_confounded(auc, blind, verdict):
+    unmet = () if auc > 0.5 else ("the reference model may rank as well",)
+    found = ranking_verdict(
+        0.0005,
         auc=auc,
-        auc_high=auc_high,
+        auc_high=0.9,
         blind=blind_of(*blind),
-        increment_p=increment_p,
+        unmet=unmet,
+        is_set=True,
     )
     assert found == verdict
 
 
-@pytest.mark.parametrize(
-    ("blind", "verdict"),
-    [
-        ((0.53, 0.51, True), "confounded"),
-        ((0.53, 0.51), "members rank higher"),
-        ((0.53, 0.51, False, False), "may rank higher"),
-    ],
-)
-def test_sets_that_the_texts_tell_apart_at_all_are_confounded(blind, verdict):
-    assert set_verdict(0.0005, auc_high=0.9, blind=blind_of(*blind)) == verdict
+def test_swapped_members_are_said_to_rank_the_other_way_round(seen):
+    texts, labels, table = seen
+    row = judged((texts, ~labels, table))[0]
+    assert row.auc < 0.2 and row.verdict == "members rank lower"
+    assert "were the files, or the labels, swapped" in row.warnings[-1]
+    assert "members look less familiar" in membership_sentence(row, [])
+    sides = [
+        (table.rows(side), [texts[i] for i in np.flatnonzero(side)])
+        for side in (~labels, labels)
+    ]
+    (suspects, asked), (pool, pool_texts) = sides
+    found = judge_texts(
+        *("set", "d", suspects, pool),
+        texts=asked,
+        pool_texts=pool_texts,
+        n_permutations=999,
+    ).set_result
+    # A classifier ranks either way; the score says which.
+    assert found is not None and found.p_value == 0.001 and found.auc > 0.7
+    assert found.verdict == "members rank lower"
 
 
 def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     texts, labels, table = seen
     sides = [
         (
-            Scores(NAMES, table.values[side]),
+            table.rows(side),
             [t for t, s in zip(texts, side, strict=True) if s],
         )
         for side in (labels, ~labels)
@@ -258,11 +306,21 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     assert at5.n_above == np.count_nonzero(found.p_values[:, 0] <= 0.05) > 40
     assert at5.fpr_low is not None and at5.fpr_low < 0.05 < (at5.fpr_high or 0)
     # All 200 were seen; more tells the first score more, and noise tells nothing.
-    lows = [share.low for share in found.shares]
-    assert 1 >= found.shares[0].estimate >= lows[0] > 0.5 > lows[1] > 0.1 > lows[2]
-    noise = found.thresholds[5]
+    shares = [
+        judge_texts(
+            *("set", "d", suspects, pool),
+            texts=suspect_texts,
+            pool_texts=pool_texts,
+            primary=name,
+            n_permutations=9,
+        ).seen
+        for name in NAMES
+    ]
+    first, second, noise = (share for share in shares if share is not None)
+    assert 1 >= first.estimate >= first.low > 0.5 > second.low > 0.1 > noise.low
+    assert first.beyond_reference and not noise.beyond_reference
     # 10 of 200 are expected; the pool's own noise counts too: sd 4.3, 4 of those.
-    assert (noise.n_above or 0) <= 28
+    assert (found.thresholds[5].n_above or 0) <= 28
     assert found.set_result is not None
     assert found.set_result.p_value == found.set_result.p_adjusted == 1 / 100
     assert found.set_result.verdict == "may rank higher"

@@ -215,7 +215,7 @@ def test_texts_in_question_get_a_p_value_each(model, files, tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     check_page(page)
     assert HOSTILE not in page and "&lt;script&gt;" in page
-    assert "distinct texts in question were seen (95 %, by min_k" in page
+    assert "rank above what the non-members explain (95 %, by min_k" in page
     path, low = tmp_path / "out" / "report.json", f'"low": {seen["low"]}'
     path.write_text(path.read_text().replace(low, '"low": 0.96'))
     assert main(["verify", str(tmp_path / "out")]) == 3

@@ -247,6 +247,7 @@ def _asked(
         pool_texts=run.texts_of(pool_N),
         clusters=run.clusters_of(asked_N),
         pool_clusters=run.clusters_of(pool_N),
+        primary=study.primary,
         fprs=study.fprs,
         seed=seed,
     )
@@ -257,7 +258,6 @@ def _asked(
     why: dict[int, str | None] = dict(
         zip(np.flatnonzero(asked_N).tolist(), judgement.why, strict=True)
     )
-    seen = judgement.shares[column] if judgement.shares else None
     if not found.results:
         # Else labelled texts decide, and there is no second verdict.
         results = () if judgement.set_result is None else (judgement.set_result,)
@@ -265,7 +265,7 @@ def _asked(
     rows = judgement.thresholds
     return dataclasses.replace(
         found,
-        study=dataclasses.replace(study, seen=seen),
+        study=dataclasses.replace(study, seen=judgement.seen),
         thresholds=tuple(row for row in rows if row.method == study.primary),
         p_values=p_N,
         p_adjusted=adjusted_N,

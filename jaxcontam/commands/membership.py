@@ -42,6 +42,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.archive import DAMAGED_ARRAY, TEXTS_NAME
 from jaxcontam.report.membership import (
     auc_words,
+    beside_words,
     blind_name,
     decisive_row,
     increment_words,
@@ -347,7 +348,7 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
-    for sentence in share_sentences(study):
+    for sentence in (*beside_words(decisive), *share_sentences(study)):
         console.print(sentence)
     for warning in (*study.warnings, *(decisive.warnings if decisive else ())):
         console.print(f"{warning}.")

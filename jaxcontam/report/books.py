@@ -54,6 +54,8 @@ _VERDICTS = {
     "as well: rates may measure that difference and not memory",
     "no difference": "The score does not tell the known books apart: rates mean "
     "nothing here",
+    "members rank lower": "Known seen books rank below unseen ones: were the folders "
+    "swapped? Rates mean nothing here",
     "inconclusive": "The known books are too few to see whether the score tells them "
     "apart: rates mean little here",
 }

@@ -100,7 +100,7 @@ def membership_page(
         sentence = membership_sentence(decisive, report.blind)
         first.insert(0, Paragraph(sentence, "lead"))
     warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
-    first += map(Paragraph, share_sentences(study))
+    first += map(Paragraph, [*beside_words(decisive), *share_sentences(study)])
     first += [Paragraph(f"Note: {warning}.") for warning in warnings]
     sections = [
         Section([*first, *_plots(pictures, texts, study.primary)]),
@@ -135,6 +135,9 @@ def membership_sentence(
     elif verdict in ("members rank higher", "may rank higher"):
         who = "as a set, these texts" if is_set else "members"
         meaning = f"{who} look more familiar to the model than non-members"
+    elif verdict == "members rank lower":
+        who = "as a set, these texts" if is_set else "members"
+        meaning = f"{who} look less familiar to the model than non-members"
     elif verdict == "no difference":
         meaning = "members look like non-members"
         if is_set:
@@ -182,15 +185,35 @@ def sweep_sentence(sweep: Sweep) -> str:
     )
 
 
+def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
+    """How far the score that decides goes beyond a reference, if one was asked."""
+    beside = None if row is None else row.beside_reference
+    if beside is None:
+        return []
+    return [
+        f"Beside the reference model (AUC {beside.reference_auc:.2f}): {beside.score} "
+        f"(AUC {beside.score_auc:.2f}) ranks better, p {plain_p(beside.p_value)}; half "
+        "of what it shows is more than the reference shows, "
+        f"p {plain_p(beside.half_p_value)}."
+    ]
+
+
 def share_sentences(study: MembershipStudy) -> list[str]:
     """How many texts were seen, at least, what that rests on, and CoDeC's shares."""
     found, seen = [], study.seen
     if seen is not None:
+        act, if_so = "were seen", ""
+        if seen.low and not seen.beyond_reference:
+            act = "rank above what the non-members explain"
+            if_so = (
+                " This may be a difference of kind: what a reference model that saw "
+            )
+            if_so += "neither side shows of it is not ruled out."
         found.append(
             f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
-            f"were seen (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
+            f"{act} (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
             f"others are like the {seen.n_pool:,} non-members; seen texts that score "
-            "like unseen ones are not counted."
+            f"like unseen ones are not counted.{if_so}"
         )
     if study.codec:
         sides = ", ".join(

@@ -66,6 +66,31 @@ class BlindBaseline:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BesideReference:
+    """How far a score goes beyond a model that saw neither side.
+
+    That model ranks texts by its mean log-probability, by that of the least likely
+    fifth of the tokens, and by a held-out prediction from both: what is said here holds
+    of each.
+
+    Attributes:
+        score: The score, named beforehand.
+        score_auc: Its AUC.
+        reference_auc: The largest of the three AUCs.
+        p_value: Of the score ranking no better (one-sided, paired DeLong); the largest
+            of three.
+        half_p_value: Of the reference showing half or more of what the score has above
+            0.5, likewise.
+    """
+
+    score: str
+    score_auc: float
+    reference_auc: float
+    p_value: float
+    half_p_value: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreResult(ResultRow):
     """How well one score ranks members above non-members: a row of `results`.
 
@@ -87,6 +112,7 @@ class ScoreResult(ResultRow):
         increment_low: Lower end of its 95 % interval (paired DeLong).
         increment_high: Upper end.
         increment_p: One-sided p-value of the increment: the score adds nothing.
+        beside_reference: The primary score beside a reference model; else None.
         difference: AUC minus that of the primary score; None for the primary score.
         difference_low: Lower end of its 95 % interval (paired DeLong).
         difference_high: Upper end.
@@ -111,6 +137,7 @@ class ScoreResult(ResultRow):
     increment_low: float | None = None
     increment_high: float | None = None
     increment_p: float | None = None
+    beside_reference: BesideReference | None = None
     difference: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
@@ -131,6 +158,9 @@ class SetResult(ResultRow):
         auc: Cross-fitted AUC of suspected against validation texts.
         p_value: By permutation of the labels with everything fitted anew.
         n_permutations: B.
+        increment_p: One-sided p-value of the primary score: it adds nothing to the
+            blind baselines; None where there is none.
+        beside_reference: The primary score beside a reference model, or None.
         p_adjusted: The same, or Holm's where several sets are tested.
         verdict: See `RankingVerdict`; the members are the suspected texts.
     """
@@ -143,6 +173,8 @@ class SetResult(ResultRow):
     auc: float
     p_value: float
     n_permutations: int
+    increment_p: float | None = None
+    beside_reference: BesideReference | None = None
     p_adjusted: float | None = None
     verdict: RankingVerdict | None = None
 
@@ -184,6 +216,8 @@ class SeenShare:
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
             since seen texts may score as unseen ones do.
         estimate: The same at a guess.
+        beyond_reference: Whether these texts rank above the pool by more than a model
+            that saw neither side explains; if not, they may only be easier to read.
     """
 
     method: str
@@ -191,6 +225,7 @@ class SeenShare:
     n_pool: int
     low: float
     estimate: float
+    beyond_reference: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

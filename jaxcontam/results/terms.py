@@ -52,12 +52,14 @@ RankingVerdict = Literal[
     "members rank higher",
     "may rank higher",
     "no difference",
+    "members rank lower",
     "inconclusive",
     "confounded",
 ]
 """What a report says of a ranking, which proves nothing.
 
-`may rank higher` where chance, fluency or the texts themselves are not ruled out.
+`may rank higher` where chance, fluency or the texts themselves are not ruled out;
+`members rank lower` where files may have been swapped.
 """
 
 Validity = Literal["exact", "asymptotic", "heuristic"]

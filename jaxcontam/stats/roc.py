@@ -143,8 +143,11 @@ def paired_delong(
     b_nonmembers_Q: np.ndarray,
     *,
     clusters: Clusters | None = None,
+    share: float = 1.0,
 ) -> Difference:
     """AUC of score A minus AUC of score B, both of the same texts in the same order.
+
+    With a share, this share of what A has above 0.5 minus what B has above 0.5.
 
     Args:
         a_members_P: (P,) scores A of the members, P >= 2.
@@ -152,6 +155,7 @@ def paired_delong(
         b_members_P: (P,) scores B.
         b_nonmembers_Q: (Q,) likewise.
         clusters: As for `auc_delong`.
+        share: In (0, 1].
 
     Raises:
         ValueError: As for `auc_delong`, or if the two scores differ in their shapes.
@@ -165,7 +169,8 @@ def paired_delong(
         raise ValueError("both scores must be of the same texts")
     a_below_P, a_above_Q = _placements(a_members_P, a_nonmembers_Q)
     b_below_P, b_above_Q = _placements(b_members_P, b_nonmembers_Q)
-    below_P, above_Q = a_below_P - b_below_P, a_above_Q - b_above_Q
+    below_P = share * a_below_P - b_below_P + (1 - share) / 2
+    above_Q = share * a_above_Q - b_above_Q + (1 - share) / 2
     difference = float(below_P.mean())
     se = math.sqrt(_variance(below_P, above_Q, clusters))
     n = _n_independent(below_P, above_Q, clusters)

@@ -28,7 +28,8 @@ from jaxcontam.methods.membership.blind_classifiers import (
     number_features,
 )
 from jaxcontam.methods.membership.documents import document_codes, independent_codes
-from jaxcontam.results.membership import BlindBaseline
+from jaxcontam.results.membership import BesideReference, BlindBaseline
+from jaxcontam.results.terms import REFERENCE_SHARE
 from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
 
 FEWEST = 10
@@ -59,7 +60,8 @@ class Blind:
             is corrected for their number; None where there is no baseline.
         above_chance: Whether a lower end is above 0.5 with the larger error that
             cross-validation has where the labels go with nothing.
-        by_reference: Whether a model that saw neither side is one of them.
+        reference: (N, 3) float64, what a model that saw neither side says of each text:
+            its two numbers, and the held-out prediction from both; None without one.
         warnings: Why baselines are missing, one sentence each.
     """
 
@@ -68,7 +70,7 @@ class Blind:
     folds: np.ndarray
     low: float | None
     above_chance: bool
-    by_reference: bool = False
+    reference: np.ndarray | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -130,14 +132,16 @@ def blind_baselines(
         folds_N = np.zeros(N, np.int64)
         return Blind((), nothing, folds_N, None, False, warnings=(warning,))
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
-    fluency_NF = ngram_fluency(texts, folds_N) if reference_N2 is None else reference_N2
+    fluency_NF = _filled(
+        ngram_fluency(texts, folds_N) if reference_N2 is None else reference_N2
+    )
     names = NAMES if reference_N2 is None else (*NAMES[:-1], REFERENCE)
     fits = (
         bag_of_words(texts),
         boosted_trees(length_features(texts), seed),
         boosted_trees(number_features(texts), seed),
         character_ngrams(texts),
-        logistic(_filled(fluency_NF)),
+        logistic(fluency_NF),
     )
     scores_NB = np.stack(
         [cross_validated(fit, labels_N, folds_N) for fit in fits], axis=1
@@ -159,7 +163,9 @@ def blind_baselines(
         folds=folds_N,
         low=max(lows),
         above_chance=surest > 0.5,
-        by_reference=reference_N2 is not None,
+        reference=None
+        if reference_N2 is None
+        else np.column_stack([fluency_NF, scores_NB[:, -1]]),
     )
 
 
@@ -217,6 +223,58 @@ def increment(
     half = found.p_value / 2
     return dataclasses.replace(
         found, p_value=half if found.difference > 0 else 1 - half
+    )
+
+
+def beside_reference(
+    blind: Blind,
+    score: str,
+    score_N: np.ndarray,
+    labels_N: np.ndarray,
+    *,
+    clusters_N: np.ndarray | None = None,
+) -> BesideReference | None:
+    """A score beside a model that saw neither side; None where none was asked.
+
+    Two hypotheses of a clean model, for which one side is easier to read: the reference
+    ranks as well; it shows half of the score's excess over an AUC of 0.5, or more.
+
+    Args:
+        blind: Of the same N texts.
+        score: Name of the score.
+        score_N: (N,) float64, finite.
+        labels_N: (N,) bool, True = member.
+        clusters_N: (N,) document codes for the standard errors, or None.
+    """
+    if blind.reference is None:
+        return None
+    sides = None
+    if clusters_N is not None:
+        sides = clusters_N[labels_N], clusters_N[~labels_N]
+
+    def one_sided(other_N: np.ndarray, share: float) -> float:
+        found = paired_delong(
+            score_N[labels_N],
+            score_N[~labels_N],
+            other_N[labels_N],
+            other_N[~labels_N],
+            clusters=sides,
+            share=share,
+        )
+        half = found.p_value / 2
+        return half if found.difference > 0 else 1 - half
+
+    def auc(one_N: np.ndarray) -> float:
+        return auc_delong(one_N[labels_N], one_N[~labels_N])[0]
+
+    return BesideReference(
+        score=score,
+        score_auc=auc(score_N),
+        reference_auc=max(map(auc, blind.reference.T)),
+        p_value=max(one_sided(one_N, 1.0) for one_N in blind.reference.T),
+        half_p_value=max(
+            one_sided(one_N, REFERENCE_SHARE) for one_N in blind.reference.T
+        ),
     )
 
 

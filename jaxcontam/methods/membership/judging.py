@@ -13,7 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import Blind, blind_baselines, increment
+from jaxcontam.methods.membership.blind import (
+    Blind,
+    beside_reference,
+    blind_baselines,
+    increment,
+)
 from jaxcontam.methods.membership.documents import (
     LABELLED,
     codes_of,
@@ -21,13 +26,18 @@ from jaxcontam.methods.membership.documents import (
     rows_of,
 )
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.verdicts import reference_warnings, score_verdict
+from jaxcontam.methods.membership.verdicts import (
+    conditions,
+    ranking_verdict,
+    verdict_warnings,
+)
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
     OperatingPoint,
     ScorePicture,
     ScoreResult,
 )
+from jaxcontam.results.terms import CONTAMINATED_LEVEL
 from jaxcontam.stats.bootstrap import bootstrap, tpr_interval, tpr_statistic
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values
@@ -159,15 +169,21 @@ def judge(
             found = increment(blind, score_N, labels_N, clusters_N=codes_N)
             extra |= _fields("increment", found)
         if is_primary:
-            verdict = score_verdict(
+            beside = beside_reference(
+                blind, method, score_N, labels_N, clusters_N=codes_N
+            )
+            unmet = conditions(blind, extra.get("increment_p"), beside)
+            verdict = ranking_verdict(
                 p_value,
                 auc=auc,
                 auc_high=high,
+                is_lower=is_surely_lower(auc, se, min(n_units)),
                 blind=blind,
-                increment_p=extra.get("increment_p"),
+                unmet=unmet,
                 constant=is_constant(score_N),
             )
-            warnings += reference_warnings(verdict, p_value, blind)
+            warnings += verdict_warnings(verdict, p_value, auc, unmet)
+            extra["beside_reference"] = beside
         results.append(
             ScoreResult(
                 benchmark=name,
@@ -320,6 +336,11 @@ def _fields(name: str, found: Difference) -> dict[str, float]:
         f"{name}_high": found.high,
         f"{name}_p": found.p_value,
     }
+
+
+def is_surely_lower(auc: float, se: float, n: int) -> bool:
+    """Whether members rank lower, at the level at which they would rank higher."""
+    return auc_interval(auc, se, n=n, level=1 - 2 * CONTAMINATED_LEVEL)[1] < 0.5
 
 
 def is_constant(scores_N: np.ndarray) -> bool:

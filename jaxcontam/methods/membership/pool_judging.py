@@ -12,7 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import INFLATION, Blind, blind_baselines
+from jaxcontam.methods.membership.blind import (
+    INFLATION,
+    Blind,
+    beside_reference,
+    blind_baselines,
+    increment,
+)
 from jaxcontam.methods.membership.documents import (
     ASKED,
     codes_of,
@@ -22,14 +28,16 @@ from jaxcontam.methods.membership.documents import (
 from jaxcontam.methods.membership.judging import (
     constant_warnings,
     is_constant,
+    is_surely_lower,
     scored_texts,
     unscored_warnings,
 )
 from jaxcontam.methods.membership.score import Scores
 from jaxcontam.methods.membership.verdicts import (
     CONFOUNDED,
-    reference_warnings,
-    set_verdict,
+    conditions,
+    ranking_verdict,
+    verdict_warnings,
 )
 from jaxcontam.results.membership import (
     N_PERMUTATIONS,
@@ -59,8 +67,8 @@ class TextJudgement:
             tested, each score by itself.
         why: (N,) why a text has no p-value; None where it has one.
         thresholds: One for each score and false-positive rate.
-        shares: How many suspected texts were seen, by each score; none where texts come
-            from documents, or no text is tested.
+        seen: How many suspected texts were seen, by the primary score; None where texts
+            come from documents, or no text is tested.
         set_result: Test of the suspected texts as a set; None if there are too few.
         blind: Baselines that tell suspected texts from the pool.
         warnings: What the reader should know, one sentence each.
@@ -71,7 +79,7 @@ class TextJudgement:
     adjusted: np.ndarray
     why: tuple[str | None, ...]
     thresholds: tuple[TextThreshold, ...]
-    shares: tuple[SeenShare, ...]
+    seen: SeenShare | None
     set_result: SetResult | None
     blind: Blind
     warnings: tuple[str, ...]
@@ -87,6 +95,7 @@ def judge_texts(
     pool_texts: Sequence[str],
     clusters: Sequence[object] | None = None,
     pool_clusters: Sequence[object] | None = None,
+    primary: str | None = None,
     fprs: Sequence[float] = (0.01, 0.05),
     seed: int = 0,
     n_permutations: int = N_PERMUTATIONS,
@@ -110,6 +119,8 @@ def judge_texts(
         pool_texts: The L texts.
         clusters: Document of each suspected text, or None.
         pool_clusters: Document of each text of the pool; with `clusters` or not at all.
+        primary: The score, named beforehand, by which the set is said to rank and the
+            share seen is counted; None: the first.
         fprs: False-positive rates of the thresholds.
         seed: Seeds folds and permutations.
         n_permutations: Permutations of the set-level test.
@@ -185,17 +196,40 @@ def judge_texts(
     blind = blind_baselines(
         both, is_suspect, clusters=documents, reference_N2=reference, seed=seed
     )
+    primary = primary or table.names[0]
+    primary_N = values[:, table.names.index(primary)]
+    adds = None
+    if blind.rows:
+        adds = increment(blind, primary_N, is_suspect, clusters_N=codes).p_value
+    beside = beside_reference(blind, primary, primary_N, is_suspect, clusters_N=codes)
+    unmet = conditions(blind, adds, beside)
     set_result = _set_result(
         name,
         fingerprint,
-        table.names,
-        values,
+        Scores(table.names, values),
         is_suspect,
         codes,
         blind,
+        primary_N,
+        unmet,
         seed,
         n_permutations,
     )
+    if set_result is not None:
+        set_result = dataclasses.replace(
+            set_result, increment_p=adds, beside_reference=beside
+        )
+    seen = None
+    if documents is None and is_suspect.any():
+        low, estimate = share_seen(primary_N[is_suspect], primary_N[~is_suspect])
+        seen = SeenShare(
+            method=primary,
+            n_texts=int(is_suspect.sum()),
+            n_pool=len(pool_LM),
+            low=low,
+            estimate=estimate,
+            beyond_reference=not unmet,
+        )
     whys = iter(alike.why)
     why = [next(whys) if is_scored else "has no score" for is_scored in scored]
     return TextJudgement(
@@ -204,7 +238,7 @@ def judge_texts(
         adjusted=adjusted_NM,
         why=tuple(why[: len(texts)]),
         thresholds=tuple(thresholds),
-        shares=_shares(table.names, values, is_suspect) if documents is None else (),
+        seen=seen,
         set_result=set_result,
         blind=blind,
         warnings=(
@@ -216,37 +250,19 @@ def judge_texts(
     )
 
 
-def _shares(
-    names: tuple[str, ...], values: np.ndarray, is_suspect: np.ndarray
-) -> tuple[SeenShare, ...]:
-    """One a score; none where no text is tested."""
-    n = int(is_suspect.sum())
-    if not n:
-        return ()
-    found = (share_seen(score[is_suspect], score[~is_suspect]) for score in values.T)
-    return tuple(
-        SeenShare(
-            method=name,
-            n_texts=n,
-            n_pool=len(values) - n,
-            low=low,
-            estimate=estimate,
-        )
-        for name, (low, estimate) in zip(names, found, strict=True)
-    )
-
-
 def _set_result(
     name: str,
     fingerprint: str,
-    names: tuple[str, ...],
-    values: np.ndarray,
+    table: Scores,
     is_suspect: np.ndarray,
     codes: np.ndarray | None,
     blind: Blind,
+    primary_N: np.ndarray,
+    unmet: Sequence[str],
     seed: int,
     n_permutations: int,
 ) -> SetResult | None:
+    values = table.values
     units = np.arange(len(values)) if codes is None else codes
     n = min(len(np.unique(units[is_suspect == side])) for side in (True, False))
     if n < FEWEST_OF_SET:
@@ -256,23 +272,31 @@ def _set_result(
     )
     sides = None if codes is None else (codes[is_suspect], codes[~is_suspect])
 
-    def auc_and_high(scores: np.ndarray, inflation: float) -> tuple[float, float]:
-        auc, se = auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)
-        return auc, auc_interval(auc, inflation * se, n=n)[1]
+    def delong(scores: np.ndarray) -> tuple[float, float]:
+        return auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)
 
-    auc, high = auc_and_high(found.scores, INFLATION)
+    auc, se = delong(found.scores)
     # A classifier that learnt little says nothing against a score that ranks well.
-    highs = [high, *(auc_and_high(score, 1.0)[1] for score in values.T)]
+    highs = [auc_interval(auc, INFLATION * se, n=n)[1]]
+    highs += [auc_interval(*delong(score), n=n)[1] for score in values.T]
     is_flat = all(is_constant(score) for score in values.T)
-    verdict = set_verdict(
-        found.p_value, auc_high=max(highs), blind=blind, constant=is_flat
+    primary_auc, primary_se = delong(primary_N)
+    verdict = ranking_verdict(
+        found.p_value,
+        auc=primary_auc,
+        auc_high=max(highs),
+        is_lower=is_surely_lower(primary_auc, primary_se, n),
+        blind=blind,
+        unmet=unmet,
+        is_set=True,
+        constant=is_flat,
     )
     return SetResult(
         benchmark=name,
         fingerprint=fingerprint,
         n_members=int(is_suspect.sum()),
         n_nonmembers=int((~is_suspect).sum()),
-        features=names,
+        features=table.names,
         auc=auc,
         p_value=found.p_value,
         n_permutations=n_permutations,
@@ -281,7 +305,7 @@ def _set_result(
         warnings=(
             *blind.warnings,
             *(constant_warnings("every score", values) if is_flat else ()),
-            *reference_warnings(verdict, found.p_value, blind),
+            *verdict_warnings(verdict, found.p_value, primary_auc, unmet),
         ),
     )
 
