@@ -64,6 +64,24 @@ def test_prove_names_an_argument_of_another_kind(arguments, message):
         jc.prove(MATRIX, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fprs": (2.0,)}, "--fpr must lie between 0 and 1, got 2"),
+        ({"fprs": (NAN,)}, "--fpr must lie between 0 and 1, got nan"),
+        ({"k": 0}, "--k must be above 0"),
+        ({"k": NAN}, "k must be a finite number"),
+        ({"scores": 3}, "scores must be a sequence, each a text, got int 3"),
+        ({"members": 5}, "members must be a text or a path or a sequence"),
+        ({"convention": "eq"}, "convention must be 'le' or 'lt', got str 'eq'"),
+    ],
+)
+def test_membership_names_an_argument_of_another_kind(arguments, message):
+    arguments = {"members": TEXTS[:9], "nonmembers": TEXTS[9:18]} | arguments
+    with pytest.raises(InputError, match=message):
+        jc.membership("no such model", **arguments)
+
+
 def test_what_numpy_holds_passes_as_what_it_is():
     found = jc.audit(scorer, np.array(TEXTS), seed=np.int64(3), shuffled=np.True_)
     plain = jc.audit(scorer, TEXTS, seed=3, shuffled=True)

@@ -23,6 +23,7 @@ from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
+    check_ranges,
     choose,
     plan_membership,
 )
@@ -183,6 +184,7 @@ def membership(
         own source stands in METHODS.
     """
     watch = Stopwatch()
+    check_ranges(k, fprs)
     run = read_texts(
         texts,
         members=members,

@@ -93,6 +93,21 @@ class MembershipPlan:
         return self.run.texts_of(~self.left_out)
 
 
+def check_ranges(k: float, fprs: Sequence[float]) -> None:
+    """Refuse a share of tokens, or false-positive rates, that are none.
+
+    Raises:
+        InputError: Names the flag.
+    """
+    if not 0 < k <= 100:
+        raise InputError(f"--k must be above 0 and at most 100, got {k:g}")
+    if len(set(fprs)) < len(fprs):
+        raise InputError(f"--fpr names a rate twice {tuple(fprs)}")
+    for rate in fprs:
+        if not 0 < rate < 1:
+            raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
+
+
 def choose(
     run: RunTexts,
     scores: Sequence[str],

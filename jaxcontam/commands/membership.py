@@ -20,6 +20,7 @@ from jaxcontam.analyses.membership_plan import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
+    check_ranges,
     choose,
     plan_membership,
 )
@@ -123,18 +124,12 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "length", "n_neighbours", "shots")
-        if not 0 < self.k <= 100:
-            raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
-        if len(set(self.fpr)) < len(self.fpr):
-            raise InputError(f"--fpr names a rate twice {self.fpr}")
+        check_ranges(self.k, self.fpr)
         if self.masked_lm is not None and not self.masked_lm.is_dir():
             raise InputError(
                 f"--masked-lm {self.masked_lm}: no such folder",
                 hint="a folder with config.json, model.safetensors and tokenizer.json",
             )
-        for rate in self.fpr:
-            if not 0 < rate < 1:
-                raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
         check_sources(self.texts, self.members, self.nonmembers, self.label_field)
 
     def run(self) -> dict[str, Any] | None:
