@@ -85,9 +85,7 @@ def test_within_groups_what_is_kept_stands_in_any_order_equally_often():
         first, second = rng.permutation(list("xxyz")), rng.permutation(list("yzww"))
         groups = ["1"] * 4 + ["2"] * 4
         texts = [*first.tolist(), *second.tolist()]
-        kept = without_repeats(
-            file_of(texts, [{"group": g} for g in groups]), groups=groups
-        )
+        kept = without_repeats(file_of(texts, [{"group": g} for g in groups]))
         of_first = [
             text
             for text, row in zip(kept.texts, kept.rows, strict=True)
@@ -117,6 +115,17 @@ def test_file_that_is_written_several_times_keeps_its_order():
     kept = without_repeats(file_of(texts * 3))
     assert kept.texts == tuple(texts)
     assert "the first copy" in kept.left_out[-1]
+
+
+def test_a_file_that_reads_the_same_backwards_gains_no_direction():
+    """The first copies of "1 2 3 3 2 1" would ascend."""
+    found = collections.Counter()
+    for seed in range(400):
+        texts = [f"{seed} {i}" for i in range(3)]
+        kept = without_repeats(file_of(texts + texts[::-1])).texts
+        found[tuple(texts.index(text) for text in kept)] += 1
+    ascends, descends = found[0, 1, 2], found[2, 1, 0]
+    assert scipy.stats.binomtest(ascends, ascends + descends).pvalue > 0.001
 
 
 def test_what_is_left_out_is_told():

@@ -113,10 +113,8 @@ def check_files(
     kept, unscored, n_repeats, pretests, heads = [], [], {}, {}, []
     for benchmark in files.benchmarks:
         # Blocks keep what they hold, repeats too.
-        file, field = benchmark, design.group_field
-        if design.block_field is None:
-            groups = None if field is None else file.groups(field)
-            file = without_repeats(file, groups=groups)
+        is_blocks = design.block_field is not None
+        file = benchmark if is_blocks else without_repeats(benchmark)
         n_repeats[file.name] = n = len(benchmark) - len(file)
         pretests[file.name] = checks = order_checks(
             file,

@@ -3,8 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,22 +11,15 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 
 
-def without_repeats(
-    benchmark: Benchmark, *, groups: Sequence[object] | None = None
-) -> Benchmark:
+def without_repeats(benchmark: Benchmark) -> Benchmark:
     """A benchmark with one copy of each text, in published order.
 
     Copies put the same order into many strata, which are then not independent. In a
     file of 2, 4, 8, ... copies the first ones stand sorted by number of copies, however
     well it was shuffled, so the copy that stays is drawn, afresh for each order of the
-    rows. Where the rows were equally likely to stand in any order, or backwards, so
-    are those that are left. Texts with equally many copies are alike in this, too, and
-    their first copies stay: a file written three times keeps its order.
-
-    Args:
-        benchmark: Examples in published order.
-        groups: One value per example, where orders move examples within groups only:
-            copies of a text then must be alike in every group for its first to stay.
+    rows. Where the rows were equally likely to stand in any order, in any within
+    groups, or backwards, so are those that are left. A file that was written several
+    times, one whole after the other, is read once.
     """
     places: dict[str, list[int]] = {}
     for i, text in enumerate(benchmark.texts):
@@ -35,15 +27,16 @@ def without_repeats(
     n_all, n_kept = len(benchmark), len(places)
     if n_kept == n_all:
         return benchmark
-    alike = _have_equal_copies(benchmark.texts, groups)
-    if alike:
-        kept = [own[0] for own in places.values()]
-    else:
+    stays, kept = "the first", list(range(n_kept))
+    if benchmark.texts != benchmark.texts[:n_kept] * (n_all // n_kept):
         rng = np.random.default_rng(_order_entropy(benchmark))
-        kept = [own[rng.integers(len(own))] for own in places.values()]
+        kept, stays = (
+            [own[rng.integers(len(own))] for own in places.values()],
+            "a random",
+        )
     left_out = (
         f"{n_all - n_kept} of {n_all} examples repeat another one and are left out: "
-        f"of each text {'the first' if alike else 'a random'} copy stays"
+        f"of each text {stays} copy stays"
     )
     return dataclasses.replace(
         benchmark,
@@ -51,16 +44,6 @@ def without_repeats(
         texts=tuple(benchmark.texts[i] for i in sorted(kept)),
         rows=tuple(benchmark.rows[i] for i in sorted(kept)),
     )
-
-
-def _have_equal_copies(
-    texts: Sequence[Hashable], groups: Sequence[object] | None
-) -> bool:
-    """Whether all texts have equally many copies, each in one group."""
-    counts = Counter(texts)
-    if groups is not None and len(counts) < len(set(zip(texts, groups, strict=True))):
-        return False
-    return len(set(counts.values())) == 1
 
 
 def _order_entropy(benchmark: Benchmark) -> int:
