@@ -398,3 +398,23 @@ def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, ca
     (out / "report.json").rmdir()
     assert main([*words, "--scores", "loss"]) == 0
     assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
+
+
+def test_a_second_look_has_a_folder_of_its_own_and_is_counted(
+    model, files, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["membership", model, "--members", str(files / "seen.txt")]
+    words += ["--nonmembers", str(files / "unseen.txt")]
+    assert main([*words, "--scores", "loss"]) == 0
+    assert "other report" not in capsys.readouterr().out
+    assert main([*words, "--scores", "min_k"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "1 other report on this model and a file of this report stands beside" in said
+    )
+    first, second = sorted((tmp_path / "runs/membership").glob("*/report.json"))
+    pages = [path.with_name("report.html").read_text() for path in (first, second)]
+    assert sum("1 other report on this model" in page for page in pages) == 1
+    # What was scored once is not scored again.
+    assert len(list((tmp_path / "runs/membership").glob("*-store"))) == 1

@@ -1,6 +1,5 @@
 """`jaxcontam audit`: was this benchmark's order in the training data?"""
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -28,14 +27,13 @@ from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for
-from jaxcontam.commands.publish import report_name, shown
+from jaxcontam.commands.publish import earlier_reports, report_name, shown
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
-from jaxcontam.report.order_page import looks_sentence
 from jaxcontam.report.outcome import print_checks, print_outcome, print_unscored
-from jaxcontam.report.report_files import REPORT_NAME, make_folder, read_report
-from jaxcontam.results import OrderResult, Report
+from jaxcontam.report.page import looks_sentence
+from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:
@@ -184,25 +182,3 @@ class Audit(ScoringFlags, AuditDesign):
                 console.print(looks_sentence(earlier))
 
         return shown(lambda: result.written(out), show, as_json=self.json)
-
-
-def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
-    """Names of finished reports beside `out` that asked a model about the same files.
-
-    Several looks at one question are several chances of a small p-value.
-    """
-    own, found = _questions(report), []
-    for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
-        if path.parent.resolve() == out.resolve():
-            continue
-        with contextlib.suppress(InputError, OSError):
-            if own & _questions(read_report(path)):
-                found.append(path.parent.name)
-    return tuple(found)
-
-
-def _questions(report: Report) -> set[tuple[str, str]]:
-    """Model and file of each order test; nothing where no model was asked."""
-    rows = [row for row in report.results if isinstance(row, OrderResult)]
-    model = report.model
-    return {(model.fingerprint, row.fingerprint) for row in rows if model is not None}

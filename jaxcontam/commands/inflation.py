@@ -132,7 +132,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 command=command,
             )
             result = found.result
-            out = self.folder(COMMAND, Path(self.model).stem, result.fingerprint)
+            out = self.report_folder(COMMAND, Path(self.model).stem, result.fingerprint)
             return _shown(found, out, as_json=self.json)
         assert self.benchmark is not None and self.against is not None
         sides = read_sides(
@@ -156,6 +156,8 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             command=command,
             watch=watch,
         )
+        # Answers serve every choice of flags, a report is of one.
+        out = self.report_folder(COMMAND, name, digest)
         return _shown(found, out, as_json=self.json)
 
     def _ask(self, word: str, sides: Sides, out: Path) -> Answers:

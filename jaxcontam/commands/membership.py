@@ -34,7 +34,7 @@ from jaxcontam.commands.flags import (
     open_for,
     runs_here,
 )
-from jaxcontam.commands.publish import shown
+from jaxcontam.commands.publish import earlier_reports, shown
 from jaxcontam.data.corpus import Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.score import Reading
@@ -56,6 +56,7 @@ from jaxcontam.report.membership import (
 )
 from jaxcontam.report.numbers import plain_p
 from jaxcontam.report.outcome import bare_table, first_that_fits
+from jaxcontam.report.page import looks_sentence
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results import Report
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
@@ -180,6 +181,10 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
                 watch=watch,
                 progress=progress,
             )
+        if self.out is None:
+            earlier = earlier_reports(analysis.report, out)
+            report = dataclasses.replace(analysis.report, earlier=earlier)
+            analysis = dataclasses.replace(analysis, report=report)
 
         def show(console: Terminal) -> None:
             print_membership(analysis.report, console)
@@ -343,6 +348,8 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
+    if report.earlier:
+        console.print(looks_sentence(report.earlier))
     for sentence in (*beside_words(decisive), *share_sentences(study)):
         console.print(sentence)
     for warning in (*study.warnings, *(decisive.warnings if decisive else ())):

@@ -1,5 +1,6 @@
 """The end of a command that tests: verdicts, files, and what is printed."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import ReportFlags, flags_of
+from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
-from jaxcontam.results import Evidence, OrderResult
+from jaxcontam.report.report_files import REPORT_NAME, read_report
+from jaxcontam.results import Evidence, OrderResult, Report
 from jaxcontam.terminal import Terminal, json_text
 from jaxcontam.verdict import decide
 
@@ -32,6 +35,28 @@ def report_name(
     more = f"-and-{len(benchmarks) - 1}" if len(benchmarks) > 1 else ""
     digest = fingerprint([*(one.fingerprint for one in benchmarks), *decides])
     return f"{model}-{first}{more}-{digest[7:15]}"
+
+
+def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
+    """Names of finished reports beside `out` that asked a model about the same files.
+
+    Several looks at one question are several chances of a small p-value.
+    """
+    own, found = _questions(report), []
+    for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
+        if path.parent.resolve() == out.resolve():
+            continue
+        with contextlib.suppress(InputError, OSError):
+            if own & _questions(read_report(path)):
+                found.append(path.parent.name)
+    return tuple(found)
+
+
+def _questions(report: Report) -> set[tuple[str, str]]:
+    """Model and file of each result; nothing where no model was asked."""
+    if report.model is None:
+        return set()
+    return {(report.model.fingerprint, row.fingerprint) for row in report.results}
 
 
 def publish(

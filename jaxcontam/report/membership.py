@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
-from jaxcontam.report.page import model_words, report_page
+from jaxcontam.report.page import looks_sentence, model_words, report_page
 from jaxcontam.report.page_words import MEMBERSHIP
 from jaxcontam.report.section import (
     Code,
@@ -101,6 +101,8 @@ def membership_page(
         first.insert(0, Paragraph(sentence, "lead"))
     warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
     first += map(Paragraph, [*beside_words(decisive), *share_sentences(study)])
+    if report.earlier:
+        first.append(Paragraph(looks_sentence(report.earlier)))
     first += [Paragraph(f"Note: {warning}.") for warning in warnings]
     sections = [
         Section([*first, *_plots(pictures, texts, study.primary)]),

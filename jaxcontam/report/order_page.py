@@ -23,7 +23,7 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import model_words, report_page
+from jaxcontam.report.page import looks_sentence, model_words, report_page
 from jaxcontam.report.page_words import ORDER, VERSIONS
 from jaxcontam.report.plots import (
     copies_plot,
@@ -240,16 +240,6 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
         Table(header, rows, "results", words=(1, 3 + has_copies)),
         *(Paragraph(sentence, "quiet") for sentence in said if sentence),
     ]
-
-
-def looks_sentence(earlier: Sequence[str]) -> str:
-    """Say how many other reports asked the same question."""
-    n = len(earlier)
-    return (
-        f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
-        f"stand{'s' * (n == 1)} beside it, so its p-values are not the only look: "
-        f"{', '.join(earlier)}."
-    )
 
 
 def _numbers(test: OrderResult) -> list[str]:

@@ -136,6 +136,16 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
 
 
+def looks_sentence(earlier: Sequence[str]) -> str:
+    """Say how many other reports asked the same question."""
+    n = len(earlier)
+    return (
+        f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
+        f"stand{'s' * (n == 1)} beside it, so its p-values are not the only look: "
+        f"{', '.join(earlier)}."
+    )
+
+
 def model_words(model: ModelInfo) -> str:
     """Size, context and number format of a model; what is unknown is left out."""
     parts = []
