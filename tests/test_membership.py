@@ -410,7 +410,7 @@ def test_a_second_look_has_a_folder_of_its_own_and_is_counted(
     assert "other report" not in capsys.readouterr().out
     assert main([*words, "--scores", "min_k"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert (
+    assert "1 other report on this model and a file of this report stands" in said
         "1 other report on this model and a file of this report stands beside" in said
     )
     first, second = sorted((tmp_path / "runs/membership").glob("*/report.json"))
