@@ -173,7 +173,9 @@ def _distinct(rng: Random, sizes: tuple[int, int] = (60, 40), **flags: Any) -> S
     return Sides(rows=rows, flags=flags, frequency=frequency)
 
 
-def _copies(rng: Random, sizes: tuple[int, int], *, a_document: int = 0) -> Sides:
+def _copies(
+    rng: Random, sizes: tuple[int, int], *, a_document: int = 0, **flags: Any
+) -> Sides:
     """Draws with replacement of texts of which some are much commoner."""
     made = texts(rng, _SOURCE, words=lambda i: 2 + i // 60)
     weights = [(1 + i) ** -0.7 for i in range(_SOURCE)]
@@ -183,7 +185,8 @@ def _copies(rng: Random, sizes: tuple[int, int], *, a_document: int = 0) -> Side
         for side in drawn
     )
     frequency = {t: float(np.log(w)) for t, w in zip(made, weights, strict=True)}
-    flags = {"document_field": "document"} if a_document else {}
+    if a_document:
+        flags["document_field"] = "document"
     return Sides(rows=(rows[0], rows[1]), flags=flags, frequency=frequency)
 
 
@@ -219,6 +222,7 @@ SIDES: Mapping[str, Callable[[Random], Sides]] = {
     "copies, more asked": lambda rng: _copies(rng, (160, 40)),
     "copies, more known": lambda rng: _copies(rng, (40, 160)),
     "documents": _documents,
+    "copies, some read": lambda rng: _copies(rng, (60, 480), limit=36),
     "copies in documents": lambda rng: _copies(rng, (160, 60), a_document=2),
     "first of a sorted file": _sorted,
     "blank": _with_blanks,
