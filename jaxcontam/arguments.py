@@ -146,17 +146,23 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 def _plain(value: Any, hint: Any) -> Iterator[Any]:
     """What a value may stand for."""
     if hasattr(value, "tolist") and not np.ma.is_masked(value):
-        yield value.tolist()
-    if isinstance(value, str) and Path in _options(hint):
-        yield Path(value)
-    if isinstance(value, list):
-        yield tuple(value)
+        value = value.tolist()
+        yield value
+    if isinstance(value, str):
+        yield from (Path(value), (value,))
+    if isinstance(value, list | tuple):
+        items = [one.item() if isinstance(one, np.generic) else one for one in value]
+        yield from (items, tuple(items))
 
 
 def _accepts(value: Any, hint: Any) -> bool:
     if isinstance(value, bool) and bool not in _options(hint):
         # It counts as 0 or 1 elsewhere.
         return Any in _options(hint) or object in _options(hint)
+    kinds = {get_origin(one) or one for one in _options(hint)}
+    if isinstance(value, str) and not {str, Any, object, Literal} & kinds:
+        # Its characters are no items.
+        return False
     if isinstance(value, float) and float in _options(hint):
         return math.isfinite(value)
     try:

@@ -19,7 +19,8 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 def signal_of(error: BaseException | None) -> int:
     """The signal behind a KeyboardInterrupt; Python's own does not say it."""
-    return error.args[0] if error is not None and error.args else signal.SIGINT
+    number = next(iter(error.args), None) if error is not None else None
+    return number if isinstance(number, int) else signal.SIGINT
 
 
 def interrupted(error: KeyboardInterrupt, name: str = "jaxcontam") -> int:

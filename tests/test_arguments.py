@@ -1,5 +1,6 @@
 """Arguments of another kind than their annotations say are one line that names them."""
 
+import decimal
 import inspect
 import random
 import re
@@ -137,3 +138,23 @@ def test_every_public_function_has_the_boundary():
     for function in functions:
         with pytest.raises(InputError, match="unknown argument"):
             function(**{"no_such": 1})
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        lambda found: [decimal.Decimal(one) for one in found],
+        lambda found: (np.float16(one) for one in found),
+        lambda found: np.array(found)[:, None],
+    ],
+    ids=("decimals", "a generator", "a column"),
+)
+def test_numbers_of_other_kinds_are_numbers(answers):
+    assert jc.audit(lambda pairs: answers(scorer(pairs)), TEXTS).p_value is not None
+
+
+def test_a_text_is_no_sequence_of_its_letters():
+    with pytest.raises(InputError, match=r"unknown score 'loss_'"):
+        jc.membership(scorer, members=TEXTS[:9], nonmembers=TEXTS[9:18], scores="loss_")
+    with pytest.raises(InputError, match="--compare must be a text or None, got int"):
+        jc.replicate("m", "x.jsonl", compare=5)

@@ -280,6 +280,9 @@ def test_items_that_cannot_be_read_say_why(tmp_path, rows, flags, message, hint)
         (lambda letter, i: letter if i else "see page 7", True),
         (lambda letter, i: f"It is said by all, so {letter} is right.", True),
         (lambda letter, i: f"A man who knows says: ({letter}).", True),
+        (lambda letter, i: f"Ans. is '{letter.lower()}' by rule", True),
+        (lambda letter, i: f"Choice {'ABCD'.index(letter) + 1} is right", True),
+        (lambda letter, i: "the second option is right" if i < 2 else "see", True),
         (lambda letter, i: "A theorem of G and H, Vitamin K", False),
         (lambda letter, i: f"topic {i}", False),
     ],
@@ -295,3 +298,15 @@ def test_a_field_that_names_the_right_place_in_most_records_is_hidden(value, is_
     items = read_items(Benchmark("b", texts, tuple(rows)))
     assert ("note" in items[0].hidden) == is_hidden
     assert all(("note" in item.text(range(4))) != is_hidden for item in items)
+
+
+def test_what_is_asked_stays_though_it_names_letters():
+    rows = [
+        {
+            "question": f"Point B lies on line {i}?",
+            "options": [f"w{i}{j}" for j in "12"],
+        }
+        for i in range(12)
+    ]
+    items = read_items(Benchmark("b", tuple(map(json.dumps, rows)), tuple(rows)))
+    assert all("Point B lies" in item.text(range(2)) for item in items)

@@ -144,6 +144,9 @@ def test_a_limit_draws_by_what_a_file_holds_and_not_by_its_order():
     turned = texts[::-1]
     assert {turned[i] for i in drawn_places(turned, 100)} == drawn
     assert drawn_places(texts, None) == list(range(400))
+    # Of copies some are drawn, as of anything else.
+    copies = drawn_places(["x"] * 200 + texts[:200], 200)
+    assert abs(sum(i < 200 for i in copies) - 100) < 3.3 * np.sqrt(200 * 0.25)
     # As many of the first half as chance gives, 3.3 standard errors.
     first = sum(text < "0200" for text in drawn)
     assert abs(first - 50) < 3.3 * np.sqrt(400 * 0.25 * 0.25)

@@ -148,8 +148,10 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     compare = questions.get("compare")
-    if compare is not None and not isinstance(compare, str):
-        questions["compare"] = ",".join(compare) or None
+    if isinstance(compare, Sequence) and all(isinstance(c, str) for c in compare):
+        questions["compare"] = (
+            compare if isinstance(compare, str) else ",".join(compare) or None
+        )
     check_names(ReplicationDesign, questions)
     design = ReplicationDesign(**questions)
     if reference is not None:

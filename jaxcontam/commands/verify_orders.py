@@ -132,9 +132,13 @@ def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
         except InputError as e:
             notes.append(f"a commitment was not checked ({e})")
             continue
-        notes.append(f"{file} has the digest of its commitment")
-        if found.sha256 != one.sha256:
-            faults.append(f"{file}: {found.sha256}, the report says {one.sha256}")
+        if found.sha256 == one.sha256:
+            notes.append(f"{file} has the digest of its commitment")
+            continue
+        faults.append(
+            f"{file}: {found.sha256}, the report says {one.sha256}: another file of "
+            "that name, unless one was changed"
+        )
     return faults, notes
 
 

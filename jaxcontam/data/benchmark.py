@@ -24,6 +24,7 @@ from jaxcontam.data.templates import (
     check_template,
     field_of,
     fill_template,
+    is_missing,
     null_words,
     text_if_any,
 )
@@ -80,10 +81,15 @@ class Benchmark:
             InputError: If a record lacks the field, or examples are plain lines.
         """
         hint = f"{flag} must name a field of every record"
-        values = (
-            field_of(row, field, f"{self.name}: example {number}", hint=hint)
-            for number, row in enumerate(self.rows, 1)
-        )
+        values = []
+        for number, row in enumerate(self.rows, 1):
+            where = f"{self.name}: example {number}"
+            values.append(field_of(row, field, where, hint=hint))
+            if is_missing(values[-1]):
+                raise InputError(
+                    f"{where}: {field} is null",
+                    hint="give each row a value: what belongs to no other its own",
+                )
         return [v if isinstance(v, str | int) else json.dumps(v) for v in values]
 
 

@@ -14,6 +14,12 @@ from collections.abc import Mapping, Sequence
 from jaxcontam.data.spans import Path, value_at
 from jaxcontam.data.templates import is_missing
 
+# What is asked may speak of a point B or of a first answer.
+_ASKED = (
+    *("question", "query", "problem", "goal", "stem", "prompt", "instruction"),
+    *("input", "passage", "context", "article", "ctx", "ctx_a", "ctx_b", "sentence"),
+    *("text", "q"),
+)
 _LIST_NAMES = (
     "choices",
     "options",
@@ -215,17 +221,23 @@ def _as_int(value: object) -> int | None:
     return None
 
 
-def _names_letter(value: object, n_options: int) -> bool:
-    """Whether a text has the letter of an option by itself.
+def _names_place(value: object, n_options: int) -> bool:
+    """Whether the words of a text name an option by its letter or its place.
 
     A is a word as well, so it counts where it is named as a letter alone.
     """
+    if not isinstance(value, str):
+        return False
     last = string.ascii_uppercase[min(n_options, 26) - 1]
-    return isinstance(value, str) and bool(
-        re.search(
-            rf"(?<![\w'])[B-{last}](?![\w'])|\(A\)|"
-            r"(?i:\b(?:option|answer|choice)s?\W+)A(?![\w'])",
-            value,
+    letter = f"[A-{last}a-{last.lower()}]"
+    return any(
+        re.search(pattern, value)
+        for pattern in (
+            rf"(?<![\w'])[B-{last}](?![\w'])",
+            rf"[(\['\"]{letter}[)\]'\"]",
+            rf"(?i:\b(?:option|answer|choice|ans)s?\b\W+(?:is\W+)?)(?:{letter}|\d)(?!\w)",
+            r"(?i:\b(?:first|second|third|fourth|fifth|last)\s+"
+            r"(?:option|answer|choice|one)\b)",
         )
     )
 
@@ -233,19 +245,21 @@ def _names_letter(value: object, n_options: int) -> bool:
 def hidden_fields(rows: Rows, answer: str | None) -> frozenset[str]:
     """Fields that name a place among the options, so the text must not hold them.
 
-    A field names one where most of its values do, as a place alone or, in the words of
-    an explanation, by its letter: a value that is blank or damaged shows nothing.
+    A field names one where most of its values are a place: one that is blank or damaged
+    shows nothing. So does a field whose words name one in two rows or more, as an
+    explanation does, unless it is by its name what is asked.
     """
     names = {name for row, _ in rows for name in row}
     hidden = {name for name in names if name.lower() in _ANSWER_NAMES}
     for name in names:
-        told = [
-            answer_place(row, paths, name, 0) is not None
-            or _names_letter(row[name], len(paths))
+        there = [
+            (row, paths)
             for row, paths in rows
             if not (is_missing(row.get(name)) or row[name] in ("", [], {}))
         ]
-        if 2 * sum(told) > len(told):
+        places = sum(answer_place(*one, name, 0) is not None for one in there)
+        words = sum(_names_place(row[name], len(paths)) for row, paths in there)
+        if 2 * places > len(there) or (words > 1 and name.lower() not in _ASKED):
             hidden.add(name)
     if answer is not None:
         hidden.add(answer.split(".")[0] if answer not in names else answer)

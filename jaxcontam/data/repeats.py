@@ -58,12 +58,18 @@ def drawn_places(keys: Sequence[str], n: int | None) -> list[int]:
     """Places of at most n items, ascending, drawn by the SHA-256 of what they hold.
 
     The first n of a file that is sorted by length, date or difficulty are of one kind,
-    and of two files of unequal length of two kinds.
+    and of two files of unequal length of two kinds. Copies are drawn each by itself:
+    what is drawn is as a smaller file of the same source.
 
     Raises:
         InputError: If n is below 1.
     """
     if n is not None and n < 1:
         raise InputError(f"--limit must be at least 1, got {n}")
-    digests = [hashlib.sha256(key.encode("utf-8", "replace")).digest() for key in keys]
+    seen: dict[str, int] = {}
+    digests = []
+    for key in keys:
+        seen[key] = count = seen.get(key, -1) + 1
+        words = json.dumps([key, count]).encode()
+        digests.append(hashlib.sha256(words).digest())
     return sorted(sorted(range(len(keys)), key=digests.__getitem__)[:n])

@@ -215,10 +215,16 @@ class AskedScorer:
         """
         try:
             values = np.asarray(answer)
+            if values.dtype.kind == "O" and not isinstance(answer, int):
+                values = np.array(float(answer))
             if values.dtype.kind in _NO_REALS or np.ma.is_masked(answer):
                 raise TypeError
             return np.atleast_1d(values.astype(np.float64))
         except (TypeError, ValueError, OverflowError, RuntimeError):
+            if hasattr(answer, "detach"):
+                # A tensor of torch that has gradients, or a dtype NumPy has not.
+                tensor: Any = answer
+                return self._numbers(tensor.detach().double().numpy(), continuation)
             row = "a continuation"
             if not self._ids:
                 text = "".join(map(chr, continuation[:_SHOWN].tolist()))

@@ -186,7 +186,13 @@ def _instance(
 
 def _group(record: Record, field: str) -> str:
     where, _, row = record
-    return str(field_of(row, field, where, hint="--group-field must name a column"))
+    value = field_of(row, field, where, hint="--group-field must name a column")
+    if is_missing(value):
+        raise InputError(
+            f"{where}: {field} is null",
+            hint="give each row a value: what belongs to no other its own",
+        )
+    return str(value)
 
 
 def _label_text(record: Record) -> str | None:
