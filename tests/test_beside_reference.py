@@ -88,6 +88,10 @@ def test_texts_that_are_easier_to_read_are_not_called_seen():
         assert found.set_result is not None and found.seen is not None
         verdicts += [found.set_result.verdict, row.verdict]
         beyond.append(found.seen.beyond_reference)
+        # So may be what is discovered text by text.
+        n_discoveries = max(row.n_discoveries for row in found.thresholds)
+        told = any("may be texts that are easier to read" in w for w in found.warnings)
+        assert told == (n_discoveries > 0)
         study = MembershipStudy(
             name="x",
             fingerprint="d",

@@ -53,6 +53,11 @@ from jaxcontam.stats.roc import auc_delong, auc_interval
 FEWEST_OF_SET = 20
 """Texts, or documents, of each set below which there is no set-level test."""
 
+_MAY_BE_KIND = (
+    "what Benjamini and Hochberg discover may be texts that are easier to read, not "
+    "texts that were seen: the primary score does not go beyond a reference model"
+)
+
 _NO_SHARE = "texts of one document are alike, so that no share seen is given"
 
 
@@ -219,6 +224,7 @@ def judge_texts(
         set_result = dataclasses.replace(
             set_result, increment_p=adds, beside_reference=beside
         )
+    is_found = any(row.n_discoveries for row in thresholds if row.method == primary)
     seen = None
     if documents is None and is_suspect.any():
         low, estimate = share_seen(primary_N[is_suspect], primary_N[~is_suspect])
@@ -244,6 +250,7 @@ def judge_texts(
         warnings=(
             *alike.warnings,
             *([_NO_SHARE] if documents is not None else []),
+            *([_MAY_BE_KIND] if unmet and is_found else []),
             *unscored_warnings(int((~scored).sum())),
             *_warnings(n_pool, codes_L, fprs, set_result, blind),
         ),
