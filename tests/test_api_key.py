@@ -1,5 +1,6 @@
 """The key of a server is sent in one header, and stands nowhere else."""
 
+import contextlib
 import json
 import logging
 import traceback
@@ -7,7 +8,11 @@ import traceback
 import numpy as np
 import pytest
 
+from jaxcontam.analyses.model import load
 from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.scoring import remote_model
+from jaxcontam.scoring.api.address import key_beside
 from jaxcontam.scoring.api.request import ApiError
 from tests.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.api_server import serving
@@ -157,3 +162,24 @@ def test_a_command_shows_and_writes_no_key(tmp_path, monkeypatch, capfd, command
     assert "Traceback" not in shown
     shown += "".join(p.read_text() for p in out.rglob("*") if p.is_file())
     assert KEY[:8] not in shown
+
+
+def test_no_server_of_a_reference_sees_the_key_of_the_model(monkeypatch):
+    monkeypatch.setenv("API_KEY", KEY)
+    one, other = "https://one.example/v1", "https://other.example/v1"
+    own = "REFERENCE_API_KEY"
+    model = f"api:{one}#m"
+    assert key_beside(other, own, [model]) == (None, own)
+    assert key_beside(one, own, [model]) == (KEY, "API_KEY")
+    monkeypatch.setenv(own, "another")
+    assert key_beside(other, own, [model]) == ("another", own)
+    # `load` of a reference asks for it so.
+    seen = []
+    monkeypatch.setattr(
+        remote_model,
+        "key_beside",
+        lambda *words: seen.append(words) or (None, own),
+    )
+    with contextlib.suppress(InputError):
+        load(f"api:{other}#m", plan_only=True, beside=model)
+    assert seen == [(other, own, (model,))]

@@ -64,7 +64,7 @@ def test_what_is_null_is_neither_asked_nor_right_nor_a_name(tmp_path):
     for answer in (None, nan, [None]):
         with pytest.raises(InputError, match="no answer"):
             read(tmp_path, WRITTEN | {"answer": answer})
-    with pytest.raises(InputError, match="items: field 'id' is null in some records"):
+    with pytest.raises(InputError, match="items: example 2: id is null"):
         read(tmp_path, WRITTEN | {"id": 1}, WRITTEN | {"id": None}, id_field="id")
 
 

@@ -206,7 +206,8 @@ def audit(
     checked = check_files(files, asked)
 
     def ready(one: Any, folder: Path | None) -> ReadyAudit:
-        opened = load(one, tokenizer=tokenizer, dtype=dtype)
+        beside = None if one is model else model
+        opened = load(one, tokenizer=tokenizer, dtype=dtype, beside=beside)
         return ReadyAudit(
             opened,
             plan_audit(checked.benchmarks, files, opened, asked)[0],

@@ -186,13 +186,24 @@ def inflation(
 
         if not sides.is_choice:
             return written_answers(
-                open_prompted(word, tokenizer=tokenizer, dtype=dtype, is_plain=True),
+                open_prompted(
+                    word,
+                    tokenizer=tokenizer,
+                    dtype=dtype,
+                    is_plain=True,
+                    beside=None if word is model else model,
+                ),
                 sides.questions,
                 bar,
                 new_tokens=new_tokens,
             )
         return chosen_answers(
-            load(word, tokenizer=tokenizer, dtype=dtype),
+            load(
+                word,
+                tokenizer=tokenizer,
+                dtype=dtype,
+                beside=None if word is model else model,
+            ),
             sides.questions,
             bar,
             store=None if store is None else Path(store),

@@ -198,7 +198,7 @@ def membership(
     other = None
     if reference is not None:
         other = text_model_of(
-            load(reference, tokenizer=tokenizer, dtype=dtype),
+            load(reference, tokenizer=tokenizer, dtype=dtype, beside=model),
             store=None if folder is None else folder / "reference",
             batch_tokens=batch_tokens,
         )

@@ -27,6 +27,7 @@ def load(
     mesh: MeshShape | None = None,
     plan_only: bool = False,
     division: Division | None = None,
+    beside: Any = None,
 ) -> OpenModel:
     """Load a model of any kind.
 
@@ -46,6 +47,8 @@ def load(
         mesh: How devices share the work; of directories alone. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
         division: What this process scores; of directories alone. None: everything.
+        beside: The model that this one is a reference for, whose server's key no other
+            server sees: that of a reference elsewhere is REFERENCE_API_KEY.
 
     Raises:
         InputError: If it is none of these, its numbers are no log-probabilities, or
@@ -59,7 +62,8 @@ def load(
     if word.startswith(API_PREFIX):
         from jaxcontam.scoring.remote_model import open_api
 
-        return open_api(word, api or ApiOptions(), plan_only=plan_only)
+        options = api or ApiOptions()
+        return open_api(word, options, plan_only=plan_only, beside=beside)
     if word.startswith(LM_EVAL_PREFIX):
         from jaxcontam.scoring.lm_eval_model import open_lm_eval
 

@@ -20,7 +20,7 @@ from jaxcontam.scoring.api.address import (
     PREFIX,
     REFERENCE_KEY_VARIABLE,
     ApiModel,
-    key_from_environment,
+    key_beside,
     parse_api,
 )
 from jaxcontam.scoring.api.budget import Budget, Spending
@@ -127,9 +127,9 @@ def open_prompted(
     if isinstance(model, str) and model.startswith(PREFIX):
         served = parse_api(model, flag="MODEL" if beside is None else "--reference")
         kept = journal(served_name(served), served_info(served))
-        key = _key(served)
+        key = key_beside(served.url)
         if beside is not None:
-            key = _key(served, REFERENCE_KEY_VARIABLE, [beside])
+            key = key_beside(served.url, REFERENCE_KEY_VARIABLE, [beside])
         with _client(served, kept, settings, *key) as client:
             yield PromptedModel(
                 name=served_name(served),
@@ -190,25 +190,9 @@ def open_judge(
         InputError: If the word is of another form.
     """
     judge = parse_api(word, flag="--judge")
-    key = _key(judge, JUDGE_KEY_VARIABLE, asked)
+    key = key_beside(judge.url, JUDGE_KEY_VARIABLE, asked)
     with _client(judge, journal, settings, *key) as client:
         yield ChatCompleter(client)
-
-
-def _key(
-    served: ApiModel, own: str = KEY_VARIABLE, beside: Sequence[Any] = ()
-) -> tuple[str | None, str]:
-    """Key of a server and its variable: `own` alone beside another server."""
-    servers = [
-        parse_api(word, flag="MODEL").url
-        for word in beside
-        if isinstance(word, str) and word.startswith(PREFIX)
-    ]
-    is_elsewhere = any(url != served.url for url in servers)
-    api_key = key_from_environment(own)
-    if api_key is None and not is_elsewhere:
-        api_key = key_from_environment()
-    return api_key, own if is_elsewhere else KEY_VARIABLE
 
 
 def judge_notes(judge: Completer) -> tuple[str, ...]:

@@ -350,6 +350,7 @@ def open_for(
     # JAX and transformers are imported once the input is known to be good.
     from jaxcontam.analyses.model import load
 
+    own = getattr(command, "model", None)
     division = None if beside is None else beside.division
     if division is None:
         share = None
@@ -361,10 +362,11 @@ def open_for(
     return load(
         word,
         dtype=command.dtype,
-        api=command.api_options if word == getattr(command, "model", None) else None,
+        api=command.api_options if word == own else None,
         mesh=command.mesh_shape,
         plan_only=plan_only,
         division=division,
+        beside=None if word == own else own,
     )
 
 

@@ -171,6 +171,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 word,
                 dtype=self.dtype,
                 is_plain=True,
+                beside=None if word == self.model else self.model,
                 journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
                 settings=self._settings(),
             )

@@ -18,7 +18,13 @@ from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
 from jaxcontam.results import ModelInfo, ServedInfo
 from jaxcontam.scoring.agreement import REPEATS_WITHIN
-from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.scoring.api.address import (
+    KEY_VARIABLE,
+    REFERENCE_KEY_VARIABLE,
+    ApiModel,
+    key_beside,
+    parse_api,
+)
 from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.eras import find_eras
@@ -67,8 +73,13 @@ class LocalTokenizer:
     digest: str
 
 
-def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
+def open_api(
+    word: str, options: ApiOptions, *, plan_only: bool, beside: Any = None
+) -> OpenModel:
     """Open the model of a server, for `load`.
+
+    `beside` is the model that this one is a reference for: its server's key is sent to
+    no other, which gets REFERENCE_API_KEY.
 
     Raises:
         InputError: If the word or an option is not usable, or the server gives no
@@ -84,7 +95,9 @@ def open_api(word: str, options: ApiOptions, *, plan_only: bool) -> OpenModel:
     seen: frozenset[tuple[str, str]] = frozenset()
     logprobs = np.zeros(0)
     way = Way(echo=True, ids=tokenizer is not None)
-    api_key = key_from_environment()
+    asked_beside = () if beside is None else (beside,)
+    own = KEY_VARIABLE if beside is None else REFERENCE_KEY_VARIABLE
+    api_key, _ = key_beside(model.servers[0].url, own, asked_beside)
     unkept = functools.partial(
         ApiClient,
         api_key=api_key,

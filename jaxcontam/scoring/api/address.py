@@ -9,6 +9,8 @@ import ipaddress
 import os
 import re
 import urllib.parse
+from collections.abc import Sequence
+from typing import Any
 
 from jaxcontam.errors import InputError
 
@@ -105,6 +107,26 @@ def _shown(words: str) -> str:
     """The typed words with possible passwords and keys masked."""
     _, at, rest = words.rpartition("@")
     return ("***@" if at else "") + re.sub(r"(?s)\?.*", "?***", rest)
+
+
+def key_beside(
+    url: str, own: str = KEY_VARIABLE, beside: Sequence[Any] = ()
+) -> tuple[str | None, str]:
+    """Key of a server and its variable: `own` alone beside a model on another one.
+
+    No server may see the key of another.
+    """
+    servers = [
+        one.url
+        for word in beside
+        if isinstance(word, str) and word.startswith(PREFIX)
+        for one in parse_api(word, flag="MODEL", several=True).servers
+    ]
+    is_elsewhere = any(other != url for other in servers)
+    api_key = key_from_environment(own)
+    if api_key is None and not is_elsewhere:
+        api_key = key_from_environment()
+    return api_key, own if is_elsewhere else KEY_VARIABLE
 
 
 def key_from_environment(variable: str = KEY_VARIABLE) -> str | None:
