@@ -209,8 +209,14 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         words = [str(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
         write_sheet(found, out)
+        # Answers and sheets serve every choice of flags, a report is of one.
+        place = out
+        if self.out is None:
+            model = "" if found.model is None else found.model.fingerprint
+            asked_of = (row.fingerprint for row in found.results)
+            place = self.report_folder(COMMAND, out.name, model, *asked_of)
         shown(
-            lambda: found.written(out),
+            lambda: found.written(place),
             lambda console: _print(found, console),
             as_json=self.json,
         )

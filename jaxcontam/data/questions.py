@@ -213,8 +213,4 @@ def _ids(benchmark: Benchmark, field: str | None) -> list[str]:
             return [str(row[name]) for row in benchmark.rows if row is not None]
     if field is not None:
         benchmark.groups(field, flag="--id-field")
-        raise InputError(
-            f"{benchmark.name}: field {field!r} is null in some records",
-            hint="--id-field must name a field of every record",
-        )
     return [str(number) for number in range(1, len(benchmark) + 1)]
