@@ -312,3 +312,16 @@ def test_instructions_to_a_base_model_are_warned_of(model):
 
     assert "has no chat template" in notes()[0]
     assert notes(is_plain=True) == ()
+
+
+def test_reports_of_other_choices_stand_beside_each_other(
+    model, files, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain", "--k", "4"]
+    assert main([*words, "--new-tokens", "5"]) == 0
+    assert main([*words, "--new-tokens", "5"]) == 0
+    assert main([*words, "--new-tokens", "6"]) == 0
+    found = list((tmp_path / "runs/replicate").glob("*/report.json"))
+    assert len(found) == 2
+    assert {main(["verify", str(path.parent)]) for path in found} == {0}
