@@ -1,6 +1,5 @@
 """Everything besides token ids that a score depends on, equal for a whole run."""
 
-import ast
 import dataclasses
 import functools
 import hashlib
@@ -10,18 +9,13 @@ import platform
 from pathlib import Path
 
 import jaxcontam
+from jaxcontam.sources import code_digest
 
-# Source files that turn ids and weights into scores.
-_CODE = (
-    "models/**/*.py",
-    *(
-        f"scoring/{name}.py"
-        for name in ("gradients", "kernel", "mesh", "pairs", "prefixed", "rows")
-    ),
-    # Layout of rows on a device, and extraction of their scores.
-    "scoring/pair_scorer.py",
-    "scoring/scorer.py",
+# Modules that turn ids and weights into scores, with all that they import of the engine.
+_SCORING = tuple(
+    f"jaxcontam.scoring.{name}" for name in ("local", "gradients", "prefixed")
 )
+_ENGINE = ("jaxcontam.models", "jaxcontam.scoring")
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
 
@@ -41,7 +35,7 @@ class ScoreIdentity:
         precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
         kernel: Version of the kernel.
-        code: Digest of the statements that decide a score; see `code_digest`.
+        code: Digest of the statements that decide a score; see `scoring_code`.
         platform: Such as cpu or gpu.
         device: Kind of the device; on a CPU its model and instruction sets.
         n_devices: Devices that share a batch.
@@ -80,33 +74,11 @@ class ScoreIdentity:
 
 
 @functools.cache
-def code_digest() -> str:
-    """Digest of how scores are made here: a mended bug is another code.
-
-    Comments, docstrings and layout are left out, so that editing them keeps scores.
-    """
-    package = Path(jaxcontam.__file__).parent
-    digest = hashlib.sha256(jaxcontam.__version__.encode())
-    for pattern in _CODE:
-        for path in sorted(package.glob(pattern)):
-            digest.update(str(path.relative_to(package)).encode())
-            digest.update(statements(path.read_text(encoding="utf-8")).encode())
-    return digest.hexdigest()[:16]
-
-
-def statements(source: str) -> str:
-    """A module's syntax tree in words, without docstrings and other lone strings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            body[:] = [one for one in body if not _is_lone_string(one)]
-    return ast.dump(tree)
-
-
-def _is_lone_string(node: ast.stmt) -> bool:
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
-        return False
-    return isinstance(node.value.value, str)
+def scoring_code() -> str:
+    """Digest of how scores are made here: a mended bug is another code."""
+    version = jaxcontam.__version__.encode()
+    digest = code_digest(_SCORING, within=_ENGINE)
+    return hashlib.sha256(version + digest.encode()).hexdigest()[:16]
 
 
 def cpu_name() -> str:

@@ -16,7 +16,7 @@ from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import (
     ScoreIdentity,
-    code_digest,
+    scoring_code,
     cpu_cores,
     cpu_kind,
 )
@@ -132,7 +132,7 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
         precision=checkpoint.decoder.precision,
         attention=kernel_of(checkpoint.config, checkpoint.decoder.dtype, hardware()),
         kernel=VERSION,
-        code=code_digest(),
+        code=scoring_code(),
         platform=device.platform,
         # JAX calls every CPU `cpu`, and different ones round differently.
         device=cpu_kind() if is_cpu else device.kind,
