@@ -23,7 +23,6 @@ from store_process import (
 )
 
 from jaxcontam.errors import InputError
-
 from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
 from jaxcontam.scoring.store import ScoreStore

@@ -131,8 +131,9 @@ def fuses_prefix(
 def _cudnn_calls() -> Any:
     """JAX's own calls of cuDNN; None in a version that keeps them elsewhere.
 
-    The one private name of JAX that is imported here, tried with 0.11.2. The public function rounds log-sum-exps to the operands' dtype: in bfloat16 those
-    from 16 to 32 would be off by up to 1/16, and with them the shares of a merge.
+    This is the one private name of JAX that is imported, tried with 0.11.2. The public
+    function rounds log-sum-exps to the operands' dtype: in bfloat16 those from 16 to
+    32 would be off by up to 1/16, and with them the shares of a merge.
     """
     try:
         from jax._src.cudnn import fused_attention_stablehlo

@@ -11,7 +11,7 @@ from pathlib import Path
 import jaxcontam
 from jaxcontam.sources import code_digest
 
-# Modules that turn ids and weights into scores, with all that they import of the engine.
+# Modules that turn ids and weights into scores, with what they import of the engine.
 _SCORING = tuple(
     f"jaxcontam.scoring.{name}" for name in ("local", "gradients", "prefixed")
 )

@@ -16,9 +16,9 @@ from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import (
     ScoreIdentity,
-    scoring_code,
     cpu_cores,
     cpu_kind,
+    scoring_code,
 )
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
