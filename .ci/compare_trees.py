@@ -1,13 +1,16 @@
 """Run the same commands in two checkouts and compare what they report.
 
-    python .ci/compare_trees.py OLD NEW QUICKSTART
+    python .ci/compare_trees.py OLD NEW QUICKSTART [CASE ...]
 
 OLD and NEW are checkouts; QUICKSTART is the folder of a finished `eval.quickstart`,
-whose model and sets are the inputs. Each case prints `same`, or the fields that differ.
+whose model and sets are the inputs. Each case prints `same`, or what differs. What was
+renamed between the two, and what left, stands in the tables below.
 """
 
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,32 +19,66 @@ from typing import Any
 
 # What a rerun may change, and what a digest follows.
 VOLATILE = {"started", "wall_seconds", "jaxcontam", "digests", "digest", "command"}
+VOLATILE |= {"train_seconds", "test_seconds", "cpu_seconds", "seconds", "version"}
 RELATIVE = 1e-9
 
+# Flags as OLD spells them -> as NEW does.
+FLAGS: dict[str, str] = {}
+# Fields of OLD by their path, as regular expressions -> their path in NEW.
+FIELDS: dict[str, str] = {}
+# Fields of OLD that no result has any more, and formats that rose.
+LEFT: tuple[str, ...] = ()
+
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
+REPLICATE = "replicate {model} {rows} --task plain --text-field question"
+INFLATION = "inflation {model} {choices} --against {others}"
+MEMBERSHIP = "membership {model} --members {s10} --nonmembers {s0a}"
 CASES: dict[str, str] = {
     "audit": "audit {model} {s10} {s50} {s0a} --seed 1",
     "audit refused": "audit {model} {snatural}",
     "audit anyway": "audit {model} {snatural} --score-anyway",
-    "audit quick": "audit {model} {s10} --effort quick",
-    "audit thorough": "audit {model} {s10} --effort thorough --limit 60",
     "audit shuffled": "audit {model} {s10} {s0a} --shuffled",
     "audit old tests": "audit {model} {s10} --tests stratified,reversal,permutation",
     "audit t": "audit {model} {s10} --tests sharded_t",
-    "audit sequential": "audit {model} {s10} --tests sequential",
-    "audit first tokens": "audit {model} {s10} --tests adjacency --first-tokens auto",
     "audit cut": "audit {model} {s10} --max-example-tokens 12 --limit 48",
     "audit bfloat16": "audit {model} {s10} --dtype bfloat16 --tests direction",
     "audit reference": "audit {model} {s10} --reference {model} --tests direction",
+    "audit options": "audit {model} {choices} --tests options --answer-field answer"
+    " --options-field options",
+    "audit groups": "audit {model} {rows} --text-field question --group-field source",
+    "audit repeats": "audit {model} {repeats}",
+    "audit released": "audit {model} {released} --seed-file {seed_file}",
     "audit a slip": "audit {model} {s10} --tests stratifed",
-    "membership": "membership {model} --members {s10} --nonmembers {s0a}",
+    "membership": MEMBERSHIP,
     "membership alone": "membership {model} {s0a} --nonmembers {s10}",
+    "membership all": f"{MEMBERSHIP} --scores all --reference {{model}} --limit 60",
+    "membership labels": "membership {model} {labelled} --label-field label",
+    "membership documents": "membership {model} {labelled} --label-field label"
+    " --document-field source",
+    "membership unequal": "membership {model} --members {s50} --nonmembers {repeats}",
+    "replicate": f"{REPLICATE} --k 20",
+    "replicate control": f"{REPLICATE} --k 20 --control {{others}}",
+    "replicate compare": f"{REPLICATE} --k 8 --compare first_instances,cdd",
+    "replicate reference": f"{REPLICATE} --k 20 --control {{others}}"
+    " --reference {model} --group-field source",
+    "inflation": f"{INFLATION} --reference {{model}}",
+    "inflation unpaired": f"{INFLATION} --unpaired --equally-hard",
+    "inflation groups": f"{INFLATION} --group-field source",
     "calibrate": "calibrate {model} {s0a} --tests direction --draws 5",
+    "calibrate relabelled": "calibrate {model} {s0a} --tests stratified --draws 50",
     "prove": "prove {matrix} --boundaries 3",
     "plan": "plan --effect 0.5 --sd 4 --examples 500 --json",
     "dry run": "audit {model} {s10} --dry-run",
     "overlap": "overlap {s50} {s10}",
+    "overlap rows": "overlap {s50} {rows} --text-field question",
+    "release": "release {rows} --seed-file seed.json",
+    "canary": "canary {model} --secret {secrets} --held-out {held_out}",
+    "score": "score {model} {s10} --out scores.jsonl",
     "verify": "verify {report}",
+    "train": "-m train.pretrain --corpus {s50} --preset pulse"
+    " --canaries {s10}:4 --out model --seed 3",
+    "population": "-m train.population --corpus {s50} --sets {s10} --models 2"
+    " --tiny --out population",
 }
 
 
@@ -65,20 +102,104 @@ def same(one: Any, other: Any) -> bool:
     return one == other
 
 
+def in_new_words(found: dict[str, Any]) -> dict[str, Any]:
+    """OLD's fields under NEW's names, without those that left."""
+    renamed = {}
+    for path, value in found.items():
+        if any(re.search(pattern, path) for pattern in LEFT):
+            continue
+        for pattern, name in FIELDS.items():
+            path = re.sub(pattern, name, path)
+        renamed[path] = value
+    return renamed
+
+
+def written(out: Path) -> dict[str, Any]:
+    """Fields of the JSON files of a folder; digests of its texts and weights."""
+    found: dict[str, Any] = {}
+    for path in sorted(out.rglob("*")):
+        name = path.name if path.name == "report.json" else str(path.relative_to(out))
+        if path.suffix == ".json":
+            found |= fields(json.loads(path.read_text()), name)
+        elif path.suffix in (".txt", ".jsonl", ".safetensors"):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
 def run(tree: Path, words: list[str], out: Path) -> tuple[int, str, dict[str, Any]]:
-    """Exit code, first line of an error, and the report of one command."""
+    """Exit code, first line of an error, and what one command wrote."""
     out.mkdir(parents=True)
+    program = [] if words[0] == "-m" else ["-m", "jaxcontam"]
     done = subprocess.run(
-        [sys.executable, "-m", "jaxcontam", *words],
+        [sys.executable, *program, *words],
         cwd=out,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,
         text=True,
     )
-    reports = sorted(out.rglob("report.json"))
-    found = [json.loads(path.read_text()) for path in reports]
     errors = [line for line in done.stderr.splitlines() if ": error: " in line]
-    return done.returncode, "".join(errors[:1]), fields(found)
+    return done.returncode, "".join(errors[:1]), written(out)
+
+
+def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
+    """Files that the cases name, made from the sets of the quickstart."""
+    names = {
+        "s" + path.stem.rpartition("-")[2]: str(path)
+        for path in (quickstart / "sets" / name for name in SETS)
+    }
+    texts = {name: Path(path).read_text().splitlines() for name, path in names.items()}
+
+    def write(name: str, lines: list[str]) -> None:
+        names[name] = str(work / f"{name}.jsonl")
+        Path(names[name]).write_text("\n".join(lines) + "\n")
+
+    def rows(lines: list[str]) -> list[dict[str, Any]]:
+        return [
+            {
+                "question": line,
+                "options": [line[k : k + 9] for k in (3, 9, 0, 6)],
+                "answer": i % 4,
+                "source": f"page {i // 3}",
+            }
+            for i, line in enumerate(lines[:60])
+        ]
+
+    write("rows", [json.dumps(row) for row in rows(texts["s10"])])
+    write("choices", [json.dumps(row) for row in rows(texts["s50"])])
+    write("others", [json.dumps(row) for row in rows(texts["s0a"])])
+    labels = [(line, 1) for line in texts["s10"][:60]]
+    labels += [(line, 0) for line in texts["s0a"][:60]]
+    labelled = [
+        {"text": line, "label": label, "source": f"{label} {i // 4}"}
+        for i, (line, label) in enumerate(labels)
+    ]
+    write("labelled", [json.dumps(row) for row in labelled])
+    names["repeats"] = str(work / "repeats.txt")
+    lines = [line for i, line in enumerate(texts["s0a"]) for _ in range(1 + i % 3)]
+    Path(names["repeats"]).write_text("\n".join(lines[:90]) + "\n")
+    matrix = [[(i * j * 7919) % 101 / 10 for j in range(1, 11)] for i in range(1, 31)]
+    names["matrix"] = str(work / "matrix.csv")
+    Path(names["matrix"]).write_text(
+        "\n".join(",".join(map(str, row)) for row in matrix) + "\n"
+    )
+    for name, words in {
+        "released": "release {rows} --seed-file {work}/seed.json --out {work}/released",
+        "secrets": "canary --make 3 --n-held-out 200 --secret {work}/secrets.txt"
+        " --held-out {work}/held_out.txt",
+    }.items():
+        asked = words.format(work=work, **names).split()
+        code, error, _ = run(old, asked, work / f"make {name}")
+        if code:
+            print(f"{name} is not made: {error}")
+    released = sorted((work / "released").glob("rows*"))
+    return names | {
+        "model": str(quickstart / "model"),
+        "report": str(quickstart),
+        "released": str(released[0] if released else work / "released"),
+        "seed_file": str(work / "seed.json"),
+        "secrets": str(work / "secrets.txt"),
+        "held_out": str(work / "held_out.txt"),
+    }
 
 
 def main() -> int:
@@ -86,37 +207,31 @@ def main() -> int:
     old, new, quickstart = (Path(word).resolve() for word in sys.argv[1:4])
     only = sys.argv[4:]
     work = Path(tempfile.mkdtemp())
-    names = {
-        "s" + path.stem.rpartition("-")[2]: str(path)
-        for path in (quickstart / "sets" / name for name in SETS)
-    }
-    matrix = work / "matrix.csv"
-    rows = [[(i * j * 7919) % 101 / 10 for j in range(1, 11)] for i in range(1, 31)]
-    matrix.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
-    names |= {
-        "model": str(quickstart / "model"),
-        "matrix": str(matrix),
-        "report": str(quickstart),
-    }
+    names = inputs(work, quickstart, old)
     n_different = 0
     for i, (case, words) in enumerate(CASES.items()):
         if only and case not in only:
             continue
         asked = words.format_map(names).split()
-        before = run(old, asked, work / f"old{i}")
-        after = run(new, asked, work / f"new{i}")
+        before = run(old, asked, work / f"old{i}" / "run")
+        after = run(
+            new, [FLAGS.get(word, word) for word in asked], work / f"new{i}" / "run"
+        )
+        expected = in_new_words(before[2])
         wrong = [
-            f"{key}: {before[2].get(key)!r} -> {after[2].get(key)!r}"
-            for key in sorted({*before[2], *after[2]})
-            if not same(before[2].get(key), after[2].get(key))
+            f"{key}: {expected.get(key)!r} -> {after[2].get(key)!r}"
+            for key in sorted({*expected, *after[2]})
+            if not same(expected.get(key), after[2].get(key))
         ]
         wrong += [f"exit {before[0]} -> {after[0]}"] * (before[0] != after[0])
         wrong += [f"{before[1]!r} -> {after[1]!r}"] * (before[1] != after[1])
         n_different += bool(wrong)
         what = f"{len(after[2])} fields, exit {after[0]}"
         print(f"{case}: {'DIFFERS' if wrong else f'same ({what})'}", flush=True)
-        for line in wrong[:12]:
-            print(f"    {line[:160]}")
+        # An error that both give is the same, and shows a case that tests nothing.
+        for line in [after[1], *wrong[:12]]:
+            if line:
+                print(f"    {line[:160]}")
     return n_different
 
 
