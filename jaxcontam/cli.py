@@ -31,7 +31,7 @@ from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.mirror import mirrored, url_folder
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.signals import interrupted, signal_of, stop_on_signals
-from jaxcontam.terminal import visible
+from jaxcontam.terminal import printable
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
 
@@ -151,7 +151,7 @@ def run_module(
 
 def _line(words: str) -> str:
     """One line of readable length, whatever the names and values in it hold."""
-    words = visible(words.replace("\n", "\\n"))
+    words = printable(words)
     if len(words) <= _LONGEST_LINE:
         return words
     half = _LONGEST_LINE // 2

@@ -111,6 +111,21 @@ def test_an_answer_of_more_values_than_were_asked_for_is_never_parsed(monkeypatc
     assert found["choices"][0]["message"]["content"] == words
 
 
+def test_a_token_with_its_value_has_32_values_of_its_answer():
+    """4,096 for the answer, one a token, and 32 for each value that was asked for."""
+    body = {"prompt": [[7]], "max_tokens": 999, "logprobs": 2}
+    most = 4096 + 1000 * (1 + 32 * 2)
+
+    def found(n_lists):
+        # Each is a value, and so is its end.
+        many = b"[]," * n_lists
+        return reply(body, b'{"choices": [{"text": "x"}], "x": [' + many + b"0]}")
+
+    refused = Failure("garbled", "more values than were asked for")
+    assert found(most // 2) == refused
+    assert found(most // 2 - 4) != refused
+
+
 def reply(body, data, *, status=200):
     return read_reply(
         "url", body, status=status, headers={}, data=data, api_key=None, now=0.0

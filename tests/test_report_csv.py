@@ -23,6 +23,7 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.report.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.results import Local, Neighbours
+from jaxcontam.terminal import visible
 from tests.report_documents import (
     audit_document,
     audit_report,
@@ -80,13 +81,21 @@ def test_intervals_and_reasons_are_derived():
     assert second["why"] == "" and second["neighbours.excess_low"] == ""
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "'"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\n", "'"])
 def test_text_that_a_spreadsheet_would_run_is_marked_and_can_be_restored(start):
     hostile = f"{start}HYPERLINK(1)"
     report = audit_report(order_result(hostile), model=hostile)
     (row,) = parsed(results_csv(report))
     for name in ("benchmark", "model"):
         assert row[name] == f"'{hostile}"
+
+
+def test_what_a_terminal_obeys_is_spelled_out():
+    hostile = "a\x1b[2J\u202e\rb\udcff"
+    text = results_csv(audit_report(order_result(hostile), model=hostile))
+    assert parsed(text)[0]["benchmark"] == r"a\x1b[2J\u202e\rb\udcff"
+    (cell,) = parsed(csv_text([{"list": [hostile]}]))
+    assert json.loads(cell["list"]) == [hostile] and "\u202e" not in cell["list"]
 
 
 def test_commas_quotes_and_line_ends_within_a_cell_are_read_back():
@@ -127,7 +136,7 @@ def test_no_separator_begins_a_formula_in_any_cell_or_name():
         (row,) = parsed(marked)
         (name, *_) = row
         assert name == row[name] != text
-        assert name.replace("'", "") == text.replace("'", "")
+        assert name.replace("'", "") == visible(text).replace("'", "")
         assert json.loads(row["list"]) == [text] and row["number"] == "-1"
 
 
@@ -159,6 +168,42 @@ def test_an_edited_page_or_table_is_found(tmp_path):
     # A page that nothing runs in, whatever stands in it.
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
     assert policy in page.read_text().partition("<title>")[0]
+
+
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [
+        (["report.json"], "copy the whole folder"),
+        (["orders.npz"], "copy the whole folder"),
+        (["report.json", "results.csv"], "copy the whole folder"),
+        (["report.html"], "jaxcontam report"),
+        (["results.csv", "report.html"], "jaxcontam report"),
+        (["SHA256SUMS"], "jaxcontam report"),
+    ],
+)
+def test_a_part_of_a_report_is_told_by_what_is_missing(tmp_path, capsys, missing, hint):
+    folder = tmp_path / "my report"
+    write_files(audit_report(order_result(verdict="contaminated")), [None], folder)
+    for name in missing:
+        (folder / name).unlink()
+    assert main(["verify", str(folder)]) == 2
+    wrong, told = capsys.readouterr().err.splitlines()
+    assert wrong == (
+        f"jaxcontam: error: {folder}: not whole, missing: {', '.join(missing)}"
+    )
+    assert f"hint: {hint}" in told
+    if hint == "jaxcontam report":
+        assert told.endswith(f"{hint} '{folder}' writes them again")
+
+
+def test_evidence_without_its_report_is_told(tmp_path, capsys):
+    """As a run leaves it that was killed between its first two files."""
+    write_files(audit_report(order_result(verdict="contaminated")), [None], tmp_path)
+    for path in tmp_path.iterdir():
+        if path.name != "orders.npz":
+            path.unlink()
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "not whole, missing: report.json\n" in capsys.readouterr().err
 
 
 def test_parts_that_a_killed_run_left_are_swept(tmp_path):

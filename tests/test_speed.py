@@ -135,6 +135,15 @@ def test_a_pulse_run_measures_every_part(tmp_path):
     assert set(PARTS) - set(ON_DEMAND) <= found.keys()
 
 
+@pytest.mark.slow
+def test_memory_of_an_audit_is_that_of_its_process(tmp_path):
+    """The study holds torch, which a process that it started would begin with."""
+    found = pulse_run(tmp_path, "--only", "audit_memory")["audit_memory"]
+    assert found["exit_code"] == 0 and found["rows"] == 1_000
+    # JAX and what it compiles; with torch 0.1 GB more.
+    assert 0.3e9 < found["peak_bytes"] < 1.2e9
+
+
 def test_unknown_part_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["speed", "--only", "momens"])
     assert run_study("speed", Speed) == 2

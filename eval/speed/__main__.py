@@ -27,6 +27,7 @@ from jaxcontam.scoring.identity import cpu_name
 PARTS: Mapping[str, tuple[Any, ...]] = {
     "growth": ("growth", "measure_growth", 5),
     "growth_million": ("growth", "measure_growth", 6),
+    "audit_memory": ("memory", "measure_audit"),
     "moments": ("scores", "measure_moments"),
     "membership": ("scores", "measure_membership"),
     "train": ("train", "measure_train"),
@@ -37,8 +38,8 @@ PARTS: Mapping[str, tuple[Any, ...]] = {
 }
 """Part -> module of this package, its function, and the function's first arguments."""
 
-ON_DEMAND = ("growth_million",)
-"""Parts that take half an hour, and are measured only where they are named."""
+ON_DEMAND = ("growth_million", "audit_memory")
+"""Parts that take long, and are measured only where they are named."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Speed:
     tiny: bool = False
     """Small models and few texts: a pulse run, whose numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all but growth_million)."""
+    """Parts to measure (default: all but growth_million and audit_memory)."""
     out: Path = Path("runs/speed")
     """Folder for speed.json."""
 

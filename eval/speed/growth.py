@@ -41,7 +41,7 @@ def measure_growth(most: int, _rounds: int, *, tiny: bool) -> dict:
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for n in (_WARM, *sizes):
-            path = _write_questions(Path(folder), n)
+            path = write_questions(Path(folder), n)
             for part, spent in _seconds(path).items():
                 seconds.setdefault(part, []).append(spent)
     seconds = {part: spent[1:] for part, spent in seconds.items()}
@@ -80,12 +80,9 @@ def _seconds(path: Path) -> dict[str, float]:
 
 def _dry_run(benchmark: Benchmark) -> int:
     """Target tokens of the test that is on by default, counted as a dry run does."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     planned = plan_test(
         benchmark,
-        encode_examples(tokenizer, benchmark.texts),
+        encode_examples(byte_tokenizer(), benchmark.texts),
         direction.METHOD,
         prefix_id=None,
         context=_CONTEXT,
@@ -100,14 +97,23 @@ def _unasked(*_: object) -> list[object]:
     raise AssertionError("a dry run asks no model")
 
 
-def _write_questions(folder: Path, n: int) -> Path:
+def byte_tokenizer() -> Tokenizer:
+    """One id a byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def write_questions(folder: Path, n: int, *, words_a_row: int = _WORDS_A_ROW) -> Path:
+    """A file of n questions, each of random words of seven letters."""
     rng = np.random.default_rng(0)
     letters = rng.integers(97, 123, (_N_WORDS, 7), np.uint8)
     words = [row.tobytes().decode() for row in letters]
     path = folder / f"{n}.jsonl"
     with path.open("w") as file:
         for _ in range(n):
-            chosen = rng.integers(_N_WORDS, size=_WORDS_A_ROW).tolist()
+            chosen = rng.integers(_N_WORDS, size=words_a_row).tolist()
             question = " ".join(words[i] for i in chosen)
             file.write(json.dumps({"question": question}) + "\n")
     return path

@@ -162,6 +162,12 @@ def _lines(measured: Mapping[str, Any]) -> Iterator[str]:
             spent = " ".join(f"{own:7.2f} s" for own in seconds)
             growth = ", ".join(f"{own:.2f}" for own in found["exponents"][part])
             yield f"{part:<14} {spent}  {growth}"
+    if found := measured.get("audit_memory"):
+        yield (
+            f"audit of {found['rows']:,} rows of {found['characters']} characters: "
+            f"{found['peak_bytes'] / 1e9:.2f} GB at its peak, {found['seconds']:.0f} s "
+            f"(exit code {found['exit_code']})"
+        )
     if found := measured.get("train"):
         rates = found["tokens_per_second"]
         yield (

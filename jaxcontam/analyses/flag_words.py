@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -18,7 +19,13 @@ def words_of(command: Any, names: Sequence[str]) -> tuple[str, ...]:
         if field.name in names and value != field.default:
             words.append(flag_of(field.name))
             if isinstance(value, tuple):
-                words += map(str, value)
+                words += map(path_word, value)
             elif value is not True:
-                words.append(str(value))
+                words.append(path_word(value))
     return tuple(words)
+
+
+def path_word(value: object) -> str:
+    """A value as it is typed: a path that begins as flags do, below its folder."""
+    word = str(value)
+    return f"./{word}" if isinstance(value, Path) and word.startswith("-") else word

@@ -45,6 +45,7 @@ from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.inflation import COMMAND
 from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationResult
+from jaxcontam.terminal import printable
 
 # Of the fields of config.json: what relatives of one size share.
 _SHAPE = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
@@ -306,9 +307,9 @@ def given_scores(
         names = distinct(models)
         files = (Path(benchmark), Path(against))
         tables = [read_columns(file, models) for file in files]
-        titles = [file.stem for file in files]
+        titles = [printable(file.stem) for file in files]
     else:
-        names = distinct([Path(model).stem for model in models])
+        names = distinct([printable(Path(model).stem) for model in models])
         files = (Path(models[0]),) * 2
         pairs = [read_model(Path(model)) for model in models]
         tables = [[pair[side] for pair in pairs] for side in (0, 1)]

@@ -18,6 +18,7 @@ from jaxcontam.data.templates import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.results.unlearning import CHUNKS, QUESTIONS
+from jaxcontam.terminal import printable
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Identity
@@ -128,7 +129,7 @@ def load_chunks(source: str, design: ScreenDesign) -> Screened:
         raise InputError(f"{source}: no words", hint="nothing to screen in these texts")
     return Screened(
         task=CHUNKS,
-        name=Path(source).stem if not is_hub_split(source) else source,
+        name=printable(Path(source).stem) if not is_hub_split(source) else source,
         items=tuple(items),
         n_left_out=n_left_out,
         n_empty=n_empty,

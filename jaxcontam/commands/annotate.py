@@ -13,7 +13,7 @@ from jaxcontam.errors import InputError, nearest
 from jaxcontam.report.report_files import REPORT_NAME, is_sealed, read_report
 from jaxcontam.report.table_csv import verdict_fields
 from jaxcontam.results.order import OrderResult, UnscoredFile
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 
 _MOST_NAMED = 8
 
@@ -63,23 +63,26 @@ class Annotate:
         """Match, write, and say what matched and what did not."""
         file = read_scores(self.results)
         audits = [audited for folder in self.audit for audited in _audits_in(folder)]
-        same = dict(map(_pair, self.same))
+        # Names as reports show them: what a harness wrote may be of the raw folder.
+        same = dict(_pair(printable(words)) for words in self.same)
         by_model: dict[str, list[Audited]] = {}
         for one in audits:
-            for name in one.names:
+            for name in map(printable, one.names):
                 by_model.setdefault(name, []).append(one)
-        known = {one.benchmark for one in audits}
+        known = {printable(one.benchmark) for one in audits}
         used: set[tuple[str, str]] = set()
         without = []
         console = Terminal()
-        lines = [f"{self.results} ({file.kind}):"]
+        lines = [f"{printable(self.results)} ({file.kind}):"]
         for score in file.scores:
             name = f"{score.model} on {score.benchmarks[0]}"
-            benchmarks = {same.get(word, word) for word in score.benchmarks}
-            model = same.get(score.model, score.model).removesuffix("@main")
+            names = map(printable, score.benchmarks)
+            benchmarks = {same.get(word, word) for word in names}
+            word = printable(score.model)
+            model = same.get(word, word).removesuffix("@main")
             own = by_model.get(model, [])
             _check_one(own, "model_fingerprint", score.model)
-            found = [audited for audited in own if audited.benchmark in benchmarks]
+            found = [one for one in own if printable(one.benchmark) in benchmarks]
             _check_one(found, "benchmark_fingerprint", name)
             _check_one(found, "benchmark", name)
             if found:
@@ -105,7 +108,7 @@ class Annotate:
             for audited in audits
             if (audited.fields["report"], audited.benchmark) not in used
         ]
-        console.say(*lines, f"\nannotated: {out}")
+        console.say(*lines, f"\nannotated: {printable(out)}")
 
 
 def _audits_in(folder: Path) -> list[Audited]:

@@ -15,6 +15,7 @@ from jaxcontam.analyses.audit import (
     run_audit,
 )
 from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
     HEAD,
@@ -94,7 +95,12 @@ class Audit(ScoringFlags, AuditDesign):
     def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
         """`run` on the model that `opened` gives once the files were read."""
         watch = Stopwatch()
-        command = ("audit", self.model, *map(str, self.benchmark), *flags_of(self))
+        command = (
+            "audit",
+            self.model,
+            *map(path_word, self.benchmark),
+            *flags_of(self),
+        )
         with waiting_for("reading the files") as say:
             files = read_files(self.benchmark, self)
             most = HEAD if self.dry_run else None

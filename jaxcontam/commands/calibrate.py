@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
@@ -116,7 +117,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         found = list(each_scored(calls))
         results = [result for result, _ in found]
         report = watch.report(
-            (COMMAND, self.model, str(self.benchmark), *flags_of(self)),
+            (COMMAND, self.model, path_word(self.benchmark), *flags_of(self)),
             self.seed,
             results,
             model=model.info,

@@ -50,7 +50,7 @@ from jaxcontam.report.order_words import commitment_sentence
 from jaxcontam.report.outcome import bare_table
 from jaxcontam.results import DESIGNED, Evidence, OrderResult
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 
 _ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 
@@ -264,7 +264,9 @@ class Canary(DeviceFlags, ReportFlags):
         )
         for path, texts in parts:
             sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
-            console.say(f"{path}: {sequences}, commitment {commitment(path).sha256}")
+            console.say(
+                f"{printable(path)}: {sequences}, commitment {commitment(path).sha256}"
+            )
         console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import math
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.errors import InputError
 from jaxcontam.report.comparison import (
@@ -38,7 +38,7 @@ from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.comparison import ComparedTest
 from jaxcontam.results.membership import N_PERMUTATIONS, ScoreResult, SetResult
 from jaxcontam.stats.multiple import holm
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable, shell_line
 from jaxcontam.verdict import CONTAMINATED_LEVEL
 
 # Half the width of a normal 95 % interval, in standard errors.
@@ -74,7 +74,7 @@ class Compare:
 
     def run(self) -> list[ComparedTest]:
         """Write the page and the table, print a line per benchmark; the tests."""
-        folders = list(map(str, self.directory))
+        folders = list(map(path_word, self.directory))
         reports = [_read(path) for path in self.directory]
         tests, warnings = compared(reports, folders)
         digests = "".join(report.digest for report in reports)
@@ -86,7 +86,9 @@ class Compare:
             kind=_kind_of(reports[0], folders[0]),
             sentences=sentences,
             warnings=warnings,
-            command=shlex.join(["jaxcontam", "compare", *folders, "--out", str(out)]),
+            command=shell_line(
+                ["jaxcontam", "compare", *folders, "--out", path_word(out)]
+            ),
             words=method_words(test.method for test in tests),
         )
         make_folder(out)
@@ -96,7 +98,7 @@ class Compare:
         console = Terminal()
         for line in (*sentences, *(f"{warning}." for warning in warnings)):
             console.print(line)
-        console.say(f"\ncomparison: {out / PAGE_NAME}")
+        console.say(f"\ncomparison: {printable(out / PAGE_NAME)}")
         return tests
 
 

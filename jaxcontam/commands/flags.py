@@ -12,7 +12,7 @@ import tyro
 from tyro.conf import Positional
 
 from jaxcontam.analyses.flag_words import flag_of as flag_of
-from jaxcontam.analyses.flag_words import words_of
+from jaxcontam.analyses.flag_words import path_word, words_of
 from jaxcontam.arguments import check_min_effect as check_min_effect
 from jaxcontam.arguments import check_seed as check_seed
 from jaxcontam.data.bucket import is_url
@@ -416,7 +416,7 @@ def _keep_other_report(name: str, command: Any) -> None:
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
         if is_positional(field) and value:
-            own += map(str, value if isinstance(value, tuple) else [value])
+            own += map(path_word, value if isinstance(value, tuple) else [value])
     own += flags_of(command)
     document = read_document(out / REPORT_NAME)
     found = list(map(str, document.get("command", ())))

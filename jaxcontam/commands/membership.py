@@ -61,7 +61,7 @@ from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results import Report
 from jaxcontam.results.membership import BlindBaseline, ScoreResult
 from jaxcontam.scoring.api.prompts import ApiEstimate
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
@@ -188,7 +188,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         def show(console: Terminal) -> None:
             print_membership(analysis.report, console)
-            console.say(f"\nscores: {out / TEXTS_NAME}")
+            console.say(f"\nscores: {printable(out / TEXTS_NAME)}")
 
         return shown(lambda: analysis.written(out), show, as_json=self.json)
 

@@ -11,7 +11,7 @@ from jaxcontam.data.overlap_result import (
     SearchedIndex,
 )
 from jaxcontam.report.outcome import bare_table
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 
 RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
@@ -66,7 +66,7 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
     if isinstance(result.corpus, SearchedCorpus):
         _print_unread(result.corpus, console)
     lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
-    console.say(f"\n{MEANING}", f"\nresult: {out / RESULT_NAME} ({lists})")
+    console.say(f"\n{MEANING}", f"\nresult: {printable(out / RESULT_NAME)} ({lists})")
 
 
 def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.prove import (
     check_boundaries,
     check_cells,
@@ -20,7 +21,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.outcome import print_results
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 from jaxcontam.verdict import MIN_EFFECT
 
 # Of a file, and of what an .npz unpacks to.
@@ -59,11 +60,11 @@ class Prove(ReportFlags):
             scores=self.scores,
             min_effect=self.min_effect,
             seed=self.seed,
-            name=self.matrix.name,
-            command=("prove", str(self.matrix), *flags_of(self)),
+            name=printable(self.matrix.name),
+            command=("prove", path_word(self.matrix), *flags_of(self)),
         )
         (row,) = result.results
-        out = self.report_folder("prove", self.matrix.stem, row.fingerprint)
+        out = self.report_folder("prove", printable(self.matrix.stem), row.fingerprint)
 
         def show(console: Terminal) -> None:
             print_results([row], console)

@@ -14,7 +14,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.report.report_files import REPORT_NAME, read_report
 from jaxcontam.results import Evidence, OrderResult, Report
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal, json_text, printable
 from jaxcontam.verdict import decide
 
 if TYPE_CHECKING:
@@ -112,5 +112,5 @@ def shown(
         return document
     console = Terminal()
     show(console)
-    console.say(f"\nreport: {page}")
+    console.say(f"\nreport: {printable(page)}")
     return document

@@ -11,6 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from jaxcontam import __version__
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.data.benchmark import SUFFIXES
@@ -22,7 +23,7 @@ from jaxcontam.data.release import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.results import Commitment
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable, shell_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,8 @@ class Release:
         if self.check:
             found = self._checked(self.benchmark)
             lines = (
-                f"{self.benchmark}: the file and the order of {self.seed_file}, "
+                f"{printable(self.benchmark)}: the file and the order of "
+                f"{printable(self.seed_file)}, "
                 f"released {found.made}",
                 f"commitment: {found.sha256}",
             )
@@ -79,15 +81,17 @@ class Release:
             sealed = release.to_bytes()
             write_new_files([(self.seed_file, sealed, 0o600), (out, data, 0o644)])
             found = self._checked(out)
+            test = ["jaxcontam", "audit", "MODEL", path_word(out)]
+            test += ["--seed-file", path_word(self.seed_file)]
             lines = (
-                f"released: {out}, {release.n_examples:,} examples in a secret order",
-                f"seed file: {self.seed_file} (keep it, and keep it secret)",
+                f"released: {printable(out)}, {release.n_examples:,} examples in a "
+                "secret order",
+                f"seed file: {printable(self.seed_file)} (keep it, and keep it secret)",
                 f"commitment: {found.sha256}",
                 "Publish the released file alone, and this commitment with its date. "
                 "It is the SHA-256 of the seed file: whoever gets that file later sees "
                 "that the order was drawn before any model was asked.",
-                f"Test a model with: jaxcontam audit MODEL {out} --seed-file "
-                f"{self.seed_file}",
+                f"Test a model with: {shell_line(test)}",
             )
         Terminal().say(*lines, *(f"warning: {w}" for w in search_warnings([found])))
 

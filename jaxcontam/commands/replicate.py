@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
@@ -206,7 +207,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 settings=settings,
             ) as judge:
                 found = judged_by(found, judge, bar=_bar)
-        words = [str(w) for w in (self.model, self.benchmark) if w is not None]
+        words = [path_word(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
         write_sheet(found, out)
         # Answers and sheets serve every choice of flags, a report is of one.

@@ -26,7 +26,7 @@ from jaxcontam.report.report_files import (
 )
 from jaxcontam.report.table_csv import csv_cell
 from jaxcontam.results.membership import TextScores
-from jaxcontam.terminal import visible
+from jaxcontam.terminal import printable
 
 # Columns, delimiter and rules are those of `contamination_report.csv` and of the
 # contribution guidelines of the space CONDA-Workshop/Data-Contamination-Database on the
@@ -87,7 +87,7 @@ class Report:
         try:
             # First: what cannot become a row is said before anything is drawn.
             if self.database_row:
-                print(visible(str(write_database_rows(report, self))))
+                print(printable(write_database_rows(report, self)))
             pictures = ()
             if report.command[0] == MEMBERSHIP:
                 if report.study is None:
@@ -95,7 +95,7 @@ class Report:
                 texts = typed_rows(read_text_rows(self.directory), TextScores)
                 _, again = judged_again(study_of(report), texts, seed=report.seed)
                 pictures = again.pictures
-            print(visible(str(write_page(report, self.directory, pictures))))
+            print(printable(write_page(report, self.directory, pictures)))
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",

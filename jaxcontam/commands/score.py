@@ -1,7 +1,6 @@
 """`jaxcontam score`: per-token log-probabilities and moments of each text."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_bytes
-from jaxcontam.terminal import visible
+from jaxcontam.terminal import json_text, printable, visible
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,11 +81,11 @@ class Score(ScoringFlags, TextFlags):
                     np.empty((1, 0)) if found is None else table.scores[found],
                     is_first_scored=has_prefix or not len(ids),
                 )
-            lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False))
+            lines.append(json_text(row, indent=None, allow_nan=False))
         if not is_first():
             return 0
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
-        print(visible(f"{self.out}: {len(lines)} texts"))
+        print(f"{printable(self.out)}: {len(lines)} texts")
         for words in texts.left_out:
             print(visible(f"{texts.name}: {words}"))
         return 0

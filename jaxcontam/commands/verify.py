@@ -6,17 +6,26 @@ from typing import Annotated
 
 import tyro
 
+from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.commands.recomputed import KINDS, verify_texts
 from jaxcontam.commands.verify_orders import commitment_faults, verify_report
 from jaxcontam.errors import InputError
+from jaxcontam.report.archive import P_VALUES_NAME, TEXTS_NAME
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
+    PAGE_NAME,
     REPORT_NAME,
+    RESULTS_NAME,
+    SUMS_NAME,
     is_report_of,
     read_document,
+    read_sums,
 )
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable, shell_line
 
+_EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)
+_OF_SUMS = (PAGE_NAME, RESULTS_NAME)
+_FILES = (REPORT_NAME, *_EVIDENCE, *_OF_SUMS, SUMS_NAME)
 _OF_ORDERS = (
     "recomputed from {name}: p-values, effects, verdicts and digests agree; {more}"
 )
@@ -53,6 +62,7 @@ class Verify:
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
         console = Terminal(soft_wrap=True)
+        _check_whole(self.directory)
         document = read_document(self.directory / REPORT_NAME)
         for command, kind in KINDS.items():
             if is_report_of(document, command):
@@ -77,13 +87,44 @@ class Verify:
                 more = "; ".join([*sealed, *notes])
             unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME, more=more)
         for fault in faults:
-            console.print(f"differs: {fault}")
+            console.print(f"differs: {printable(fault)}")
+        name = printable(self.directory)
         if faults:
             n_faults = _count(len(faults), "difference")
-            console.print(f"{self.directory}: NOT verified, {n_faults}")
+            console.print(f"{name}: NOT verified, {n_faults}")
             return 3
-        console.print(f"{self.directory}: verified, {_count(n, unit)} {what}")
+        console.print(f"{name}: verified, {_count(n, unit)} {what}")
         return 0
+
+
+def _check_whole(directory: Path) -> None:
+    """Refuse a part of a report, as a kill or half a copy leaves it.
+
+    Who gives away the report and its evidence alone leaves SHA256SUMS out, too.
+
+    Raises:
+        InputError: Names the files that are missing.
+    """
+    there = {name for name in _FILES if (directory / name).is_file()}
+    wanted = [*read_sums(directory)]
+    if there & set(_EVIDENCE):
+        wanted.append(REPORT_NAME)
+    if REPORT_NAME in there:
+        digests = read_document(directory / REPORT_NAME).get("digests")
+        wanted += [name for name in _EVIDENCE if name in (digests or ())]
+    if there & set(_OF_SUMS):
+        wanted.append(SUMS_NAME)
+    missing = [name for name in wanted if not (directory / name).is_file()]
+    if not missing:
+        return
+    again = shell_line(["jaxcontam", "report", path_word(directory)])
+    written = set(missing) <= {*_OF_SUMS, SUMS_NAME}
+    raise InputError(
+        f"{directory}: not whole, missing: {', '.join(dict.fromkeys(missing))}",
+        hint=f"{again} writes them again"
+        if written
+        else "copy the whole folder, or run its command again: scores are kept",
+    )
 
 
 def _count(n: int, what: str) -> str:

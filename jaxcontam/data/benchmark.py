@@ -31,6 +31,7 @@ from jaxcontam.data.templates import (
 from jaxcontam.errors import InputError
 from jaxcontam.results.order import Commitment
 from jaxcontam.results.terms import Provenance
+from jaxcontam.terminal import printable
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -140,7 +141,7 @@ def load_benchmark(
     elif is_hub_split(path):
         name, records, left_out = _hub_records(str(path), limit)
     else:
-        name = path.stem
+        name = printable(path.stem)
         records, left_out = _file_records(path, limit, no_header=no_header)
     records = records[:limit]
     if not records:
@@ -283,7 +284,9 @@ def content_digest(texts: Sequence[str]) -> str:
 
 
 def _digests(texts: Sequence[str]) -> list[bytes]:
-    return [hashlib.sha256(text.encode("utf-8")).digest() for text in texts]
+    return [
+        hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in texts
+    ]
 
 
 def _digest_of(digests: Sequence[bytes]) -> str:

@@ -23,6 +23,7 @@ from jaxcontam.data.labelled import (
     load_labelled,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.terminal import printable
 
 TESTED, MEMBER, NONMEMBER = "text", "member", "nonmember"
 """Role of a book: tested, or known to be a member or a non-member."""
@@ -153,7 +154,7 @@ def snippets_of(
 
 
 def _text_file(path: Path, role: str) -> Book:
-    return Book(title=path.stem, pieces=(read_text(path),), role=role)
+    return Book(title=printable(path.stem), pieces=(read_text(path),), role=role)
 
 
 def _read_table(

@@ -29,6 +29,7 @@ from jaxcontam.data.records import (
     json_lines,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.terminal import printable
 
 PARQUET = ".parquet"
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".warc", ".wet", PARQUET)
@@ -114,7 +115,7 @@ def list_corpus(
                     f"{corpus}: unknown suffix {corpus.suffix!r}",
                     hint=f"one of {kinds}, or a folder",
                 )
-            return [_listed(corpus, _printable(corpus.name))], []
+            return [_listed(corpus, printable(corpus.name))], []
         if not corpus.is_dir():
             if corpus.exists():
                 check_file(corpus, SUFFIXES)
@@ -132,7 +133,7 @@ def list_corpus(
                 )
             ]
             for path in (Path(folder, n) for n in names if not n.startswith(".")):
-                name = _printable(path.relative_to(corpus).as_posix())
+                name = printable(path.relative_to(corpus).as_posix())
                 # Who opens a pipe waits for ever, and a device has no end.
                 if _is_read(path, also) and path.is_file():
                     files.append(_listed(path, name))
@@ -225,11 +226,6 @@ def _suffixes(path: Path) -> tuple[str, str]:
 def _listed(path: Path, name: str) -> CorpusFile:
     status = path.stat()
     return CorpusFile(path, name, status.st_size, status.st_mtime_ns)
-
-
-def _printable(name: str) -> str:
-    """A file's name without bytes that are no text."""
-    return os.fsencode(name).decode("utf-8", errors="replace")
 
 
 def _text_of(value: object, field: str) -> str | Refusal:

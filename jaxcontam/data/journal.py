@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from jaxcontam.errors import InputError
-from jaxcontam.terminal import visible
+from jaxcontam.terminal import printable
 
 _DECODER = json.JSONDecoder()
 _KEY_AT = len('{"key": ')
@@ -225,7 +225,7 @@ class Records:
         if path not in self._warned:
             self._warned.add(path)
             print(
-                f"jaxcontam: warning: {visible(str(path))}: {reason}; "
+                f"jaxcontam: warning: {printable(path)}: {reason}; "
                 "what is missing is done again",
                 file=sys.stderr,
             )

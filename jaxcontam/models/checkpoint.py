@@ -25,6 +25,7 @@ from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
 from jaxcontam.models.fingerprint import file_state, fingerprint_files
 from jaxcontam.models.hub import model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
+from jaxcontam.terminal import printable
 
 # `dtype` under its older name, and names of code files that are not written.
 _NOT_KEPT = ("torch_dtype", "auto_map")
@@ -332,7 +333,7 @@ def quiet_transformers() -> None:
 def _name(model: str) -> str:
     """Name of a model's folder, or of its parent where the folder is called `model`."""
     path = Path(model).resolve()
-    return path.parent.name if path.name == "model" else path.name
+    return printable(path.parent.name if path.name == "model" else path.name)
 
 
 def _new_fields(family: Family, config: DecoderConfig) -> dict[str, Any]:

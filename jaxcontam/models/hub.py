@@ -1,11 +1,11 @@
 """Models by their name on the hub: safetensors, config and tokenizer, and no code."""
 
-import shlex
 from pathlib import Path
 
 from jaxcontam.data.files import similar_path
 from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.terminal import shell_line
 
 # Prefixes of models that other engines run.
 _NO_WEIGHTS = ("api:", "lm_eval:", "vllm:")
@@ -52,8 +52,9 @@ def convert_hint(directory: Path) -> str:
         org, name = directory.parts[-3].removeprefix("models--").split("--", 1)
         model = f"{org}/{name}@{directory.name}"
     out = f"{name}-safetensors"
-    line = shlex.join(["jaxcontam", "convert", model, out])
-    return f"pickles become safetensors, and run no code: {line}; then name {out}"
+    line = shell_line(["jaxcontam", "convert", model, out])
+    again = shell_line([out])
+    return f"pickles become safetensors, and run no code: {line}; then name {again}"
 
 
 def download_model(name: str, *, pickles: bool = False) -> Path:

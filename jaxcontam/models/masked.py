@@ -13,6 +13,7 @@ import numpy as np
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
 from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.terminal import printable
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
 # Masked copies of a text that the model reads at once.
@@ -73,7 +74,9 @@ class MaskedModel:
         # RoBERTa's positions start behind that of padding.
         if model.config.model_type in ("roberta", "xlm-roberta", "camembert"):
             context = min(context, model.config.max_position_embeddings - 2)
-        return cls(Path(directory).name, model.eval(), tokenizer, int(context))
+        return cls(
+            printable(Path(directory).name), model.eval(), tokenizer, int(context)
+        )
 
     def replaced(self, text: str, n: int, seed: int) -> list[str]:
         """Neighbours of a text, each with one token replaced by a likely other one.

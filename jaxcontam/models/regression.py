@@ -22,6 +22,7 @@ from jaxcontam.models.families.family import need
 from jaxcontam.models.fingerprint import fingerprint_files
 from jaxcontam.models.torch_extra import need_torch
 from jaxcontam.models.weights import weight_files
+from jaxcontam.terminal import printable
 
 _HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"
 _KINDS = ("bert", "rembert", "bleurt")
@@ -105,7 +106,7 @@ def load_regression(directory: str | Path) -> RegressionModel:
         )
     limit = min(fields["max_position_embeddings"], limit)
     return RegressionModel(
-        name=directory.resolve().name,
+        name=printable(directory.resolve().name),
         fingerprint=fingerprint_files([config_path, *files], tokenizer.to_str()),
         model=_read_model(directory, config_path, files, kind, fields),
         tokenizer=tokenizer,

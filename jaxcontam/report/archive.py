@@ -21,6 +21,7 @@ from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import TextScores
 from jaxcontam.results.read import read_result
+from jaxcontam.terminal import json_text
 
 ARCHIVE_NAME = "orders.npz"
 P_VALUES_NAME = "p_values.npz"
@@ -94,7 +95,7 @@ def number_or_none(value: float) -> float | None:
 
 def texts_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """The content of `texts.jsonl`, one JSON value a line."""
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    lines = [json_text(row, indent=None, allow_nan=False) for row in rows]
     return "".join(line + "\n" for line in lines).encode()
 
 

@@ -4,7 +4,6 @@ Also what every report says of its run.
 """
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
@@ -21,6 +20,7 @@ from jaxcontam.report.section import (
 )
 from jaxcontam.results import ModelInfo, Report
 from jaxcontam.results.terms import MethodWords, Words
+from jaxcontam.terminal import shell_line, visible
 
 _TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
@@ -79,7 +79,7 @@ def named_methods(report: Report) -> list[str]:
 
 
 def render(page: Page) -> str:
-    """The HTML of a page; every text from outside is escaped."""
+    """The HTML of a page; text from outside is escaped, and shows what it holds."""
     # jinja2 takes a tenth of a second to import: only for a page.
     import jinja2
 
@@ -91,7 +91,8 @@ def render(page: Page) -> str:
     )
     environment.filters["unbroken"] = _unbroken
     sections = [*page.sections, *_last_sections(page)]
-    return environment.get_template(_TEMPLATE).render(page=page, sections=sections)
+    template = environment.get_template(_TEMPLATE)
+    return visible(template.render(page=page, sections=sections))
 
 
 def _last_sections(page: Page) -> list[Section]:
@@ -133,7 +134,7 @@ def command_line(words: Sequence[str]) -> str:
     """The line that makes a report again, from the words of its command."""
     # Studies are modules of a checkout, and commands never have a dot.
     is_study = bool(words) and "." in words[0]
-    return shlex.join(["python", "-m", *words] if is_study else ["jaxcontam", *words])
+    return shell_line(["python", "-m", *words] if is_study else ["jaxcontam", *words])
 
 
 def looks_sentence(earlier: Sequence[str]) -> str:

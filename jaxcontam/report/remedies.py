@@ -13,6 +13,7 @@ from jaxcontam.report.decision import (
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
+from jaxcontam.terminal import shell_line
 
 # In the order in which they are tried: ids in the text spoil every test; then strata,
 # then blocks.
@@ -189,4 +190,4 @@ class Advice:
         words = [word for word in words if word not in switches]
         # Else it would stop before a report that other words made.
         again = ["--overwrite"] * ("--out" in words)
-        return shlex.join(["jaxcontam", *words, *flags, *again])
+        return shell_line(["jaxcontam", *words, *flags, *again])

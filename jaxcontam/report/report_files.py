@@ -25,6 +25,7 @@ from jaxcontam.report.table_csv import RESULTS_NAME, result_row, results_csv
 from jaxcontam.results import Report
 from jaxcontam.results.read import read_result
 from jaxcontam.results.report import SCHEMA
+from jaxcontam.terminal import json_text
 
 REPORT_NAME = "report.json"
 PAGE_NAME = "report.html"
@@ -140,7 +141,7 @@ def is_sealed(text: bytes, digest: str) -> bool:
 
 
 def _to_text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document, allow_nan=False) + "\n"
 
 
 def write_sums(report: Report, directory: Path) -> None:

@@ -21,7 +21,7 @@ from jaxcontam.report.neighbours import gains_of
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.order import UnscoredFile
 from jaxcontam.results.report import Result
-from jaxcontam.terminal import cell_text
+from jaxcontam.terminal import cell_text, json_text, printable, visible
 
 RESULTS_NAME = "results.csv"
 
@@ -69,10 +69,10 @@ def verdict_fields(
         "p_value": getattr(row, "p_value", None),
         "p_adjusted": getattr(row, "p_adjusted", None),
         "test": row.method,
-        "benchmark": row.benchmark,
+        "benchmark": printable(row.benchmark),
         "benchmark_fingerprint": row.fingerprint,
         "model_fingerprint": report.model.fingerprint,
-        "report": folder,
+        "report": None if folder is None else printable(folder),
         "report_digest": report.digest or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -91,15 +91,16 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 def csv_cell(value: object) -> str:
     """A value as it stands in report.json, made harmless for spreadsheets.
 
-    Text that would be taken for a formula has an apostrophe before it. Numbers are
-    written as JSON writes them, a negative one with nothing before its sign.
+    Text that would be taken for a formula has an apostrophe before it, and characters
+    that a terminal obeys are spelled out. Numbers are written as JSON writes them, a
+    negative one with nothing before its sign.
     """
     if value is None:
         return ""
     if isinstance(value, str):
-        return cell_text(value)
+        return cell_text(visible(value))
     # Within JSON an escape does what a mark does in text.
-    words = json.dumps(value, ensure_ascii=False)
+    words = json_text(value, indent=None)
     return re.sub("(?<=;)[=+@-]", lambda sign: f"\\u{ord(sign[0]):04x}", words)
 
 

@@ -21,7 +21,7 @@ from jaxcontam.errors import InputError, StorageError
 from jaxcontam.processes import gather, is_first, process_count, process_index
 from jaxcontam.scoring.run_batches import Work, scored_batches
 from jaxcontam.scoring.store import SUFFIX, RowKeys, ScoreStore
-from jaxcontam.terminal import visible
+from jaxcontam.terminal import printable
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -180,7 +180,7 @@ class Division:
         self._n_own += len(mine)
         raise ShareScored(
             f"share {share.index} of {share.count}: its {self._n_own} of {self._n} "
-            f"batches are in {visible(str(store.directory))}"
+            f"batches are in {printable(store.directory)}"
         )
 
     def _look(

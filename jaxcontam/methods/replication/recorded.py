@@ -27,6 +27,7 @@ from jaxcontam.methods.replication.judges import (
 )
 from jaxcontam.methods.replication.llm_judge import parse_judgement
 from jaxcontam.methods.replication.split import sentence_starts
+from jaxcontam.terminal import printable
 
 _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"
@@ -116,7 +117,7 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
         )
         judged = Judged(labels=labels, n_unparsed=labels.count(None))
     return Recorded(
-        name=path.stem,
+        name=printable(path.stem),
         instances=tuple(
             _instance(
                 record,
