@@ -116,7 +116,7 @@ def test_replicate_asks_a_reference_from_python_too(tmp_path):
         knows, seen, reference=older, control=new, task="plain", seed=1
     )
     assert (found.verdict, found.report.reference) == ("contaminated", older.info)
-    assert [len(call["prompts"]) for call in older.completer.calls] == [24, 24]
+    assert [len(call["prompts"]) for call in older.completer.calls] == [48, 24]
     with pytest.raises(InputError, match="the reference is the model itself"):
         jaxcontam.replicate(knows, seen, reference=knows, control=new, task="plain")
 

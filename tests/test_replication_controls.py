@@ -436,9 +436,7 @@ def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level(
             continue
         n_alone += 1
         whole = [side(part, names) for part in parts]
-        compared = beside_reference(
-            *whole, closer=[0.0] * 50, n_refused=0, seed=seed
-        )
+        compared = beside_reference(*whole, closer=[0.0] * 50, n_refused=0, seed=seed)
         n_accused += why_no_more(more_copies(*whole, seed=seed), compared) is None
     assert n_alone >= 5
     assert binom.sf(n_accused - 1, n, 0.001) > 0.01

@@ -17,6 +17,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 import itertools
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ _GUESSED = (0.0, 0.02)
 _LEARNT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 _KNOWN = (0.0, 0.01, 0.03)
 _EASE, _CHANCE = "ease", "chance"
+# The same counts come again and again.
+_share_p = np.vectorize(functools.cache(share_p))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,10 +154,7 @@ def accused(n: int, benchmark_R3: np.ndarray, control_R3: np.ndarray) -> np.ndar
     against = c - both + b - both_control
     is_found = hypergeom.sf(a - 1, 2 * n, a + b, n) <= LEVEL
     is_found &= binom.sf(in_favour - 1, in_favour + against, 0.5) <= LEVEL
-    below = [
-        np.vectorize(share_p)(a, c, share=share) <= ALPHA
-        for share in (0.5, COPIES_SHARE)
-    ]
+    below = [_share_p(a, c, share=share) <= ALPHA for share in (0.5, COPIES_SHARE)]
     silent = hypergeom.sf(c - 1, 2 * n, c + d, n) > ALPHA
     return is_found & np.stack([silent, *below])
 

@@ -31,9 +31,9 @@ _RULE = (
     "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
     "suspicion, and only where copies are significantly more than in the control. "
     "Contaminated asks for p <= 0.001 there, and for a reference model that has seen "
-    "neither side: it copies less than a tenth of what the model copies of the benchmark "
-    "(p <= 0.05), it writes as close to the control as the model does, and is exceeded "
-    "with p <= 0.001."
+    "neither side: it copies less than a tenth of what the model copies of the "
+    "benchmark (p <= 0.05), it writes as close to the control as the model does, and "
+    "is exceeded with p <= 0.001."
 )
 _SAME_KIND = "the control as easy to guess as the benchmark, of the same kind and years"
 _WHY = {
@@ -44,9 +44,10 @@ _WHY = {
     "contaminated needs a reference model that has seen neither (--reference).",
     "reference copies it": "The reference copies more of the benchmark than of the "
     "control, too: the benchmark is easier to guess, or the reference has seen it.",
-    "reference may share it": "The reference may copy a tenth of what the model copies, "
-    "or more, as one that reads less well does. That it copies less takes 32 copies at "
-    "least (of as many sources, if they are named): ask more instances (--k).",
+    "reference may share it": "The reference may copy a tenth of what the model "
+    "copies, or more, as one that reads less well does. That it copies less takes 32 "
+    "copies at least (of as many sources, if they are named): ask more instances "
+    "(--k), beside a reference of the same size and kind.",
     "reference reads less": "The reference writes less close to the control, which "
     "neither has seen: what it cannot guess, the model may.",
     "reference too close": "What the model copies beyond the reference may be chance.",
@@ -351,9 +352,9 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     return [
         f"The reference copies {one.n_copies} of {one.n_instances}, and "
         f"{one.control_copies} of {one.n_control} of the control "
-        f"(p = {_p_text(one.p_value)}). That it copies a tenth of what the model copies "
-        f"of the benchmark, or more, has p = {_p_text(one.p_share)}, by an exact test of "
-        "both counts. That the model exceeds it by more in the "
+        f"(p = {_p_text(one.p_value)}). That it copies a tenth of what the model "
+        f"copies of the benchmark, or more, has p = {_p_text(one.p_share)}, by an "
+        "exact test of both counts. That the model exceeds it by more in the "
         f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
         f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
     ]

@@ -169,8 +169,8 @@ def beside_reference(
     labels = list(zip(control.copies, control.reference, strict=True))
     if len(closer) != len(labels):
         raise ValueError(
-            f"closer must have a value for each instance of the control, {len(labels)}, "
-            f"got {len(closer)}"
+            "closer must have a value for each instance of the control, "
+            f"{len(labels)}, got {len(closer)}"
         )
     counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
     guessed, met = (
