@@ -99,7 +99,9 @@ def test_replicate_says_what_it_cannot_use(tmp_path):
 
 def test_replicate_asks_a_reference_from_python_too(tmp_path):
     seen, new = tmp_path / "seen.txt", tmp_path / "new.txt"
-    seen.write_text("\n".join(MEMBERS))
+    # The reference has to copy next to nothing of 32 that the model copies.
+    known = [f"{text} {i}" for i in range(2) for text in MEMBERS]
+    seen.write_text("\n".join(known))
     new.write_text("\n".join(OTHERS))
 
     def scripted(name, texts):
@@ -109,12 +111,12 @@ def test_replicate_asks_a_reference_from_python_too(tmp_path):
         info = dataclasses.replace(served_info(ApiModel("u", name)), fingerprint=name)
         return PromptedModel(name=name, completer=Scripted(answer), info=info)
 
-    knows, older = scripted("knows", MEMBERS), scripted("older", ())
+    knows, older = scripted("knows", known), scripted("older", ())
     found = jaxcontam.replicate(
         knows, seen, reference=older, control=new, task="plain", seed=1
     )
     assert (found.verdict, found.report.reference) == ("contaminated", older.info)
-    assert [len(call["prompts"]) for call in older.completer.calls] == [24, 24]
+    assert [len(call["prompts"]) for call in older.completer.calls] == [48, 24]
     with pytest.raises(InputError, match="the reference is the model itself"):
         jaxcontam.replicate(knows, seen, reference=knows, control=new, task="plain")
 

@@ -74,7 +74,7 @@ def reference(tmp_path_factory):
     return str(out)
 
 
-def test_a_reference_is_asked_the_same_and_decides(
+def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     model, reference, files, tmp_path, monkeypatch, capsys
 ):
     words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
@@ -88,7 +88,8 @@ def test_a_reference_is_asked_the_same_and_decides(
     assert "The reference: 48 completions of prompts" in said
     assert main(words) == 0
     row = results(tmp_path / "out")["judge_local"]
-    assert (row["verdict"], row["reason"]) == ("contaminated", None)
+    # 24 texts are too few to show that it copies less than a tenth of them.
+    assert (row["verdict"], row["reason"]) == ("suspected", "reference may share it")
     assert row["reference"]["n_copies"] == 0
     arms = [text["arm"] for text in read_text_rows(tmp_path / "out", ASKED)]
     assert [arms.count(name) for name in ARMS] == [24, 24, 24, 24]

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from jaxcontam.cli import main
+from jaxcontam.report.report_files import sealed_text
 
 SECOND = "the ferry to {} {} leaves the southern harbour at noon"
 IN_OTHER_WORDS = (
@@ -103,7 +104,7 @@ def test_a_text_counts_once_and_on_no_side_if_it_stands_on_both(tmp_path, capsys
     assert page.count("<summary>Instance ") == 4
 
 
-def beside(tmp_path, *more, n=20, known=20, guessed=0, at_ports=0, **columns):
+def beside(tmp_path, *more, n=40, known=40, guessed=0, at_ports=0, **columns):
     """A run with a reference: copies of islands by each model, of ports by both."""
 
     def copied(n_copies, place):
@@ -126,15 +127,19 @@ def beside(tmp_path, *more, n=20, known=20, guessed=0, at_ports=0, **columns):
     return run(tmp_path, own, control, *more)["judge_local"]
 
 
+def said_by(capsys):
+    return " ".join(capsys.readouterr().out.split())
+
+
 def test_a_recorded_reference_decides_and_is_judged_again(tmp_path, capsys):
     row = beside(tmp_path, at_ports=1)
     assert (row["verdict"], row["reason"]) == ("contaminated", None)
     assert (row["reference"]["n_copies"], row["reference"]["control_copies"]) == (0, 1)
     said = " ".join(capsys.readouterr().out.split())
-    assert "Contaminated: 20 of 20 completions are copies" in said
+    assert "Contaminated: 40 of 40 completions are copies" in said
     assert "takes instances as independent (--group-field names sources" in said
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "The reference copies 0 of 20, and 1 of 20 of the control" in page
+    assert "The reference copies 0 of 40, and 1 of 40 of the control" in page
     assert "as easy to guess as the benchmark: of the same kind, sources" in page
     with (tmp_path / "out" / "results.csv").open(newline="") as file:
         (cells,) = (r for r in csv.DictReader(file) if r["method"] == "judge_local")
@@ -148,7 +153,7 @@ def test_a_recorded_reference_decides_and_is_judged_again(tmp_path, capsys):
     texts.write_text("".join(json.dumps(one) + "\n" for one in rows))
     assert main(["verify", str(tmp_path / "out")]) == 3
     found = capsys.readouterr().out
-    assert "results[0].reference.n_copies is 0, recomputed 20" in found
+    assert "results[0].reference.n_copies is 0, recomputed 40" in found
     assert "results[0].verdict is 'contaminated', recomputed 'suspected'" in found
 
 
@@ -163,21 +168,44 @@ def test_a_reference_that_copies_it_too_leaves_suspicion(tmp_path, capsys):
 def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
     tmp_path, capsys
 ):
-    by_four = {"book": lambda i: f"b{i // 4}", "generated_general_completion": str}
+    by_four = {"book": lambda i: f"b{i // 8}", "generated_general_completion": str}
     row = beside(tmp_path, **by_four)
     assert row["verdict"] == "contaminated"
     said = " ".join(capsys.readouterr().out.split())
-    assert "The field book has 5 values in 40 instances: if they are sources" in said
+    assert "The field book has 5 values in 80 instances: if they are sources" in said
     row = beside(tmp_path, "--group-field", "book", "--overwrite", **by_four)
     # Each book stands on both sides, and exchanges its instances.
-    assert (row["group_field"], row["n_groups"]) == ("book", 5)
-    assert row["p_control_barnard"] is None
-    assert row["reference"]["p_excess"] == pytest.approx(2.0**-5)
-    assert (row["verdict"], row["reason"]) == ("suspected", "reference too close")
-    said = " ".join(capsys.readouterr().out.split())
+    assert (row["group_field"], row["n_groups"], row["n_shared"]) == ("book", 5, 5)
+    said = said_by(capsys)
     assert "by permutations of the 5 values of book" in said
+    assert "and within the 5 that stand on both sides" in said
     assert "if they are sources" not in said
     assert "takes instances as independent" not in said
+    assert row["p_control_barnard"] is None
+    assert row["reference"]["p_excess"] == pytest.approx(2.0**-5)
+    assert (row["verdict"], row["reason"]) == ("suspected", "reference may share it")
+
+
+@pytest.mark.parametrize(
+    ("flags", "change"),
+    [
+        ((), lambda row: row["reference"].pop("p_share")),
+        (("--group-field", "book"), lambda row: row.pop("n_shared")),
+    ],
+)
+def test_a_report_of_an_earlier_rule_is_refused_by_name(
+    tmp_path, capsys, flags, change
+):
+    beside(tmp_path, *flags, book=lambda i: f"b{i // 8}")
+    path = tmp_path / "out" / "report.json"
+    document = json.loads(path.read_text())
+    change(next(row for row in document["results"] if row["primary"]))
+    path.write_text(sealed_text(document))
+    assert main(["verify", str(tmp_path / "out")]) == 3
+    said = said_by(capsys)
+    assert "was judged by an earlier rule of references and sources; version 0." in said
+    # Its page can be made as before.
+    assert main(["report", str(tmp_path / "out")]) == 0
 
 
 def test_two_people_are_compared_and_their_source_is_named(tmp_path, capsys):

@@ -194,7 +194,7 @@ def test_a_reference_elsewhere_has_a_key_of_its_own_and_is_judged(
     assert not asked
     assert main(words) == 0
     row = results(tmp_path / "out")["judge_llm"]
-    assert row["primary"] and row["verdict"] == "contaminated"
+    assert row["primary"] and row["reason"] == "reference may share it"
     assert (row["reference"]["n_copies"], row["reference"]["n_control"]) == (0, 12)
     assert (len(seen), len(asked), len(judged)) == (36, 24, 48)
     assert {h["Authorization"] for h, _ in asked} == {"Bearer sk-of-the-reference"}

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import binom, fisher_exact
+from scipy.stats import binom, binomtest, fisher_exact
 
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
@@ -16,6 +16,7 @@ from jaxcontam.methods.replication.control import (
     fewest_above,
     independence_words,
     more_copies,
+    share_p,
     why_no_more,
 )
 from jaxcontam.methods.replication.instance import Completion, Instance
@@ -79,10 +80,10 @@ def beside(own, control, *, closer=0.0):
     return result(
         labels_of(own[0]),
         control=Judged(labels=labels_of(control[0])),
-        reference=tuple(
-            Judged(labels=labels_of(n)[::-1]) for n in (own[1], control[1])
+        reference=(
+            *(Judged(labels=labels_of(n)[::-1]) for n in (own[1], control[1])),
+            (closer,) * 50,
         ),
-        closer=(closer,) * 50,
     )
 
 
@@ -109,24 +110,31 @@ def test_a_control_alone_never_gives_more_than_suspicion(n_copies, verdict, reas
 @pytest.mark.parametrize(
     ("own", "control", "closer", "reason"),
     [
-        ((10, 0), (0, 0), 0, None),
+        # (10 / 11)^32 is below 0.05, and (10 / 11)^31 is not.
+        ((32, 0), (0, 0), 0, None),
+        ((31, 0), (0, 0), 0, "reference may share it"),
+        ((10, 0), (0, 0), 0, "reference may share it"),
         ((9, 0), (0, 0), 0, "weak"),
         # Eight against one of the control have p = 0.03.
         ((30, 8), (0, 1), 0, "reference copies it"),
-        # Silent, and yet of 17 in which the two differ four are the reference's.
-        ((13, 4), (1, 1), 0, "reference too close"),
-        ((40, 4), (1, 1), 0, None),
+        # A clean model that guesses six times as much.
+        ((36, 6), (0, 0), 0, "reference copies it"),
+        ((36, 3), (0, 0), 0, "reference may share it"),
+        ((45, 0), (5, 5), 0, None),
+        ((45, 1), (1, 0), 0, "reference may share it"),
         ((40, 0), (0, 0), 0.1, "reference reads less"),
         ((40, 0), (0, 0), -0.1, None),
     ],
 )
-def test_contaminated_asks_a_reference_that_reads_as_well_is_silent_and_exceeded(
+def test_contaminated_asks_a_reference_that_reads_as_well_and_copies_next_to_nothing(
     own, control, closer, reason
 ):
     row = beside(own, control, closer=closer)
     assert row.reason == reason
     assert row.verdict == ("contaminated" if reason is None else "suspected")
-    assert (row.reference.p_value <= 0.05) == (reason == "reference copies it")
+    assert (row.reference.p_share <= 0.05) == (
+        reason in (None, "reference reads less", "reference too close")
+    )
     said = said_of(row)
     assert f"The reference copies {own[1]} of 50, and {control[1]} of 50 of the" in said
     # What the control must be stands there whatever the verdict is.
@@ -151,19 +159,61 @@ def test_excess_is_the_tail_of_a_fair_coin_over_what_the_models_differ_on(own, c
 
 def test_instances_that_one_model_did_not_answer_are_compared_with_none():
     row = result(
-        labels_of(10),
-        control=Judged(labels=("no",) * 50),
+        labels_of(40),
+        control=Judged(labels=(None, *("no",) * 49)),
         reference=(
-            Judged(labels=(None,) * 5 + ("no",) * 45, n_refused=5),
-            Judged(labels=("no",) * 50),
+            Judged(labels=(None,) * 35 + ("no",) * 15, n_refused=35),
+            Judged(labels=(*("no",) * 49, None)),
+            # Closer where one of them did not answer.
+            (1.0, *(0.0,) * 48, 1.0),
         ),
-        closer=(0.0,) * 50,
     )
     found = row.reference
-    assert (found.n_instances, found.n_refused) == (45, 5)
+    assert (found.n_instances, found.n_control, found.n_refused) == (15, 48, 35)
     assert found.p_excess == pytest.approx(0.5**5)
-    assert row.reason == "reference too close"
-    assert "5 requests to it were refused" in said_of(row)
+    assert found.p_share == pytest.approx((10 / 11) ** 5)
+    assert found.p_closer == 1.0
+    assert row.reason == "reference may share it"
+    assert "35 requests to it were refused" in said_of(row)
+
+
+def test_as_much_closeness_is_asked_for_as_there_are_instances_of_the_control():
+    one = Side(copies=[True, False], reference=[False, False])
+    with pytest.raises(ValueError, match="closer must have a value for each"):
+        beside_reference(one, one, closer=(), n_refused=0, seed=0)
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
+    """All counts, drawn apart or the other's among the first's."""
+    counts = np.arange(n + 1)
+    low = np.array(
+        [[share_p(a, c, share=share) <= 0.05 for c in counts] for a in counts]
+    )
+    for rate in (0.1, 0.3, 0.6, 1.0):
+        first = binom.pmf(counts, n, rate)
+        apart = np.outer(first, binom.pmf(counts, n, share * rate))
+        among = first[:, None] * binom.pmf(counts, counts[:, None], share)
+        assert (apart * low).sum() <= 0.05 >= (among * low).sum()
+
+
+def test_share_of_nothing_is_not_known():
+    assert share_p(0, 0, share=0.1) == 1.0
+    found = binomtest(3, 63, 0.1 / 1.1, alternative="less").pvalue
+    assert share_p(60, 3, share=0.1) == pytest.approx(found)
+
+
+def test_sources_count_once_beside_a_reference():
+    names = [f"s{i // 5}" for i in range(200)]
+    own = Side(copies=[True] * 200, reference=[False] * 200, groups=names)
+    other = Side(
+        copies=[False] * 200,
+        reference=[False] * 200,
+        groups=[f"c{name}" for name in names],
+    )
+    found = beside_reference(own, other, closer=[0.0] * 200, n_refused=0, seed=0)
+    assert found.p_share == pytest.approx((10 / 11) ** 40)
 
 
 def grouped(copies, names):
@@ -189,28 +239,107 @@ def test_sources_change_sides_whole():
 def test_sources_on_both_sides_exchange_their_instances():
     """Every choice of three of six, and of one of three, instances of two sources."""
     own = grouped([1, 1, 1, 0, 1], "aaabw")
-    theirs = grouped([0, 1, 0, 1, 0, 0], "aaabbv")
+    theirs = grouped([0, 1, 0, 1, 0], "aaabb")
     a, b = [1, 1, 1, 0, 1, 0], [0, 1, 0]
     sums = [
         sum(x) + sum(y)
         for x in itertools.combinations(a, 3)
         for y in itertools.combinations(b, 1)
     ]
-    # What stands on one side alone, w and v, keeps its place.
+    # What stands on one side alone has nothing to change places with.
     found = more_copies(own, theirs, seed=0)
     assert found.p_value == pytest.approx(np.mean(np.array(sums) >= 3))
     assert found.p_floor == pytest.approx(1 / (20 * 3))
+    assert (found.n_groups, found.n_shared) == (3, 2)
     # One source for all is Fisher's test, and so is one for each, by draws.
     alone = more_copies(Side(copies=own.copies), Side(copies=theirs.copies), seed=0)
     assert alone.p_value == pytest.approx(
-        fisher_exact([[4, 2], [1, 4]], alternative="greater").pvalue
+        fisher_exact([[4, 2], [1, 3]], alternative="greater").pvalue
     )
-    one = grouped(own.copies, "x" * 5), grouped(theirs.copies, "x" * 6)
-    each = grouped(own.copies, range(5)), grouped(theirs.copies, range(5, 11))
+    one = grouped(own.copies, "x" * 5), grouped(theirs.copies, "x" * 5)
+    each = grouped(own.copies, range(5)), grouped(theirs.copies, range(5, 10))
     assert more_copies(*one, seed=0).p_value == alone.p_value
     # 4 standard errors of 9,999 draws, and the added one.
     error = 4 * np.sqrt(0.25 / 9999) + 1e-4
     assert more_copies(*each, seed=0).p_value == pytest.approx(alone.p_value, abs=error)
+
+
+def exchanges(own, theirs):
+    """Sides as likely as these: whole sources of one side, instances of the others."""
+    names = [*own.groups, *theirs.groups]
+    is_own = np.arange(len(names)) < len(own.groups)
+    sources = {name: np.flatnonzero(np.array(names) == name) for name in names}
+    alone = [s for s in sources.values() if is_own[s].all() or not is_own[s].any()]
+    shared = [s for s in sources.values() if 0 < is_own[s].sum() < len(s)]
+    n_own = sum(is_own[s].all() for s in alone)
+    parts = [
+        [np.concatenate([[], *c]) for c in itertools.combinations(alone, n_own)],
+        *(itertools.combinations(s.tolist(), int(is_own[s].sum())) for s in shared),
+    ]
+    for chosen in itertools.product(*parts):
+        side = np.zeros(len(names), bool)
+        side[np.concatenate([np.array(c, int) for c in chosen])] = True
+        yield side
+
+
+def gap(copies, side):
+    return np.mean(copies[side]) - np.mean(copies[~side])
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        # One source on both sides, four whole ones on each.
+        (
+            grouped([1, 1, 1, 1, 0, 1, 1, 0], "aabbcdxx"),
+            grouped([0, 0, 0, 1, 0, 0, 0], "eeffghx"),
+        ),
+        (
+            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
+            grouped([0, 1, 0, 0, 1, 0], "cccxyy"),
+        ),
+    ],
+)
+def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
+    copies = np.array([*own.copies, *theirs.copies], float)
+    gaps = [gap(copies, side) for side in exchanges(own, theirs)]
+    is_own = np.arange(len(copies)) < len(own.copies)
+    expected = np.mean(np.array(gaps) >= gap(copies, is_own) - 1e-12)
+    found = more_copies(own, theirs, seed=0)
+    # 4 standard errors of a share of 9,999 draws, and the added one.
+    error = 4 * np.sqrt(0.25 / 9999) + 1e-4
+    assert found.p_value == pytest.approx(expected, abs=error)
+    best = np.mean([(side == is_own).all() for side in exchanges(own, theirs)])
+    assert found.p_floor == pytest.approx(best, abs=4 * np.sqrt(best / 9999) + 1e-4)
+
+
+def test_a_shared_source_leaves_the_others_their_evidence():
+    """Ten sources a side, all of one side copied, and one instance of an eleventh."""
+    own = grouped([1] * 20 + [0], [*np.repeat(range(10), 2), "x"])
+    theirs = grouped([0] * 21, [*np.repeat(range(10, 20), 2), "x"])
+    assert more_copies(own, theirs, seed=0).p_value < 0.001
+
+
+def test_of_all_exchanges_no_more_are_significant_than_the_level_says():
+    own = grouped([1, 1, 0, 1, 1, 0], "aabbxx")
+    theirs = grouped([0, 0, 1, 0, 0, 1], "ccddxx")
+    names = np.array([*own.groups, *theirs.groups])
+    copies = np.array([*own.copies, *theirs.copies])
+    p_values = np.array(
+        [
+            more_copies(
+                grouped(copies[side], names[side]),
+                grouped(copies[~side], names[~side]),
+                seed=0,
+            ).p_value
+            for side in exchanges(own, theirs)
+        ]
+    )
+    assert len(p_values) == 36
+    for level in np.unique(p_values):
+        # 4 standard errors of a p-value of 9,999 draws.
+        allowed = level + 4 * np.sqrt(level * (1 - level) / 9999)
+        assert np.mean(p_values <= level) <= allowed
 
 
 def test_five_sources_a_side_are_never_more_than_suspected():
@@ -256,11 +385,11 @@ def verdicts(counts):
             [[1, 1], [1, 0], [0, 1], [0, 0]], [both, own, other, rest], 0
         )
         model, reference = copies.T.astype(bool).tolist()
-        sides.append(Side(copies=model, reference=reference, closer=[0.0] * 50))
+        sides.append(Side(copies=model, reference=reference))
     tested = more_copies(*sides, seed=0)
     if tested.p_value > 0.001:
         return False, False
-    compared = beside_reference(*sides, n_refused=0, seed=0)
+    compared = beside_reference(*sides, closer=[0.0] * 50, n_refused=0, seed=0)
     return True, why_no_more(tested, compared) is None
 
 
@@ -298,7 +427,6 @@ def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level(
             return Side(
                 copies=copies[part],
                 reference=of_reference[part],
-                closer=[0.0] * 50,
                 groups=groups[part],
             )
 
@@ -308,7 +436,7 @@ def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level(
             continue
         n_alone += 1
         whole = [side(part, names) for part in parts]
-        compared = beside_reference(*whole, n_refused=0, seed=seed)
+        compared = beside_reference(*whole, closer=[0.0] * 50, n_refused=0, seed=seed)
         n_accused += why_no_more(more_copies(*whole, seed=seed), compared) is None
     assert n_alone >= 5
     assert binom.sf(n_accused - 1, n, 0.001) > 0.01

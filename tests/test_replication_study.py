@@ -22,8 +22,15 @@ from eval.replication.models import (
     take_paragraphs,
 )
 from eval.replication.recorded import recorded_partitions
+from eval.replication.rule import accused
 from eval.replication.tables import table_1, table_2
 from jaxcontam.errors import InputError
+from jaxcontam.methods.replication.control import (
+    Side,
+    beside_reference,
+    more_copies,
+    why_no_more,
+)
 from train.plan import PlannedSet
 
 pytestmark = pytest.mark.unoptimised
@@ -273,3 +280,26 @@ def test_a_pulse_run_asks_every_set_in_both_ways_and_a_rerun_trains_nothing(
     before = weights.stat().st_mtime_ns
     assert study.run()["rows"] == document["rows"]
     assert weights.stat().st_mtime_ns == before
+
+
+def test_the_simulated_rule_is_that_of_the_library():
+    rng = np.random.default_rng(0)
+    n, said = 60, []
+    for _ in range(40):
+        sides, counts = [], []
+        for rates in ((rng.uniform(0.2, 1), rng.uniform(0, 0.1)), (0.02, 0.02)):
+            model, other = (rng.random(n) < rate for rate in rates)
+            sides.append(Side(copies=model.tolist(), reference=other.tolist()))
+            counts.append([[model.sum(), other.sum(), (model & other).sum()]])
+        tested = more_copies(*sides, seed=0)
+        compared = beside_reference(*sides, closer=[0.0] * n, n_refused=0, seed=0)
+        before = compared.p_value > 0.05 and tested.p_value <= 0.001
+        said.append(
+            (
+                before and compared.p_excess <= 0.001,
+                why_no_more(tested, compared) is None,
+            )
+        )
+        found = accused(n, *map(np.array, counts))
+        assert (bool(found[0, 0]), bool(found[2, 0])) == said[-1]
+    assert {now for _, now in said} == {before for before, _ in said} == {True, False}

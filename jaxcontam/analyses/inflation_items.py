@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontam.data.score_columns import OTHER, PUBLISHED
 from jaxcontam.errors import InputError
+from jaxcontam.methods.membership.documents import joined_codes
 from jaxcontam.stats.pretests.fields import columns, numbers, shared_heads
 from jaxcontam.stats.pretests.similarity import near_duplicates, read_words
 
@@ -231,34 +232,14 @@ def _groups(units: Sequence[Sequence[Row]], *, apart: bool) -> tuple[np.ndarray,
             codes = near_duplicates(words.words, [t for _, t in own], words.vectors)
             for (labels, _), code in zip(own, codes.tolist(), strict=True):
                 labels.append((sides, code))
-    n_like = len(units) - len(np.unique(_joined(like)))
+    n_like = len(units) - len(np.unique(joined_codes(like)))
     # A pair belongs where its published item does.
     named = [unit[0].get("group") for unit in units]
     labels = [
         own if name is None else [*own, name]
         for own, name in zip(like, named, strict=True)
     ]
-    return _joined(labels), n_like
-
-
-def _joined(labels: Sequence[Sequence[Hashable]]) -> np.ndarray:
-    """Codes of units: equal where a chain of shared labels joins them."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(labels)
-    codes: dict[Hashable, int] = {}
-    edges = [
-        (i, n + codes.setdefault(label, len(codes)))
-        for i, own in enumerate(labels)
-        for label in own
-    ]
-    rows, columns = np.array(edges, np.int64).reshape(-1, 2).T
-    size = n + len(codes)
-    graph = coo_array((np.ones(len(edges), bool), (rows, columns)), (size, size))
-    _, joined = connected_components(graph, directed=False)
-    _, joined = np.unique(joined[:n], return_inverse=True)
-    return joined
+    return joined_codes(labels), n_like
 
 
 def _scores(units: Sequence[Sequence[Row]], models: Sequence[str]) -> np.ndarray:

@@ -189,8 +189,7 @@ class Partition:
             if CONTROL in judged:
                 found |= {"control": judged[CONTROL], "control_facts": facts[CONTROL]}
             if own in judged and theirs in judged:
-                found["reference"] = judged[own], judged[theirs]
-                found["closer"] = self._closer()
+                found["reference"] = judged[own], judged[theirs], self._closer()
             return found
 
         if self.llm:

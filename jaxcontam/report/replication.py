@@ -31,8 +31,9 @@ _RULE = (
     "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
     "suspicion, and only where copies are significantly more than in the control. "
     "Contaminated asks for p <= 0.001 there, and for a reference model that has seen "
-    "neither side: it copies no more of the benchmark than of the control, writes as "
-    "close to the control as the model does, and is exceeded with p <= 0.001."
+    "neither side: it copies less than a tenth of what the model copies of the "
+    "benchmark (p <= 0.05), it writes as close to the control as the model does, and "
+    "is exceeded with p <= 0.001."
 )
 _SAME_KIND = "the control as easy to guess as the benchmark, of the same kind and years"
 _WHY = {
@@ -43,6 +44,10 @@ _WHY = {
     "contaminated needs a reference model that has seen neither (--reference).",
     "reference copies it": "The reference copies more of the benchmark than of the "
     "control, too: the benchmark is easier to guess, or the reference has seen it.",
+    "reference may share it": "The reference may copy a tenth of what the model "
+    "copies, or more, as one that reads less well does. That it copies less takes 32 "
+    "copies at least (of as many sources, if they are named): ask more instances "
+    "(--k), beside a reference of the same size and kind.",
     "reference reads less": "The reference writes less close to the control, which "
     "neither has seen: what it cannot guess, the model may.",
     "reference too close": "What the model copies beyond the reference may be chance.",
@@ -314,13 +319,15 @@ def _control_sentences(row: JudgeResult) -> list[str]:
     if row.p_control is None:
         return [f"{found}."]
     if row.n_groups:
-        floor = ""
+        floor = shared = ""
+        if row.n_shared:
+            shared = f", and within the {row.n_shared} that stand on both sides"
         if (row.p_control_floor or 0) > CONTAMINATED_LEVEL:
             floor = f" So few sources give no p below {_p_text(row.p_control_floor)}."
         return [
             f"{found} (p = {_p_text(row.p_control)}, by permutations of the "
-            f"{row.n_groups} values of {row.group_field}). This takes these sources as "
-            f"independent, and {_SAME_KIND}.{floor}"
+            f"{row.n_groups} values of {row.group_field}{shared}). This takes these "
+            f"sources as independent, and {_SAME_KIND}.{floor}"
         ]
     enough = f"Not even {n} copies of {n} would give p <= 0.001."
     if needed is not None:
@@ -345,7 +352,9 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     return [
         f"The reference copies {one.n_copies} of {one.n_instances}, and "
         f"{one.control_copies} of {one.n_control} of the control "
-        f"(p = {_p_text(one.p_value)}). That the model exceeds it by more in the "
+        f"(p = {_p_text(one.p_value)}). That it copies a tenth of what the model "
+        f"copies of the benchmark, or more, has p = {_p_text(one.p_share)}, by an "
+        "exact test of both counts. That the model exceeds it by more in the "
         f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
         f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
     ]

@@ -16,15 +16,16 @@ ReplicationReason = Literal[
     "weak",
     "no reference",
     "reference copies it",
+    "reference may share it",
     "reference reads less",
     "reference too close",
 ]
 """Why copies are no more than `suspected`.
 
 No control was given; the p-value beside it is too large; no reference model was asked;
-it copies more of the benchmark than of the control, too; its completions of the control
-are further from the truth than the model's; what the model copies and it does not may
-be chance.
+it copies more of the benchmark than of the control, too; it may copy a tenth of what
+the model copies; its completions of the control are further from the truth than the
+model's; what the model copies and it does not may be chance.
 """
 
 
@@ -69,7 +70,10 @@ class ReferenceCopies:
         n_refused: Completions of both sides, or requests to the judge, that a server
             refused.
         p_value: That chance alone makes its rate exceed that of the control, by the
-            test of `JudgeResult.p_control`.
+            test of `JudgeResult.p_control`; decides nothing.
+        p_share: That its rate in the benchmark is a tenth of the model's, or more
+            (`share_p`), by instances, or by sources of which one is copied; None in
+            reports of an earlier rule.
         p_excess: That chance alone makes the model exceed it by so much more in the
             benchmark than in the control: exact sign flips of the instances, or whole
             sources, in which the two models differ.
@@ -83,6 +87,7 @@ class ReferenceCopies:
     control_copies: int
     n_refused: int = 0
     p_value: float
+    p_share: float | None = None
     p_excess: float
     p_closer: float
 
@@ -118,10 +123,12 @@ class JudgeResult(ResultRow):
         control_copies: Exact or near-exact copies among those of the control.
         n_needed: The smallest number of copies for which p_control is at most 0.001;
             None without a control, with sources, or where all would be too few.
-        group_field: Field of the sources that `p_control` permutes whole, or None.
+        group_field: Field of the sources that `p_control` exchanges, or None.
         n_groups: Sources of both sides together; 0 without such a field.
+        n_shared: Those of them that stand on both sides and exchange instances; the
+            others change sides whole. None in reports of an earlier rule.
         p_control: That chance alone makes the rate exceed the control's, one-sided: by
-            Fisher's exact test, or by permutations of sources; None without a control.
+            Fisher's exact test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
         reference: What a reference model copies; None without one.
@@ -133,8 +140,9 @@ class JudgeResult(ResultRow):
         prompt_version: Version of the instructions that made the completions.
         judge_version: Version of the judge: its constants, or the words of its prompt.
         verdict: Where the paper's rule is met: `suspected` without a control, or where
-            p_control <= 0.05; `contaminated` where p_control <= 0.001, the reference's
-            p_value and p_closer are above 0.05 and its p_excess is at most 0.001. None
+            p_control <= 0.05; `contaminated` where p_control <= 0.001 and the
+            reference's p_share is at most 0.05, its p_closer above 0.05, and its
+            p_excess at most 0.001. None
             where nothing was judged, where nothing of a control was, and where the
             control is too small for any number of copies to exceed it at 0.05.
     """
@@ -161,6 +169,7 @@ class JudgeResult(ResultRow):
     n_needed: int | None = None
     group_field: str | None = None
     n_groups: int = 0
+    n_shared: int | None = None
     p_control: float | None = None
     p_control_barnard: float | None = None
     p_control_floor: float | None = None

@@ -6,7 +6,7 @@ Dimension key
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -37,6 +37,26 @@ def rows_of(given: Sequence[Any] | None, kept_N: np.ndarray) -> list[Any] | None
     return [given[i] for i in np.flatnonzero(kept_N).tolist()]
 
 
+def joined_codes(labels: Sequence[Sequence[Hashable]]) -> np.ndarray:
+    """Codes of units, which have labels: equal where a chain of shared ones joins."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(labels)
+    codes: dict[Hashable, int] = {}
+    edges = [
+        (i, n + codes.setdefault(label, len(codes)))
+        for i, own in enumerate(labels)
+        for label in own
+    ]
+    rows, columns = np.array(edges, np.int64).reshape(-1, 2).T
+    size = n + len(codes)
+    graph = coo_array((np.ones(len(edges), bool), (rows, columns)), (size, size))
+    _, joined = connected_components(graph, directed=False)
+    _, joined = np.unique(joined[:n], return_inverse=True)
+    return joined
+
+
 def document_codes(
     texts: Sequence[str], clusters: Sequence[object] | None
 ) -> np.ndarray:
@@ -48,22 +68,11 @@ def document_codes(
     """
     if clusters is None:
         return codes_of(texts)
-    codes_N = codes_of(clusters)
-    parent = list(range(int(codes_N.max(initial=-1)) + 1))
-
-    def root(code: int) -> int:
-        while parent[code] != code:
-            parent[code] = parent[parent[code]]
-            code = parent[code]
-        return code
-
-    first: dict[str, int] = {}
-    for text, code in zip(texts, codes_N.tolist(), strict=True):
-        if text.strip():
-            other, own = root(first.setdefault(text, code)), root(code)
-            # The smaller code stays, so that codes keep their order.
-            parent[max(other, own)] = min(other, own)
-    return codes_of([root(code) for code in codes_N.tolist()])
+    labels = [
+        [(True, str(cluster)), *([(False, text)] if text.strip() else [])]
+        for text, cluster in zip(texts, clusters, strict=True)
+    ]
+    return codes_of(joined_codes(labels).tolist())
 
 
 def independent_codes(

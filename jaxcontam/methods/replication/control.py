@@ -2,10 +2,13 @@
 
 Copies in a benchmark may exceed those in a control because its texts are easier to
 guess, or because they come from few sources. A reference model that has seen neither
-shows the first, a permutation of whole sources allows for the second.
+shows the first, an exchange of whole sources allows for the second.
 
 Dimension key
     N  instances of both sides, the benchmark's first
+    C  sources of both sides
+    B  sources that stand on both sides
+    K  draws
 """
 
 import dataclasses
@@ -18,10 +21,17 @@ from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
 from jaxcontam.results.replication import ReferenceCopies, ReplicationReason
 from jaxcontam.stats.paired import sign_flip_test
 from jaxcontam.stats.proportions import rate_test
-from jaxcontam.stats.relabelling import auc_p_values
+from jaxcontam.stats.relabelling import relabellings
+
+COPIES_SHARE = 0.1
+"""A silent reference copies less than this share of what the model copies of the
+benchmark: a test of that at a level of 0.05 rejects."""
 
 # A field of fewer values is a flag or a class.
 _FEWEST_SOURCES = 3
+_N_DRAWS = 9999
+# Rates whose difference is smaller are the same but for rounding.
+_SAME = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -31,14 +41,11 @@ class Side:
     Attributes:
         copies: Whether the model's completion is a copy; None where it does not count.
         reference: The same of the reference's; empty without one.
-        closer: How much closer to the truth the model's completion is than the
-            reference's.
         groups: Its source; empty where instances are independent.
     """
 
     copies: Sequence[bool | None]
     reference: Sequence[bool | None] = ()
-    closer: Sequence[float] = ()
     groups: Sequence[str] = ()
 
 
@@ -47,12 +54,13 @@ class MoreCopies:
     """One-sided test that the benchmark's rate of copies is no larger.
 
     Attributes:
-        p_value: Fisher's, or by permutations of whole sources.
+        p_value: Fisher's, or by exchanges of sources.
         p_floor: The same if all of the benchmark were copies and none of the control.
         barnard: Barnard's; None for sources, and for samples too large for it.
         n_needed: Copies from which p_value is at most 0.001; None for sources, or where
             all would be too few.
         n_groups: Sources of both sides together; 0 without.
+        n_shared: Those of them that stand on both sides.
     """
 
     p_value: float
@@ -60,16 +68,19 @@ class MoreCopies:
     barnard: float | None = None
     n_needed: int | None = None
     n_groups: int = 0
+    n_shared: int = 0
 
 
 def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies | None:
     """Test that a copy is as likely in the benchmark as in its control.
 
-    Null hypothesis: which side an instance, or a source as a whole, belongs to is a
-    matter of chance. Instances are exchanged by Fisher's exact test, sources as a whole
-    by 9,999 draws, so that the smallest p-value is 0.0001. Where a source stands on
-    both sides, instances change sides within such sources alone, exactly. A clean model
-    contradicts the null where the benchmark is easier to guess than its control.
+    Null hypothesis: which side an instance belongs to is a matter of chance (Fisher's
+    exact test). With sources: for one that stands on one side alone, which side that is
+    (whole sources change sides); for one that stands on both, which of its instances
+    stand where (they change sides within it). Both happen together, by 9,999 draws, so
+    that the smallest p-value is 0.0001; where no whole source can change sides the
+    p-value is exact. A clean model contradicts the null where the benchmark is easier
+    to guess than its control.
 
     Returns:
         None if no instance of a side counts.
@@ -98,36 +109,53 @@ def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
     if not groups:
         groups = ["all"] * len(copies_N)
     names, codes_N = np.unique(groups, return_inverse=True)
-    n_groups = len(names) if own.groups else 0
-    sizes = np.bincount(codes_N)
-    on_own = np.bincount(codes_N, is_own_N).astype(int)
-    if ((on_own > 0) & (on_own < sizes)).any():
-        found = np.bincount(codes_N, copies_N).astype(int)
-        tables = list(zip(sizes.tolist(), found.tolist(), on_own.tolist(), strict=True))
-        p_value = _within_groups(int(copies_N[:n].sum()), tables)
+    sizes_C = np.bincount(codes_N)
+    on_own_C = np.bincount(codes_N, is_own_N).astype(int)
+    is_shared_C = (on_own_C > 0) & (on_own_C < sizes_C)
+    is_whole_N = ~is_shared_C[codes_N]
+
+    def p_of(copies_N: np.ndarray) -> float:
+        found_C = np.bincount(codes_N, copies_N).astype(int)
+        tables_B3 = np.stack([sizes_C, found_C, on_own_C], axis=1)[is_shared_C]
+        if len(set(is_own_N[is_whole_N].tolist())) < 2:
+            # What stands on one side alone finds nothing to change places with.
+            found = int(copies_N[is_own_N & ~is_whole_N].sum())
+            return _within_groups(found, tables_B3.tolist())
+        return _by_draws(copies_N, is_own_N, codes_N, is_whole_N, tables_B3, seed)
+
+    return MoreCopies(
+        p_value=p_of(copies_N),
         # All of the benchmark would be copies, and none of the control.
-        p_floor = _within_groups(n, [(N, k, k) for N, _, k in tables])
-        return MoreCopies(p_value=p_value, p_floor=p_floor, n_groups=n_groups)
-    values_N2 = np.stack([copies_N, is_own_N], axis=1).astype(np.float64)
-    # The AUC of values that are 0 or 1 is the difference of the two rates, rescaled.
-    p_value, p_floor = auc_p_values(values_N2, is_own_N, codes_N, seed=seed)
-    return MoreCopies(p_value=float(p_value), p_floor=float(p_floor), n_groups=n_groups)
+        p_floor=p_of(is_own_N),
+        n_groups=len(names) if own.groups else 0,
+        n_shared=int(is_shared_C.sum()) if own.groups else 0,
+    )
 
 
 def beside_reference(
-    benchmark: Side, control: Side, *, n_refused: int, seed: int
+    benchmark: Side,
+    control: Side,
+    *,
+    closer: Sequence[float],
+    n_refused: int,
+    seed: int,
 ) -> ReferenceCopies | None:
     """Compare the model's copies with those of a model that has seen neither side.
 
     Args:
         benchmark: With the reference's copies; instances of either model that do not
             count are left out.
-        control: Likewise, and how much closer the model's completions are.
+        control: Likewise.
+        closer: How much closer to the truth the model's completion of each instance of
+            the control is than the reference's.
         n_refused: Requests to the reference that a server refused.
         seed: Seeds the draws of sources.
 
     Returns:
         None if no instance of a side counts.
+
+    Raises:
+        ValueError: If `closer` has another length than the control.
 
     Source:
         Fisher 1935 for sign flips. Where two models guess equally well, each instance,
@@ -138,6 +166,13 @@ def beside_reference(
     n, n_control = len(own.copies), len(theirs.copies)
     if not n or not n_control:
         return None
+    labels = list(zip(control.copies, control.reference, strict=True))
+    if len(closer) != len(labels):
+        raise ValueError(
+            "closer must have a value for each instance of the control, "
+            f"{len(labels)}, got {len(closer)}"
+        )
+    counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
     guessed, met = (
         dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
     )
@@ -155,9 +190,35 @@ def beside_reference(
         control_copies=sum(map(bool, met.copies)),
         n_refused=n_refused,
         p_value=more_copies(guessed, met, seed=seed).p_value,
+        p_share=share_p(
+            _sources_copied(own), _sources_copied(guessed), share=COPIES_SHARE
+        ),
         p_excess=_flipped(excess_N, (*own.groups, *theirs.groups)),
-        p_closer=_flipped(np.array(theirs.closer), theirs.groups),
+        p_closer=_flipped(np.array(counted), theirs.groups),
     )
+
+
+def share_p(found: int, found_by_other: int, *, share: float) -> float:
+    """One-sided p-value that another finds this share of what one finds, or more.
+
+    Null hypothesis: the other's rate is at least the share of the first's. Exact for
+    Poisson counts, given their sum; below its level where rates are large or both find
+    the same items. A control's rates are not taken off: a weaker reader's guesses of an
+    easy control would hide what it lacks.
+
+    Args:
+        found: Items that the first finds.
+        found_by_other: Those of the same items that the other finds.
+        share: In (0, 1].
+
+    Source:
+        Przyborowski and Wilenski 1940, "Homogeneity of results in testing samples from
+        Poisson series".
+    """
+    from scipy.stats import binom
+
+    p = binom.cdf(found_by_other, found + found_by_other, share / (1 + share))
+    return float(p)
 
 
 def fewest_above(
@@ -195,8 +256,10 @@ def why_no_more(
         return "weak"
     if compared is None:
         return "no reference"
-    if compared.p_value <= ALPHA:
-        return "reference copies it"
+    # Written so that what is not known settles nothing.
+    if compared.p_share is None or not compared.p_share <= ALPHA:
+        copies_it = compared.p_value <= ALPHA
+        return "reference copies it" if copies_it else "reference may share it"
     if compared.p_closer <= ALPHA:
         return "reference reads less"
     return "reference too close" if compared.p_excess > LEVEL else None
@@ -244,9 +307,46 @@ def _counting(side: Side, *, both: bool = False) -> Side:
     return Side(
         copies=of(side.copies),
         reference=of(side.reference),
-        closer=of(side.closer),
         groups=of(side.groups),
     )
+
+
+def _sources_copied(side: Side) -> int:
+    """Sources, or instances, of which something is copied."""
+    if not side.groups:
+        return sum(map(bool, side.copies))
+    pairs = zip(side.groups, side.copies, strict=True)
+    return len({group for group, copy in pairs if copy})
+
+
+def _by_draws(
+    copies_N: np.ndarray,
+    is_own_N: np.ndarray,
+    codes_N: np.ndarray,
+    is_whole_N: np.ndarray,
+    tables_B3: np.ndarray,
+    seed: int,
+) -> float:
+    """P of rates as far apart, whole sources and instances of shared ones exchanged."""
+    rng = np.random.default_rng([seed, 1])
+    sizes_B, found_B, on_own_B = tables_B3.T
+    n_all, found_all = len(copies_N), int(copies_N.sum())
+
+    def gap(n: np.ndarray, found: np.ndarray) -> np.ndarray:
+        return found / n - (found_all - found) / (n_all - n)
+
+    own_gap = gap(is_own_N.sum(), copies_N[is_own_N].sum())
+    n_as_large = 0
+    for drawn_KN in relabellings(
+        is_own_N[is_whole_N], codes_N[is_whole_N], n=_N_DRAWS, seed=seed
+    ):
+        within_KB = rng.hypergeometric(
+            found_B, sizes_B - found_B, on_own_B, (len(drawn_KN), len(tables_B3))
+        )
+        n_K = drawn_KN.sum(axis=1) + on_own_B.sum()
+        found_K = drawn_KN @ copies_N[is_whole_N].astype(int) + within_KB.sum(axis=1)
+        n_as_large += int((gap(n_K, found_K) >= own_gap - _SAME).sum())
+    return (1 + n_as_large) / (1 + _N_DRAWS)
 
 
 def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:

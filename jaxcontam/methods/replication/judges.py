@@ -155,8 +155,7 @@ def judge_result(
     facts: Facts = NO_FACTS,
     control: Judged | None = None,
     control_facts: Facts = NO_FACTS,
-    reference: tuple[Judged, Judged] | None = None,
-    closer: Sequence[float] = (),
+    reference: tuple[Judged, Judged, Sequence[float]] | None = None,
     group_field: str | None = None,
     humans: Labels | None = None,
     warnings: tuple[str, ...] = (),
@@ -166,9 +165,9 @@ def judge_result(
 
     As many copies as the paper's rule asks for are `suspected`, unless a control shows
     that they are not significantly more at a level of 0.05. `contaminated` needs 0.001,
-    and a reference model that has seen neither: it copies the benchmark no more than
-    the control, it writes as close to the control as the model does (both p > 0.05),
-    and the model's excess over it is significant at 0.001.
+    and a reference model that has seen neither: it copies less than a tenth of what the
+    model copies of the benchmark (p <= 0.05), it writes as close to the control as the
+    model does (p > 0.05), and the model's excess over it is significant at 0.001.
 
     Args:
         judged: Judgements of the guided completions.
@@ -182,9 +181,8 @@ def judge_result(
         control: The same judge on instances that the model cannot have seen.
         control_facts: What is known of these.
         reference: The same judge on the reference's completions, of the partition and
-            of the control.
-        closer: How much closer than the reference's the model's completion is to the
-            truth, for each instance of the control; see `closeness`.
+            of the control, and how much closer than the reference's the model's
+            completion of each instance of the control is to the truth; see `closeness`.
         group_field: Field that the sources of the facts come from.
         humans: Labels of people, to compare with.
         warnings: What the reader should know.
@@ -212,12 +210,11 @@ def judge_result(
     tested = beside_control(*sides, seed=seed)
     compared = None
     if reference is not None and control is not None:
-        whole, other = reference
+        whole, other, closer = reference
         compared = beside_reference(
             dataclasses.replace(sides[0], reference=_copies(whole.labels)),
-            dataclasses.replace(
-                sides[1], reference=_copies(other.labels), closer=closer
-            ),
+            dataclasses.replace(sides[1], reference=_copies(other.labels)),
+            closer=closer,
             n_refused=whole.n_refused + other.n_refused,
             seed=seed,
         )
@@ -258,6 +255,7 @@ def judge_result(
         n_needed=tested.n_needed if tested else None,
         group_field=group_field,
         n_groups=tested.n_groups if tested else 0,
+        n_shared=tested.n_shared if tested else 0,
         p_control=tested.p_value if tested else None,
         p_control_barnard=tested.barnard if tested else None,
         p_control_floor=tested.p_floor if tested else None,
