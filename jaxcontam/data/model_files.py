@@ -35,8 +35,9 @@ _DESCRIBES = re.compile(
 # Files that add tokens one by one, and fields that name other files.
 _ADDING = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _NAMING = {
-    "tokenizer_config.json": "fast_tokenizer_files",
-    "config.json": "configuration_files",
+    # A vocabulary that is a text, transformers takes for the name of a file.
+    "tokenizer_config.json": ("fast_tokenizer_files", "vocab", "merges"),
+    "config.json": ("configuration_files",),
 }
 # Values that describe an added token, or stand beside it.
 _VALUES = 8
@@ -159,13 +160,19 @@ def _files(directory: Path) -> Iterator[tuple[Path, int]]:
 
 def _check_names(path: Path) -> None:
     """Refuse a file that names another one that is not beside it."""
-    names = read_json_object(path).get(_NAMING[path.name])
-    for name in names if isinstance(names, list | dict) else ():
-        if not isinstance(name, str) or Path(name).name != name:
-            raise InputError(
-                f"{path}: {_NAMING[path.name]} holds {str(name)[:100]!r}, "
-                "and must name files beside it"
-            )
+    fields = read_json_object(path)
+    for field in _NAMING[path.name]:
+        names = fields.get(field)
+        if isinstance(names, str):
+            names = [names]
+        elif not field.endswith("_files") or not isinstance(names, list | dict):
+            continue
+        for name in names:
+            if isinstance(name, str) and Path(name).name != name:
+                raise InputError(
+                    f"{path}: {field} holds {name[:100]!r}, and must name files "
+                    "beside it"
+                )
 
 
 def _check_vocabulary(path: Path) -> None:

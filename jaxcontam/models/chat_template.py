@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from jaxcontam.data import encoding
 from jaxcontam.data.encoding import parts, too_much, watched
@@ -90,7 +90,7 @@ class ChatTemplate:
         assert process.stdin is not None and process.stdout is not None
         what = f"{self._place}: the chat template"
 
-        def ask(sent: BinaryIO = process.stdin, back: BinaryIO = process.stdout) -> Any:
+        def ask(sent: IO[Any] = process.stdin, back: IO[Any] = process.stdout) -> Any:
             _send(sent, request)
             return json.loads(back.readline() or b"null")
 
@@ -148,7 +148,7 @@ def _end_process(process: "subprocess.Popen[bytes]") -> None:
         pass
 
 
-def _send(file: BinaryIO, value: Any) -> None:
+def _send(file: IO[Any], value: Any) -> None:
     # ASCII: a text may hold half of a surrogate pair.
     file.write(json.dumps(value).encode() + b"\n")
     file.flush()

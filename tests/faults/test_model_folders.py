@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flax import nnx
@@ -116,7 +117,7 @@ def test_one_process_renders_all_chats_and_ends_with_the_layout(spoilt, monkeypa
             )
             for one in chats
         ]
-    process = running(chat)
+    process: Any = running(chat)
     for one in chats[:3]:
         chat.text(one, asks=True)
     assert running(chat) is process and process.poll() is None
@@ -291,6 +292,18 @@ def test_a_file_that_names_one_of_another_folder_is_refused(spoilt, name, field)
     read_fast_tokenizer(spoilt)
 
 
+@pytest.mark.parametrize("place", ["/dev/zero", "../zero"])
+def test_a_vocabulary_that_is_the_name_of_a_file_elsewhere_is_refused(spoilt, place):
+    path = spoilt / "tokenizer_config.json"
+    fields = {"tokenizer_class": "GPT2Tokenizer", "vocab": place, "merges": place}
+    honest = {**fields, "vocab": {"a/b": 0}, "merges": ["a /b"]}
+    path.write_text(json.dumps(honest))
+    model_files.check_tokenizer_files(spoilt)
+    path.write_text(json.dumps(fields))
+    with pytest.raises(InputError, match=r"vocab holds .* must name files beside it"):
+        read_fast_tokenizer(spoilt)
+
+
 def commands(bad, good, files, out):
     """Every command that takes a model, with one that is to be refused."""
     lines, others = files / "b.txt", files / "c.txt"
@@ -372,7 +385,7 @@ def test_readers_of_other_kinds_of_model_refuse_the_same_files(spoilt):
 
 
 def test_the_card_of_a_model_is_read_no_further_than_its_beginning(tmp_path):
-    model = types.SimpleNamespace(
+    model: Any = types.SimpleNamespace(
         name="m", checkpoint=types.SimpleNamespace(folder=tmp_path)
     )
     (tmp_path / "README.md").symlink_to("/dev/zero")
