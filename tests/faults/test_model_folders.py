@@ -86,7 +86,7 @@ def running(chat):
 def test_a_template_that_loops_or_fills_the_memory_is_left(
     spoilt, monkeypatch, template, words
 ):
-    chat = layout(spoilt, "{{ messages[0].content }}" + template)
+    chat: Any = layout(spoilt, "{{ messages[0].content }}" + template)
     # The process that renders is there before its time runs.
     monkeypatch.setattr(encoding, "_MOST_MEMORY", 1 << 28)
     chat.template._running()
