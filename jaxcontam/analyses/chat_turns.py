@@ -47,13 +47,12 @@ def chat_texts(
 
     folder = None if model.checkpoint is None else model.checkpoint.folder
     layout = None if folder is None else read_chat_layout(folder)
-    if layout is None or layout.tokenizer is None:
+    if layout is None or layout.template is None:
         raise InputError(
             f"--chat-template: {model.name} has no chat template",
             hint="name a model directory with one, or leave the flag out",
         )
-    reads_clock = "strftime_now" in str(layout.tokenizer.chat_template)
-    texts, first = [], []
+    chats, parts = [], []
     for i, text in enumerate(benchmark.texts):
         asked, answer = (text, "") if turn == "user" else ("", text)
         if turn == "both":
@@ -62,23 +61,29 @@ def chat_texts(
         messages = [{"role": "user", "content": asked}]
         if turn != "user":
             messages.append({"role": "assistant", "content": answer})
-        written = layout.text(messages, asks=False)
-        if not _stand_in_order((asked, answer), written):
-            raise InputError(
-                f"--chat-template: the template of {model.name} leaves out text of "
-                f"{benchmark.name}: example {i + 1}",
-                hint="put it into another turn, or leave the flag out",
-            )
-        texts.append(written)
-        first = first or messages
-        # Else a text could tell its place in the file by the time of its writing.
-        if reads_clock and layout.text(first, asks=False) != texts[0]:
+        chats.append(messages)
+        parts.append((asked, answer))
+    # Else a text could tell its place in the file by the time of its writing.
+    reads_clock = "strftime_now" in layout.template.source
+    if reads_clock:
+        chats = [chat for own in chats for chat in (own, chats[0])]
+    written = layout.texts(chats, asks=False)
+    if reads_clock:
+        written, again = written[::2], written[1::2]
+        if any(text != written[0] for text in again):
             raise InputError(
                 f"--chat-template: the template of {model.name} reads the clock, which "
                 "went on between two examples",
                 hint="run it again if it was midnight; else leave the flag out",
             )
-    return texts, layout.tokenizer.backend_tokenizer
+    for i, (texts, text) in enumerate(zip(parts, written, strict=True)):
+        if not _stand_in_order(texts, text):
+            raise InputError(
+                f"--chat-template: the template of {model.name} leaves out text of "
+                f"{benchmark.name}: example {i + 1}",
+                hint="put it into another turn, or leave the flag out",
+            )
+    return written, layout.tokenizer.backend_tokenizer
 
 
 def _stand_in_order(parts: Sequence[str], written: str) -> bool:
@@ -103,11 +108,11 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     folder = None if model.checkpoint is None else model.checkpoint.folder
     if folder is None:
         return ()
-    templates = "".join(_read(folder / name) for name in _TEMPLATE_FILES)
+    templates = "".join(_head(folder / name) for name in _TEMPLATE_FILES)
     found = ["chat template"] if "messages" in templates else []
     if "<think" in templates:
         found = ["chat template with thoughts"]
-    if said := _SAID_BY_CARD.search(_read(folder / _CARD)):
+    if said := _SAID_BY_CARD.search(_head(folder / _CARD)):
         found.append(f"{said[0]!r} in its card")
     if not found:
         return ()
@@ -118,11 +123,18 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     )
 
 
-def _read(path: Path) -> str:
+def _head(path: Path) -> str:
+    """The beginning of a text file; "" where there is none, or no plain one."""
+    if not path.is_file():
+        return ""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")[:_CARD_CHARACTERS]
+        # A character has at most four bytes; files of /proc have no size and no end.
+        n_bytes = min(4 * _CARD_CHARACTERS, path.stat().st_size)
+        with path.open("rb") as file:
+            text = file.read(n_bytes).decode("utf-8", errors="replace")
     except OSError:
         return ""
+    return text[:_CARD_CHARACTERS]
 
 
 def _question_and_answer(

@@ -188,7 +188,7 @@ def first_added(tokenizer: Tokenizer) -> int | None:
     Raises:
         InputError: If the tokenizer takes too long or too much memory.
     """
-    (found,) = _watched(tokenizer, lambda: tokenizer.encode_batch(["a"]))
+    (found,) = _encoded(tokenizer, lambda: tokenizer.encode_batch(["a"]))
     return found.ids[0] if found.special_tokens_mask[:1] == [1] else None
 
 
@@ -208,33 +208,34 @@ def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     return plain
 
 
-def _encodings(tokenizer: Encoder, texts: Sequence[str]) -> Iterator[Any]:
-    """Encodings of texts, a part at once: they take 230 bytes of memory an id."""
+def parts(texts: Sequence[str]) -> Iterator[slice]:
+    """Places of texts that are handed over at once: a MiB of them, or a single one."""
     sizes = np.cumsum([len(text.encode("utf-8", "replace")) for text in texts])
     start = 0
     while start < len(texts):
         most = _PART_BYTES + (sizes[start - 1] if start else 0)
         stop = max(start + 1, int(np.searchsorted(sizes, most, side="right")))
-        part = list(texts[start:stop])
-        yield from _watched(
-            tokenizer,
-            lambda part=part: tokenizer.encode_batch(part, add_special_tokens=False),
-        )
+        yield slice(start, stop)
         start = stop
 
 
-def _watched(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
-    """Result of a tokenizer's work, unless it takes too long or too much memory.
+def watched(
+    run: Callable[[], Any], what: str, *, hint: str, process: int | None = None
+) -> Any:
+    """Result of a stranger's work, unless it takes too long or too much memory.
 
-    Rules of a stranger's tokenizer can make a text longer without end, or try every
-    way to split it. Only a thread can be left alone with that, and only where it lets
-    go of Python's lock, as `encode_batch` does and `encode` does not.
+    A thread is left alone with it, which is possible only where it lets go of Python's
+    lock.
+
+    Args:
+        run: The work.
+        what: Its doer, for the message.
+        hint: What may be wrong with it.
+        process: That does the work; None is this one.
 
     Raises:
-        InputError: If it takes more than it may, or its rules fail.
+        InputError: If it takes more than it may, or fails.
     """
-    if not isinstance(tokenizer, Tokenizer):
-        return run()
     found: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
 
     def work() -> None:
@@ -243,29 +244,62 @@ def _watched(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
         except BaseException as e:  # A panic in Rust is no Exception.
             found.put((None, e))
 
-    before, end = _resident_bytes(), time.monotonic() + _MOST_SECONDS
+    before, end = _resident_bytes(process), time.monotonic() + _MOST_SECONDS
     threading.Thread(target=work, daemon=True).start()
     while True:
         with contextlib.suppress(queue.Empty):
             result, error = found.get(timeout=_WATCH_SECONDS)
             if error is None:
                 return result
-            raise InputError(f"the tokenizer fails ({first_line(error)})") from error
-        taken = _resident_bytes() - before
+            if isinstance(error, InputError):
+                raise error
+            raise InputError(f"{what} fails ({first_line(error)})") from error
+        taken = _resident_bytes(process) - before
         if taken > _MOST_MEMORY or time.monotonic() > end:
-            raise InputError(
-                f"the tokenizer took over {_MOST_SECONDS:g} s, or "
-                f"{_MOST_MEMORY >> 20:,} MiB of memory, for a part of the texts",
-                hint="rules in its tokenizer.json may make texts longer, or try "
-                "too many ways to split them",
-            )
+            raise too_much(what, hint)
 
 
-def _resident_bytes() -> int:
-    """Memory of this process; 0 where no file says it."""
+def too_much(what: str, hint: str) -> InputError:
+    """Refusal of what takes more time or memory than it may."""
+    return InputError(
+        f"{what} took over {_MOST_SECONDS:g} s, or {_MOST_MEMORY >> 20:,} MiB of "
+        "memory, for a part of the texts",
+        hint=hint,
+    )
+
+
+def _encodings(tokenizer: Encoder, texts: Sequence[str]) -> Iterator[Any]:
+    """Encodings of texts, a part at once: they take 230 bytes of memory an id."""
+    for part in map(texts.__getitem__, parts(texts)):
+        yield from _encoded(
+            tokenizer,
+            lambda part=list(part): tokenizer.encode_batch(
+                part, add_special_tokens=False
+            ),
+        )
+
+
+def _encoded(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
+    """Result of a tokenizer's work; see `watched`.
+
+    Rules of a stranger's tokenizer can make a text longer without end, or try every
+    way to split it. `encode_batch` lets go of Python's lock, and `encode` does not.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        return run()
+    return watched(
+        run,
+        "the tokenizer",
+        hint="rules in its tokenizer.json may make texts longer, or try too many ways "
+        "to split them",
+    )
+
+
+def _resident_bytes(process: int | None) -> int:
+    """Memory of this process or another; 0 where no file says it."""
     try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
-    except OSError:
+        pages = Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]
+    except (OSError, IndexError):
         return 0
     return int(pages) * mmap.PAGESIZE
 

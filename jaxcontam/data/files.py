@@ -13,6 +13,10 @@ from jaxcontam.errors import InputError
 _SPELLING = 0.8
 # Bytes of memory: a million lines with their records take 8 times their file.
 _MEMORY, _MEMORY_A_BYTE = 1 << 30, 12
+MOST_TEXT = 64 << 20
+"""Bytes of a file that describes a model; the largest tokenizer of today has 34 MB."""
+# Values of such a file: as a parser holds them they take far more memory.
+_MOST_VALUES = 1 << 22
 
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
@@ -40,34 +44,49 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def bounded_memory(path: Path) -> Iterator[None]:
+def bounded_memory(
+    path: Path, hint: str = "keep fewer or shorter examples"
+) -> Iterator[None]:
     """Refuse a file that unpacks into far more memory than its size explains.
-
-    The limit holds for the process as long as the block runs, on Linux alone.
 
     Raises:
         InputError: If the block takes 1 GiB and 12 times the file's size.
     """
     try:
+        size = path.stat().st_size
+    except OSError:
+        size = 0
+    most = _MEMORY + _MEMORY_A_BYTE * size
+    try:
+        with limited_memory(most):
+            yield
+    except MemoryError as e:
+        raise InputError(
+            f"{path}: {size:,} bytes that take more than {most >> 20:,} MiB of memory",
+            hint=hint,
+        ) from e
+
+
+@contextlib.contextmanager
+def limited_memory(n_bytes: int) -> Iterator[None]:
+    """Let this process take so many bytes more, on Linux alone.
+
+    Raises:
+        MemoryError: If the block takes more.
+    """
+    try:
         import resource
 
         status = Path("/proc/self/status").read_text()
-        size = path.stat().st_size
     except (ImportError, OSError):
         yield
         return
     taken = int(status.partition("VmData:")[2].split()[0]) << 10
-    most = _MEMORY + _MEMORY_A_BYTE * size
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([taken + most, *known]), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min([taken + n_bytes, *known]), hard))
     try:
         yield
-    except MemoryError as e:
-        raise InputError(
-            f"{path}: {size:,} bytes that take more than {most >> 20:,} MiB of memory",
-            hint="keep fewer or shorter examples",
-        ) from e
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
@@ -91,18 +110,64 @@ def writing(place: Path) -> Iterator[None]:
         raise InputError(f"{place}: cannot be written ({words})") from e
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Fields of a JSON file that holds one object.
+def read_limited(path: Path, *, most: int = MOST_TEXT) -> bytes:
+    """Content of a plain file of a model.
 
     Raises:
-        InputError: If the file is not readable, or holds something else.
+        InputError: If it is missing, a pipe or a device, not readable, or larger.
     """
+    check_file(path, ())
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        size = path.stat().st_size
+        if size > most:
+            raise InputError(
+                f"{path}: {size:,} bytes (such a file of a model has at most {most:,})"
+            )
+        # No more than that: some files of /proc have no size and no end.
+        with path.open("rb") as file:
+            return file.read(size)
     except OSError as e:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
+
+
+def read_json(path: Path, **options: Any) -> Any:
+    """What a JSON file of a model says.
+
+    Args:
+        path: The file.
+        options: For `json.loads`.
+
+    Raises:
+        InputError: As `read_limited`, if it is no JSON, or if it has too many values.
+    """
+    return parse_json(read_limited(path), path, **options)
+
+
+def parse_json(data: bytes, path: Path, **options: Any) -> Any:
+    """What the JSON in a file of a model says.
+
+    Raises:
+        InputError: If it is no JSON, or if it has more than 4 million values.
+    """
+    n_values = sum(map(data.count, (b",", b"[", b"{")))
+    if n_values > _MOST_VALUES:
+        raise InputError(
+            f"{path}: {n_values:,} values (such a file of a model has at most "
+            f"{_MOST_VALUES:,})"
+        )
+    try:
+        return json.loads(data.decode("utf-8"), **options)
     except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Fields of a JSON file of a model that holds one object.
+
+    Raises:
+        InputError: As `read_json`, or if the file holds something else.
+    """
+    fields = read_json(path)
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected an object, got {type(fields).__name__}")
     return fields

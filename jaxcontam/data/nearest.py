@@ -23,6 +23,7 @@ from safetensors.numpy import load_file
 from tokenizers import Encoding, Tokenizer
 
 from jaxcontam.data.corpus import Segment
+from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.data.occurrences import Form, Nearest, Occurrence
 from jaxcontam.errors import InputError, first_line
 
@@ -52,6 +53,7 @@ class StaticEmbeddings:
         Raises:
             InputError: If the folder does not hold such a model.
         """
+        check_tokenizer_files(folder)
         path = folder / "tokenizer.json"
         try:
             tokenizer = Tokenizer.from_file(str(path))
@@ -59,6 +61,7 @@ class StaticEmbeddings:
             raise InputError(f"{path}: not a tokenizer ({first_line(e)})") from e
         path = folder / "model.safetensors"
         try:
+            check_tensor_names(path)
             tensors = load_file(path)
         except (OSError, SafetensorError) as e:
             raise InputError(f"{path}: no weights to read ({first_line(e)})") from e

@@ -1,19 +1,17 @@
 """Chat messages to token ids."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxcontam.data.encoding import encode_texts, first_added
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, first_line
+from jaxcontam.models.chat_template import ChatTemplate, Message
 from jaxcontam.models.checkpoint import Checkpoint, read_fast_tokenizer
 from jaxcontam.models.generation import prompt_ids
-
-Message = Mapping[str, str]
-"""`role` and `content`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -24,9 +22,11 @@ class ChatLayout:
         tokenizer: A transformers tokenizer with a chat template; None is the plain
             layout: the messages' contents joined by newlines, so that a base model
             reads a single message like the prompt of a completion.
+        template: What writes the text of a chat; None in the plain layout.
     """
 
     tokenizer: Any = None
+    template: ChatTemplate | None = None
 
     def ids(
         self,
@@ -63,26 +63,41 @@ class ChatLayout:
         """What the template writes; `asks` ends with the begin of an answer.
 
         Raises:
-            InputError: If it refuses the messages.
+            InputError: As `texts`.
         """
-        try:
-            return self.tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                tokenize=False,
-                add_generation_prompt=asks,
-            )
-        except Exception as e:  # a template raises errors of its own
-            words = " ".join(str(e).split())
-            raise InputError(f"the chat template refuses the messages ({words})") from e
+        (found,) = self.texts([messages], asks=asks)
+        return found
+
+    def texts(self, chats: Sequence[Sequence[Message]], *, asks: bool) -> list[str]:
+        """What the template writes of each chat, one after the other.
+
+        Raises:
+            InputError: If it refuses one, takes too long or too much memory, or writes
+                too much.
+        """
+        assert self.template is not None, "the plain layout has no template"
+        return self.template.texts(chats, asks=asks)
 
 
 def read_chat_layout(directory: Path) -> ChatLayout:
     """The chat template of a model's folder, or the plain layout where it has none.
 
-    Templates run in the sandbox of transformers.
+    Templates run in the sandbox of transformers, in a process of their own.
 
     Raises:
-        InputError: If the tokenizer does not load.
+        InputError: If the tokenizer does not load, or has several templates and none
+            of them is the default.
     """
     tokenizer = read_fast_tokenizer(directory)
-    return ChatLayout(tokenizer if tokenizer.chat_template else None)
+    if not tokenizer.chat_template:
+        return ChatLayout()
+    place = directory / "chat_template.jinja"
+    if not place.is_file():
+        place = directory / "tokenizer_config.json"
+    try:
+        template = tokenizer.get_chat_template()
+    except ValueError as e:
+        raise InputError(f"{directory}: {first_line(e)}") from e
+    return ChatLayout(
+        tokenizer, ChatTemplate(template, tokenizer.special_tokens_map, place)
+    )

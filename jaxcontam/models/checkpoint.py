@@ -17,7 +17,8 @@ from tokenizers import Tokenizer
 
 from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.encoding import plain_tokenizer, take_file
-from jaxcontam.data.files import read_json_object
+from jaxcontam.data.files import read_json, read_json_object
+from jaxcontam.data.model_files import check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
@@ -278,6 +279,7 @@ def read_fast_tokenizer(directory: Path):
     Raises:
         InputError: If there is none, or it does not load.
     """
+    check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
     if not any((directory / name).is_file() for name in names):
         raise InputError(
@@ -380,10 +382,7 @@ def _stop_ids(
 ) -> tuple[int, ...]:
     """Ids that end a text; chat models name one of their own beside the tokenizer's."""
     path = directory / "generation_config.json"
-    try:
-        generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except (ValueError, RecursionError) as e:
-        raise InputError(f"{path}: not JSON ({e})") from e
+    generation = read_json(path) if path.is_file() else {}
     named: list[Any] = [eos_id]
     for fields in (generation, config):
         ids = fields.get("eos_token_id") if isinstance(fields, dict) else None

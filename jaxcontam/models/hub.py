@@ -4,6 +4,7 @@ from pathlib import Path
 
 from jaxcontam.data.files import similar_path
 from jaxcontam.data.hub_splits import check_revision
+from jaxcontam.data.model_files import check_model_folder
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.terminal import shell_line
 
@@ -20,10 +21,11 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     `pickles` downloads pytorch_model*.bin, too.
 
     Raises:
-        InputError: If there is no such model.
+        InputError: If there is no such model, or as `check_model_folder`.
     """
     directory = Path(model)
     if directory.is_dir():
+        check_model_folder(directory)
         return directory
     if model.startswith(_NO_WEIGHTS):
         raise InputError(
@@ -42,7 +44,9 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
             f"{model}: no such model directory",
             hint=_folder_hint(directory),
         )
-    return download_model(model, pickles=pickles)
+    found = download_model(model, pickles=pickles)
+    check_model_folder(found)
+    return found
 
 
 def convert_hint(directory: Path) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
 from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.weights import weight_files
 from jaxcontam.terminal import printable
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
@@ -48,12 +50,15 @@ class MaskedModel:
         if not Path(directory).is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
         need_torch("a masked model")
+        check_tokenizer_files(Path(directory))
         quiet_transformers()
         from transformers import AutoModelForMaskedLM
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()
         try:
+            for path in weight_files(Path(directory)):
+                check_tensor_names(path)
             model = AutoModelForMaskedLM.from_pretrained(
                 directory, use_safetensors=True, trust_remote_code=False
             )

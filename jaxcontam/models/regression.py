@@ -15,7 +15,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from jaxcontam.data.files import read_json_object
+from jaxcontam.data.files import read_json_object, read_limited
+from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.models.checkpoint import quiet_transformers
 from jaxcontam.models.families.family import need
@@ -39,6 +40,8 @@ _DEFAULTS = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"
 _SENTENCEPIECE_NAMES = ("sent_piece.model", "spm.model", "sentencepiece.model")
 # Tensors that a file may hold and no forward pass reads.
 _IGNORED = re.compile(r".*(position_ids|token_type_ids|global_step|adam_[mv])")
+# Bytes of a vocab.txt; a piece a line takes far more memory than its letters.
+_MOST_PIECES = 16 << 20
 # Longer words are one unknown token, as in BERT's own code.
 _LONGEST_WORD = 200
 # Prefix of pieces that no text contains, such as `[CLS]`, in the vocabulary: a text
@@ -84,6 +87,7 @@ def load_regression(directory: str | Path) -> RegressionModel:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder", hint=_HINT)
     need_torch("BLEURT")
+    check_tokenizer_files(directory)
     config_path, raw = _read_config(directory)
     settings = _json_object(directory / "bleurt_config.json")
     try:
@@ -227,6 +231,7 @@ def _read_tensors(
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for path in files:
+        check_tensor_names(path)
         try:
             with safe_open(path, "pt") as handle:
                 for name in handle.keys():  # noqa: SIM118 - no mapping
@@ -298,7 +303,7 @@ def _read_tokenizer(
 def _word_pieces(path: Path, *, lower: bool) -> Tokenizer:
     """BERT's tokenizer from a vocabulary of one piece a line."""
     try:
-        lines = path.read_text("utf-8").split("\n")
+        lines = read_limited(path, most=_MOST_PIECES).decode("utf-8").split("\n")
     except ValueError as e:
         raise InputError(f"{path}: not UTF-8 ({e})", hint=_HINT) from e
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines) if line}
@@ -326,7 +331,7 @@ def _sentence_pieces(path: Path) -> Tokenizer:
     module: Any = import_protobuf()
     proto = module.ModelProto()
     try:
-        proto.ParseFromString(path.read_bytes())
+        proto.ParseFromString(read_limited(path))
         if not proto.pieces:
             raise ValueError("it holds no pieces")
         unknown = [piece.type for piece in proto.pieces].index(_UNKNOWN)

@@ -5,7 +5,6 @@ A pickle is refused rather than opened: it can run any code.
 
 import contextlib
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,8 @@ from jax.sharding import Mesh, NamedSharding
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from jaxcontam.data.files import read_json
+from jaxcontam.data.model_files import check_tensor_names
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
@@ -48,12 +49,12 @@ def weight_files(directory: Path) -> list[Path]:
     index = directory / _INDEX
     if index.is_file():
         try:
-            weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            weight_map = read_json(index)["weight_map"]
             names = sorted(set(weight_map.values()))
             # A name with a folder in it could lead out of the model's.
             if strangers := [name for name in names if Path(name).name != name]:
                 raise ValueError(f"{strangers[0]!r} is no plain file name")
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
     else:
@@ -103,6 +104,7 @@ def read_weights(
     """
     places: dict[str, Path] = {}
     for path in files:
+        check_tensor_names(path)
         with _open(path) as handle:
             places |= dict.fromkeys(handle.keys(), path)
     decoder = abstract_decoder(config)

@@ -239,14 +239,17 @@ def part_path(path: Path) -> Path:
 
 
 def sweep_parts(path: Path) -> None:
-    """Remove parts of a file whose processes have ended.
+    """Remove parts of a file, or of a folder, whose processes have ended.
 
     Whether a process of another host still writes is not known; no file of a report
-    takes ten minutes.
+    takes ten minutes, and a folder may.
     """
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
         with contextlib.suppress(OSError):
-            if _is_left(left) or time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+            if left.is_dir():
+                if _is_left(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            elif _is_left(left) or time.time() - left.stat().st_mtime > _LEFT_SECONDS:
                 left.unlink()
 
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import signal
 
 from jaxcontam.cli import main
+from jaxcontam.data.files import limited_memory
 from jaxcontam.errors import InputError, StorageError
 
 
@@ -43,3 +45,20 @@ def allowed(run):
     """Run what may refuse its input, but fail in no other way."""
     with contextlib.suppress(InputError, StorageError):
         run()
+
+
+@contextlib.contextmanager
+def confined(*, n_bytes=1 << 30, seconds=120):
+    """A block that may take so much memory more, and so much time."""
+
+    def late(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        with limited_memory(n_bytes):
+            yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
