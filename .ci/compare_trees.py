@@ -28,7 +28,6 @@ CASES: dict[str, str] = {
     "audit shuffled": "audit {model} {s10} {s0a} --shuffled",
     "audit old tests": "audit {model} {s10} --tests stratified,reversal,permutation",
     "audit t": "audit {model} {s10} --tests sharded_t",
-    "audit sequential": "audit {model} {s10} --tests sequential",
     "audit first tokens": "audit {model} {s10} --tests adjacency --first-tokens auto",
     "audit cut": "audit {model} {s10} --max-example-tokens 12 --limit 48",
     "audit bfloat16": "audit {model} {s10} --dtype bfloat16 --tests direction",

@@ -285,21 +285,6 @@ def test_checks_that_could_not_vary_are_called_so(row):
     assert "scorer" not in sentence
 
 
-@pytest.mark.parametrize(
-    ("method", "stop", "words"),
-    [
-        ("sequential", "rejected", "It looked at 8 of 20 strata, in an order fixed"),
-        ("permutation_sequential", "futile", "8 of at most 99 random orders, in the"),
-        ("permutation_besag_clifford", "enough", "ended when enough of them had"),
-        ("sequential", "exhausted", "ended when there were no more"),
-    ],
-)
-def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
-    fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
-    sentence = chance_sentence(changed(row, **fields, n_orders=99), WORDS)
-    assert words in sentence
-
-
 def test_screening_lists_benchmarks_but_no_invalid_one():
     verdicts = {"a": "suspected", "b": "suspected", "c": "invalid design"}
     rows = [order_result(name, verdict=verdicts[name]) for name in verdicts]

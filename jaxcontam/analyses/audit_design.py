@@ -59,8 +59,7 @@ class AuditDesign:
     score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also score files whose order fails its checks."""
     n_orders: int | None = None
-    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
-    at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3)."""
     first_tokens: str = "all"
     """For adjacency: tokens of each example that count, after those that all examples
     share: all, a number, or auto (the best of several, at the price of p >= 1e-5)."""

@@ -211,12 +211,8 @@ def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
             q=q,
         )
     else:
-        # Sequential tests have their strata in the order in which they were scored.
-        values = unpadded(evidence.scores)
-        if row.numbers.stop is not None and evidence.orders is not None:
-            values = [values[k] for k in np.argsort(evidence.orders[:, 0, 0])]
         scored = row_scores(
-            values,
+            unpadded(evidence.scores),
             kind=row.numbers.scores,  # pyright: ignore[reportArgumentType]
             relative_tolerance=MODEL_TOLERANCE,
         )

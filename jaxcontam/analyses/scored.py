@@ -22,7 +22,6 @@ from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import DECLARED, Evidence, ModelInfo, OrderResult
 from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.shares import each_scored
-from jaxcontam.stats.effect import LEVEL
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
@@ -96,8 +95,6 @@ def plan_audit(
                     group_field=design.group_field,
                     block_field=design.block_field,
                     first_tokens=first_token_choices(design.first_tokens),
-                    # Holm may multiply a p-value by the number of benchmarks.
-                    level=LEVEL / len(files.benchmarks),
                 )
             except NothingToPermuteError as e:
                 if method.name in deciding:

@@ -21,12 +21,6 @@ FORMULAS: Mapping[str, str] = {
     "reversal": "p = P(sum of +-d[k] >= sum of d[k]), d[k] = l[k, published] - l[k, "
     "reversed], signs at random",
     "permutation": "p = (1 + #{j: l[j] >= l[published]}) / (m + 1)",
-    "permutation_sequential": "p = 1 / (highest wealth so far), bets that the next "
-    "order is less likely than the published one",
-    "permutation_besag_clifford": "p = h / n if the h-th order as likely came at draw "
-    "n, else (1 + losses) / (1 + draws)",
-    "sequential": "p = 1 / (highest wealth so far), wealth = mean over b of product "
-    "over k of exp(b a[k, 0]) / mean over j of exp(b a[k, j])",
     "sharded_t": "p = P(t with K - 1 degrees >= mean(d) / sd(d) * sqrt(K)), d[k] = "
     "l[k, published] - mean over j of l[k, j]",
     "sharded_t_released": "as sharded_t, with sd(d) divided by K in place of K - 1",

@@ -109,7 +109,7 @@ class PairMethod(TestMethod):
         return len(columns), max(columns) - 1
 
     def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+        self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
         """Runs, published orders and groups; the seed draws none of them."""
         if evidence.orders is None:

@@ -56,12 +56,6 @@ _TESTS: dict[Validity, str] = {
     "asymptotic": "an approximate test",
     "heuristic": "a test that nothing makes exact",
 }
-_ENDED = {
-    "rejected": "when the evidence had reached the level that was set before",
-    "futile": "when that level was out of reach",
-    "enough": "when enough of them had scored as high as the published one",
-    "exhausted": "when there were no more",
-}
 
 
 def proof_words(words: Words, method: str) -> ProofWords:
@@ -193,8 +187,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
         counted=counted,
         orders=orders,
         within=within,
-        n_used=numbers.n_used,
-        ended=_ENDED.get(numbers.stop or "", ""),
     )
     return f"By chance: {said}.{if_drawn}"
 

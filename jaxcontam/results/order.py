@@ -193,8 +193,6 @@ class OrderNumbers:
             -5..-1 and 1..5, where a pair test scored all pairs.
         exposure: log2(candidates) - log2(rank) of one secret among held-out ones, in
             bits.
-        n_used: Strata, or random orders, until a sequential test stopped.
-        stop: Why a sequential test stopped; see `jaxcontam.stats.sequential.Stop`.
         local: Where in the file the evidence lies; None where nothing was looked for.
         neighbours: What an example gains in a pair test after the one published before
             it, which memory and natural order give, and after the one behind it, which
@@ -218,8 +216,6 @@ class OrderNumbers:
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
     exposure: float | None = None
-    n_used: int | None = None
-    stop: str | None = None
     local: Local | None = None
     neighbours: Neighbours | None = None
     log10_p_all_orders: float | None = None
@@ -251,9 +247,6 @@ class Evidence:
         first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
         runs: (K, s_max) int64, the run of each example, which direction reverses.
-        rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
-            many strata, or random orders of the whole file, it may score. Its strata
-            or orders stand in the order in which they were scored.
     """
 
     scores: np.ndarray | None = None
@@ -267,7 +260,6 @@ class Evidence:
     runs: np.ndarray | None = None
     reference_pairs: np.ndarray | None = None
     reference_scores: np.ndarray | None = None
-    rule: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
