@@ -17,7 +17,6 @@ from jaxcontam.stats.direction import (
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums, two_min
-from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
@@ -127,21 +126,11 @@ def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
     return _of_rows(np.full(n_strata, n_examples**2), p_value)
 
 
-def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
-    def p_value(rows: list[np.ndarray]) -> float:
-        strata = strata_of(np.reshape(rows, (-1, n_examples, n_examples)))
-        return adjacency_normal_test(strata, seed=0, content_digest="").p_value
-
-    sizes_K = np.full(n_strata, n_examples**2)
-    return _of_rows(sizes_K, p_value, exact=False, quick=False)
-
-
 def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
     """Strata of one size in runs of four, as a pair test takes them."""
     K, S, _ = pairs_KSS.shape
     return PairStrata(
-        pairs=pairs_KSS[None],
-        first_tokens=np.array([-1]),
+        pairs=pairs_KSS,
         sizes=np.full(K, S),
         codes=np.zeros((K, S), np.int64),
         runs=np.tile(_runs(S), (K, 1)),
@@ -243,7 +232,6 @@ TESTS: Mapping[str, SizeTest] = {
     "adjacency": _adjacency(3, 5),
     "direction": _direction(8, 8),
     "direction, sparse": _direction(8, 8, sparse=True),
-    "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
     "two_min": _two_min(8, 5),
     "options": _exact_test([4] * 12, "centred"),
     "canary": _exact_test([30] * 5, "centred"),

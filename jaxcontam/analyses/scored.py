@@ -5,7 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jaxcontam.analyses.audit_design import AuditDesign, first_token_choices
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.chat_turns import chat_texts
 from jaxcontam.analyses.order_files import AuditFiles, CheckedFiles
 from jaxcontam.data.benchmark import Benchmark
@@ -94,7 +94,6 @@ def plan_audit(
                     n_orders=design.n_orders,
                     group_field=design.group_field,
                     block_field=design.block_field,
-                    first_tokens=first_token_choices(design.first_tokens),
                 )
             except NothingToPermuteError as e:
                 if method.name in deciding:

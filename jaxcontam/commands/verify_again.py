@@ -192,8 +192,6 @@ def _row_faults(
 class _Sample:
     """A scorer that asks another for `n` random parts of a request; NaN elsewhere."""
 
-    has_tokens = True
-
     def __init__(self, scorer: Any, n: int):
         self._scorer, self._n, self.n_asked = scorer, n, 0
         # What a forger cannot know.

@@ -362,9 +362,8 @@ def _asked_to_decide(command: Sequence[str]) -> str | None:
     tests = _word_after("--tests", command)
     if tests is None and list(command[:1]) != ["audit"]:
         return None
-    effort = _word_after("--effort", command) or "standard"
     known = not {"--shuffled", "--seed-file"}.isdisjoint(command)
-    return chosen_tests(tests, effort=effort, known=known)[0]
+    return chosen_tests(tests, known=known)[0]
 
 
 def _least_effect(command: Sequence[str], rows: Sequence[OrderResult]) -> float | None:

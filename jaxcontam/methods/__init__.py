@@ -34,7 +34,6 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         two_min.METHOD,
         reversal.METHOD,
         permutation.METHOD,
-        adjacency.NORMAL,
         sharded_t.METHOD,
         sharded_t.RELEASED,
         options.METHOD,

@@ -9,7 +9,6 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.method import OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import (
@@ -25,7 +24,6 @@ from jaxcontam.stats.calibration import (
     distance_from_uniform,
     randomised,
     rejection,
-    relabelled_normal_p_values,
     relabelled_p_values,
 )
 from jaxcontam.stats.orders import row_generator
@@ -221,14 +219,7 @@ def p_values(
 
 def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.ndarray:
     """(n_draws,) p-values of an approximate test with random columns as published."""
-    method, digest = planned.method, planned.benchmark.content_digest
-    if isinstance(method, PairMethod):
-        return relabelled_normal_p_values(
-            pair_strata(evidence),
-            seed=planned.seed,
-            content_digest=digest,
-            n_draws=n_draws,
-        )
+    method = planned.method
     assert isinstance(method, OrderMethod) and evidence.scores is not None
     boundaries_K = np.ones(len(evidence.scores))
     return relabelled_p_values(

@@ -13,8 +13,6 @@ FORMULAS: Mapping[str, str] = {
     "of i, j",
     "adjacency": "p = P(sum of T(random order) >= sum of T(published)), T(order) = "
     "sum over neighbours of L[i, j], centred by rows and columns",
-    "adjacency_normal": "p = P(N(0, 1) >= (T - E T) / sd T), T as in adjacency, its "
-    "moments over all orders",
     "stratified": "p = P(sum over k of l[k, J_k] >= sum over k of l[k, 0]), J_k "
     "uniform on 0 .. m",
     "two_min": "p = min(1, 2 min(p_adjacency, p_stratified))",

@@ -13,17 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.pair_statistic import PairStatistic
-from jaxcontam.stats.randomisation import N_MONTE_CARLO
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +157,12 @@ class PairLayout(Layout):
     Attributes:
         codes: (K, S) int64, groups within strata.
         runs: (K, S) int64, runs within strata.
-        first_tokens: Q choices of how many tokens of each example count.
         statistic: Says which orders are compared.
     """
 
     plan: PairPlan
     codes: np.ndarray
     runs: np.ndarray
-    first_tokens: tuple[int, ...]
     statistic: PairStatistic
 
     @property
@@ -177,11 +173,7 @@ class PairLayout(Layout):
     @property
     def log10_floor(self) -> float:
         """log10 of the smallest p-value, if nothing ties."""
-        floor = -sum(math.log10(n_columns) for n_columns in self._columns())
-        if len(self.first_tokens) == 1:
-            return floor
-        # The best of several is found by Monte Carlo.
-        return max(floor, -math.log10(N_MONTE_CARLO + 1))
+        return -sum(math.log10(n_columns) for n_columns in self._columns())
 
     @property
     def n_scored(self) -> int:
@@ -201,11 +193,6 @@ class PairLayout(Layout):
         """Score all pairs."""
         if scorer.pairs is None:
             raise ValueError("this scorer has no pairs")
-        if self.first_tokens != (ALL_TOKENS,) and not scorer.pairs.has_tokens:
-            raise InputError(
-                "--first-tokens: this model gives one number a text, not one a token",
-                hint="leave it out, so that all tokens count",
-            )
         groups = self.plan.groups
         with named_example(lambda e: groups[e.sequence].others[e.position]):
             scored = scorer.pairs.logprobs(groups, progress)
@@ -216,8 +203,7 @@ class PairLayout(Layout):
         return Evidence(
             orders=self.design.orders,
             cut=self.plan.cut,
-            pairs=self.plan.matrices(logprobs, self.first_tokens),
-            first_tokens=np.array(self.first_tokens, np.int64),
+            pairs=self.plan.matrices(logprobs),
             codes=self.codes,
             runs=self.runs,
         )

@@ -28,7 +28,6 @@ from jaxcontam.results.terms import (
     Validity,
     restricted_null,
 )
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.local import Run, local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
@@ -49,7 +48,6 @@ class OrderFile:
         seed: The run's seed.
         content_digest: Digest of the sorted example digests.
         groups: One value per example, or None.
-        first_tokens: Choices of how many tokens of each example count, in pair tests.
         prefix_id: Put before each sequence if the tokenizer has one.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
     """
@@ -60,7 +58,6 @@ class OrderFile:
     seed: int
     content_digest: str
     groups: Sequence[object] | None = None
-    first_tokens: tuple[int, ...] = (ALL_TOKENS,)
     prefix_id: int | None = None
     n_orders: int | None = None
 

@@ -13,7 +13,6 @@ from jaxcontam.methods.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import OrderResult, Pretest
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 
 EFFECT_UNIT = "nats per example boundary"
 
@@ -96,7 +95,6 @@ def plan_test(
     n_orders: int | None = None,
     group_field: str | None = None,
     block_field: str | None = None,
-    first_tokens: tuple[int, ...] = (ALL_TOKENS,),
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
@@ -110,7 +108,6 @@ def plan_test(
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
         group_field: Orders move examples only within equal values of this field.
         block_field: Examples are runs of equal values of this field.
-        first_tokens: Choices of how many tokens of each example count, in pair tests.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -138,7 +135,6 @@ def plan_test(
             seed=seed,
             content_digest=benchmark.content_digest,
             groups=groups,
-            first_tokens=first_tokens,
             prefix_id=prefix_id,
             n_orders=n_orders,
         ),

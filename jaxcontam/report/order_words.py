@@ -163,11 +163,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
     A method's own words may hold the names of the values below.
     """
     numbers, m = test.numbers, test.n_orders
-    counted = "the summed score"
-    if numbers.first_tokens not in (None, -1):
-        counted += f" of the first {numbers.first_tokens} tokens of each example"
-    if numbers.p_lower is None:
-        counted = f"the best of several counts of first tokens, here {counted}"
     orders, within = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn", ""
     if test.group_field is not None:
         orders += f" that keep to equal {test.group_field}"
@@ -184,7 +179,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
         n_orders=m,
         s="s" * (m > 1),
         n_versions=m + 1,
-        counted=counted,
         orders=orders,
         within=within,
     )

@@ -186,8 +186,6 @@ class OrderNumbers:
             can be: `p_floor` exceeds 0.001, or every order scores the same.
         scores: How log-likelihoods became scores: `centred`, `studentised` or
             `double-centred`; `smaller p` where two tests became one.
-        first_tokens: Counted tokens of each example, in pair tests, after those that
-            all examples share; -1 is all.
         symmetry: Chance correlation of [i, j] with [j, i], in pair tests.
         lag_profile: Mean centred entry [i, i + h] in standard deviations, for h =
             -5..-1 and 1..5, where a pair test scored all pairs.
@@ -212,7 +210,6 @@ class OrderNumbers:
     effect_se: float | None
     mde: float | None
     scores: str
-    first_tokens: int | None = None
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
     exposure: float | None = None
@@ -242,9 +239,8 @@ class Evidence:
         boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
         reference_pairs: The same of a reference model, or None.
         reference_scores: (K, m + 1) float64, of a reference model; or None.
-        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN
-            where a pair was not scored.
-        first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
+        pairs: (K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN where a
+            pair was not scored.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
         runs: (K, s_max) int64, the run of each example, which direction reverses.
     """
@@ -255,7 +251,6 @@ class Evidence:
     cut: np.ndarray | None = None
     boundaries: np.ndarray | None = None
     pairs: np.ndarray | None = None
-    first_tokens: np.ndarray | None = None
     codes: np.ndarray | None = None
     runs: np.ndarray | None = None
     reference_pairs: np.ndarray | None = None
