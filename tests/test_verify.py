@@ -281,7 +281,7 @@ def test_effect_that_was_asked_for_is_the_one_that_counts(forge):
 
 
 def change_a_pair(arrays):
-    arrays["0/pairs"][0, 0, 0, 1] += 9.0
+    arrays["0/pairs"][0, 0, 1] += 9.0
 
 
 def raise_all_pairs(arrays):
@@ -297,7 +297,7 @@ def score_a_pair_more(arrays):
 
 
 def leave_out_a_pair(arrays):
-    arrays["0/pairs"][0, 0, 1, 2] = np.nan
+    arrays["0/pairs"][0, 1, 2] = np.nan
 
 
 def turn_other_runs(arrays):

@@ -97,7 +97,7 @@ class Layout(abc.ABC):
 
     @property
     def n_targets(self) -> int:
-        """Target tokens that scoring will cost, at most."""
+        """Target tokens that scoring will cost."""
         return n_targets(self._sequences)
 
     @property

@@ -120,29 +120,35 @@ def _pair_test(
     if np.isinf(strata.pairs).any():
         raise ValueError("pair matrices must be finite where they were scored")
     columns = _Columns(strata, statistic, seed, content_digest)
-    found, tolerance = _summary(columns), _tie_tolerance(strata)
+    published = gain = boundaries = variance = log10_floor = 0.0
+    for sums_M, kept_M in zip(columns.sums(), columns.boundaries(), strict=True):
+        published += float(sums_M[0])
+        gain += float(sums_M[0] - sums_M.mean())
+        boundaries += float(kept_M[0] - kept_M.mean())
+        variance += float(sums_M.var())
+        log10_floor -= math.log10(len(sums_M))
+    sd, tolerance = math.sqrt(variance), _tie_tolerance(strata)
     tail = lattice_tail((sums_M - sums_M[0] for sums_M in columns.sums()), tolerance)
-    log10_p = min(0.0, max(tail.log10_upper, found.log10_floor))
-    log10_lower = min(log10_p, max(tail.log10_lower, found.log10_floor))
-    p_floor = power_of_ten(found.log10_floor)
-    gains = found.boundaries > 0
-    effect = found.gain / found.boundaries if gains else None
-    effect_se = found.sd / found.boundaries if gains else None
+    log10_p = min(0.0, max(tail.log10_upper, log10_floor))
+    log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
+    p_floor = power_of_ten(log10_floor)
+    effect = gain / boundaries if boundaries > 0 else None
+    effect_se = sd / boundaries if boundaries > 0 else None
     numbers = OrderNumbers(
-        statistic=found.statistic,
+        statistic=published,
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
         p_lower=power_of_ten(log10_lower),
         p_floor=p_floor,
         effect=effect,
         effect_se=effect_se,
-        mde=mde_of(effect_se, p_floor=p_floor, differs=found.sd > tolerance),
+        mde=mde_of(effect_se, p_floor=p_floor, differs=sd > tolerance),
         scores=statistic.name,
     )
     if brief:
         return numbers
     drawn_B, log_e = _draws(columns)
-    n_as_large = np.count_nonzero(drawn_B >= found.statistic - tolerance)
+    n_as_large = np.count_nonzero(drawn_B >= published - tolerance)
     centred = strata.centred()
     return dataclasses.replace(
         numbers,
@@ -192,17 +198,6 @@ def sampled_columns(
         drawn = rng.integers(len(sums_M), size=n_orders)
         rows.append(np.concatenate([sums_M[:1], sums_M[drawn]]))
     return rows
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Summary:
-    """What one pass over all columns gives."""
-
-    statistic: float
-    gain: float
-    boundaries: float
-    sd: float
-    log10_floor: float
 
 
 class _Columns:
@@ -281,23 +276,6 @@ class _Columns:
             variance(matrix(pairs_SS), codes_S, runs_S)
             for pairs_SS, codes_S, runs_S in self.strata_of()
         )
-
-
-def _summary(columns: _Columns) -> _Summary:
-    statistic = gain = boundaries = variance = log10_floor = 0.0
-    for sums_M, kept_M in zip(columns.sums(), columns.boundaries(), strict=True):
-        statistic += float(sums_M[0])
-        gain += float(sums_M[0] - sums_M.mean())
-        boundaries += float(kept_M[0] - kept_M.mean())
-        variance += float(sums_M.var())
-        log10_floor -= math.log10(len(sums_M))
-    return _Summary(
-        statistic=statistic,
-        gain=gain,
-        boundaries=boundaries,
-        sd=math.sqrt(variance),
-        log10_floor=log10_floor,
-    )
 
 
 def _draws(columns: _Columns) -> tuple[np.ndarray, float]:
