@@ -58,7 +58,7 @@ _FIRST = ("--help", "--version", "--completion")
 _NAMES = {"--tests": tuple(TESTS), "--scores": ("auto", "all", *SCORES)}
 
 GONE = {
-    "audit --effort": "--tests direction is what quick was; the default is standard",
+    "audit --effort": "--tests direction for quick; the default is the former standard",
     "audit --first-tokens": "all tokens of an example count",
 }
 """A command, or a command and its flag, that left -> what to use instead."""
