@@ -27,7 +27,10 @@ FLAGS: dict[str, str] = {}
 # Fields of OLD by their path, as regular expressions -> their path in NEW.
 FIELDS: dict[str, str] = {}
 # Fields of OLD that no result has any more, and formats that rose.
-LEFT: tuple[str, ...] = ()
+LEFT: tuple[str, ...] = (
+    r"^report.json/schema$",
+    r"/(first_tokens|n_used|stop)$",
+)
 
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
 REPLICATE = "replicate {model} {rows} --task plain --text-field question"
@@ -37,6 +40,8 @@ CASES: dict[str, str] = {
     "audit": "audit {model} {s10} {s50} {s0a} --seed 1",
     "audit refused": "audit {model} {snatural}",
     "audit anyway": "audit {model} {snatural} --score-anyway",
+    "audit direction": "audit {model} {s10} --tests direction",
+    "audit adjacency": "audit {model} {s0a} --tests adjacency",
     "audit shuffled": "audit {model} {s10} {s0a} --shuffled",
     "audit old tests": "audit {model} {s10} --tests stratified,reversal,permutation",
     "audit t": "audit {model} {s10} --tests sharded_t",

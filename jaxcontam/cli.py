@@ -57,6 +57,12 @@ _FIRST = ("--help", "--version", "--completion")
 # Names that no type lists.
 _NAMES = {"--tests": tuple(TESTS), "--scores": ("auto", "all", *SCORES)}
 
+GONE = {
+    "audit --effort": "--tests direction for quick; the default is the former standard",
+    "audit --first-tokens": "all tokens of an example count",
+}
+"""A command, or a command and its flag, that left -> what to use instead."""
+
 COMMANDS: dict[str, type] = {
     name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
 }
@@ -198,7 +204,7 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             raise InputError(
                 f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
             )
-        raise unknown_name("flag", unknown[0], flags_of(command))
+        raise _unknown_flag(command, unknown[0])
     return parsed
 
 
@@ -231,10 +237,17 @@ def _describe_flags(command: type) -> None:
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
-    known = flags_of(command)
+    known = set(flags_of(command))
     for flag in _flags_in(words):
-        if not {flag, flag.replace("--no-", "--", 1)} & set(known):
-            raise unknown_name("flag", flag, known) from None
+        if not {flag, flag.replace("--no-", "--", 1)} & known:
+            raise _unknown_flag(command, flag) from None
+
+
+def _unknown_flag(command: type, flag: str) -> InputError:
+    place = f"{command.__name__.lower()} {flag}"
+    if place in GONE:
+        return InputError(f"there is no {flag} any more", hint=GONE[place])
+    return unknown_name("flag", flag, flags_of(command))
 
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ from jaxcontam.stats.adjacency import (
     path_sums,
     symmetry,
 )
-from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import (
     ADJACENCY,
     N_DRAWN,
@@ -38,17 +37,15 @@ def matrix(n, seed=0):
     return rng.normal(size=(n, n)) + 3 * rng.normal(size=n) + rng.normal(size=(n, 1))
 
 
-def strata_of(matrices, codes=None, first_tokens=(-1,)):
-    """`matrices` is (Q, K) of square arrays."""
-    sizes = np.array([len(own) for own in matrices[0]])
+def strata_of(matrices, codes=None):
+    """`matrices` are K square arrays."""
+    sizes = np.array([len(own) for own in matrices])
     largest = max(sizes)
-    pairs = np.zeros((len(matrices), len(sizes), largest, largest))
-    for q, row in enumerate(matrices):
-        for k, own in enumerate(row):
-            pairs[q, k, : len(own), : len(own)] = own
+    pairs = np.zeros((len(sizes), largest, largest))
+    for k, own in enumerate(matrices):
+        pairs[k, : len(own), : len(own)] = own
     return PairStrata(
         pairs=pairs,
-        first_tokens=np.array(first_tokens),
         sizes=sizes,
         codes=np.zeros((len(sizes), largest), np.int64) if codes is None else codes,
         runs=np.zeros((len(sizes), largest), np.int64),
@@ -145,7 +142,7 @@ def test_long_strata_are_drawn_from_uniformly_and_reproducibly():
 def test_pvalue_is_that_of_all_joint_orders(sizes):
     for seed in range(3):
         own = [matrix(n, seed) for n in sizes]
-        found = test(strata_of([own]))
+        found = test(strata_of(own))
         sums = np.zeros(1)
         for one in own:
             paths = path_sums(double_centred(one), all_paths(len(one)))
@@ -170,7 +167,7 @@ def test_gain_at_each_boundary_is_the_effect():
     """Whatever examples add of their own: 2 nats a boundary are an effect of 2."""
     own = [matrix(8, seed) for seed in range(40)]
     gained = [one + 2 * np.eye(8, k=1) for one in own]
-    before, after = test(strata_of([own])), test(strata_of([gained]))
+    before, after = test(strata_of(own)), test(strata_of(gained))
     assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
     assert after.p_value < 1e-9 < 1e-4 < before.p_value
     assert after.mde == pytest.approx((3.090 + 0.842) * after.effect_se)
@@ -181,88 +178,30 @@ def test_effect_of_groups_counts_neighbours_that_their_orders_can_break():
     codes = np.tile([0, 0, 0, 0, 0, 1], (40, 1))
     own = [rng.normal(size=(6, 6)) for _ in range(40)]
     gained = [one + 2 * np.eye(6, k=1) for one in own]
-    before, after = (test(strata_of([x], codes)) for x in (own, gained))
+    before, after = (test(strata_of(x, codes)) for x in (own, gained))
     assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
     assert after.p_floor == pytest.approx(120.0**-40)
 
 
 def test_constant_scorer_gives_pvalue_one():
-    own = [np.full((5, 5), -7.0) for _ in range(6)]
-    for run in (adjacency_test, adjacency_normal_test):
-        found = run(strata_of([own]), seed=0, content_digest=DIGEST)
-        assert found.p_value == 1.0
-        assert found.mde is None
-        assert found.symmetry is None
+    found = test(strata_of([np.full((5, 5), -7.0) for _ in range(6)]))
+    assert found.p_value == 1.0
+    assert found.mde is None
+    assert found.symmetry is None
 
 
 def test_model_that_knows_examples_but_no_order_gives_pvalue_one():
     """Entries that are a row effect and a column effect: nothing between examples."""
     rng = np.random.default_rng(0)
     own = [rng.normal(size=(8, 1)) - 50 * rng.random(8) for _ in range(10)]
-    assert test(strata_of([own])).p_value == 1.0
-
-
-# Six seconds; test_sizes.py measures the size of single choices.
-@pytest.mark.slow
-def test_relabelled_nulls_keep_size():
-    """Exactness of single choices and of max-T, over orders of fixed contents."""
-    rng = np.random.default_rng(0)
-    n_sets = 300
-    p = np.empty((n_sets, 3))
-    for i in range(n_sets):
-        # Skewed, and unequal in scale: nothing that a normal law would like.
-        short = [-rng.gamma(0.3, size=(4, 4)) * 10 ** rng.normal() for _ in range(8)]
-        whole = [one - rng.gamma(0.3, size=(4, 4)) for one in short]
-        one, both = strata_of([whole]), strata_of([short, whole], None, (4, -1))
-        normal = adjacency_normal_test(one, seed=i, content_digest=DIGEST)
-        p[i] = test(one, i).p_value, test(both, i).p_value, normal.p_value
-    for level in (0.05, 0.01):
-        # 3.3 standard errors.
-        bound = level + 3.3 * math.sqrt(level * (1 - level) / n_sets)
-        assert (np.mean(p[:, :2] <= level, axis=0) <= bound).all()
-
-
-def test_choice_of_tokens_pays_for_itself_and_finds_the_best():
-    rng = np.random.default_rng(0)
-    noise = [rng.normal(size=(6, 6)) for _ in range(20)]
-    signal = [one + 1.5 * np.eye(6, k=1) for one in noise]
-    loud = [one + 9 * rng.normal(size=(6, 6)) for one in signal]
-    found = test(strata_of([signal, loud], None, (8, -1)))
-    assert found.first_tokens == 8
-    assert found.p_value == pytest.approx(1e-5)
-    assert found.p_floor == pytest.approx(1e-5)
-    assert test(strata_of([loud])).p_value > found.p_value
-    # Two equal choices are one choice.
-    twice = test(strata_of([loud, loud], None, (8, -1)))
-    assert twice.p_value == pytest.approx(test(strata_of([loud])).p_monte_carlo)
-
-
-def test_normal_tail_agrees_with_the_exact_one_where_both_are_known():
-    own = [matrix(8, seed) + 0.35 * np.eye(8, k=1) for seed in range(20)]
-    exact = test(strata_of([own]))
-    normal = adjacency_normal_test(strata_of([own]), seed=0, content_digest=DIGEST)
-    assert 1e-8 < exact.p_value < 0.05
-    assert normal.log10_p == pytest.approx(exact.log10_p, rel=0.1)
-    assert normal.effect == pytest.approx(exact.effect)
-    assert normal.effect_se == pytest.approx(exact.effect_se)
-    assert normal.neighbours == exact.neighbours
-
-
-def test_normal_test_refuses_groups():
-    codes = np.tile([0, 0, 0, 1, 1], (2, 1))
-    with pytest.raises(ValueError, match="without groups"):
-        adjacency_normal_test(
-            strata_of([[matrix(5), matrix(5, 1)]], codes),
-            seed=0,
-            content_digest=DIGEST,
-        )
+    assert test(strata_of(own)).p_value == 1.0
 
 
 def test_entry_that_is_not_finite_is_refused():
     own = matrix(5)
     own[1, 2] = np.nan
     with pytest.raises(ValueError, match="finite"):
-        test(strata_of([[own]]))
+        test(strata_of(own))
 
 
 def test_symmetric_pairs_have_symmetry_one_and_antisymmetric_minus_one():
@@ -292,9 +231,9 @@ def test_boundaries_are_the_share_that_random_orders_break():
 
 
 def test_sums_for_plots_have_the_moments_of_all_orders():
-    strata = strata_of([[matrix(6, k) for k in range(5)]])
+    strata = strata_of([matrix(6, k) for k in range(5)])
     drawn = drawn_sums(strata, ADJACENCY, seed=1, content_digest=DIGEST, n_draws=40_000)
-    variance = sum(path_moments(one)[1] for one in strata.centred(0))
+    variance = sum(path_moments(one)[1] for one in strata.centred())
     assert abs(drawn.mean()) < 5 * math.sqrt(variance / 40_000)
     assert drawn.var() == pytest.approx(variance, rel=0.05)
 
@@ -310,15 +249,9 @@ def test_orders_that_share_beginnings_have_the_sums_of_orders_one_by_one(codes):
 
 
 def test_brief_numbers_are_those_of_the_whole_test():
-    strata = strata_of([[matrix(7, seed) for seed in range(5)]])
+    strata = strata_of([matrix(7, seed) for seed in range(5)])
     whole = adjacency_test(strata, seed=0, content_digest=DIGEST)
     brief = adjacency_test(strata, seed=0, content_digest=DIGEST, brief=True)
     for name in ("statistic", "log10_p", "p_lower", "effect", "effect_se", "mde"):
         assert getattr(brief, name) == getattr(whole, name)
     assert brief.p_monte_carlo is None and brief.e_value is None
-
-
-def test_brief_numbers_of_a_choice_of_tokens_are_refused():
-    two = strata_of([[matrix(4)], [matrix(4, 1)]], first_tokens=(1, 2))
-    with pytest.raises(ValueError, match="brief must be False"):
-        adjacency_test(two, seed=0, content_digest=DIGEST, brief=True)

@@ -144,7 +144,7 @@ def test_unknown_block_field_names_its_flag_before_the_model_is_read(tmp_path, c
 def test_groups_that_leave_no_order_say_so(tmp_path, pulse, capsys):
     path = write(tmp_path / "x.jsonl", [f"p{i}" for i in range(17)])
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "passage"]
-    for tests in ("adjacency", "stratified", "reversal", "permutation", "sequential"):
+    for tests in ("adjacency", "stratified", "reversal", "permutation"):
         out = tmp_path / tests
         assert main([*words, "--tests", tests, "--out", str(out)]) == 2
         said = capsys.readouterr().err

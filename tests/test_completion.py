@@ -12,7 +12,7 @@ CASES = [
     ("jaxcontam aud", {"audit"}),
     ("jaxcontam --vers", {"--version"}),
     ("jaxcontam audit --gro", {"--group-field"}),
-    ("jaxcontam audit --effort ", {"quick", "standard", "thorough"}),
+    ("jaxcontam audit --dtype ", {"float32", "bfloat16"}),
     ("jaxcontam audit --tests rev", {"reversal"}),
     ("jaxcontam membership --scores zl", {"zlib"}),
     ("jaxcontam --completion f", {"fish"}),

@@ -29,16 +29,15 @@ def strata_of(matrices, *, length=4, codes=None, sparse=False) -> PairStrata:
     """Pair matrices as scored, with runs of so many examples."""
     sizes = np.array([len(matrix) for matrix in matrices])
     largest = int(sizes.max())
-    pairs = np.zeros((1, len(matrices), largest, largest))
+    pairs = np.zeros((len(matrices), largest, largest))
     runs_KS = np.zeros((len(matrices), largest), np.int64)
     for k, matrix in enumerate(matrices):
         n = len(matrix)
         runs_KS[k, :n] = runs_of(n, length)
         wanted_SS = needed_pairs(runs_KS[k, :n]) | np.eye(n, dtype=bool)
-        pairs[0, k, :n, :n] = np.where(wanted_SS | (not sparse), matrix, np.nan)
+        pairs[k, :n, :n] = np.where(wanted_SS | (not sparse), matrix, np.nan)
     return PairStrata(
         pairs=pairs,
-        first_tokens=np.array([-1]),
         sizes=sizes,
         codes=np.zeros((len(sizes), largest), np.int64) if codes is None else codes,
         runs=runs_KS,
@@ -63,7 +62,7 @@ def result_of(strata: PairStrata) -> OrderNumbers:
 def test_p_is_the_share_of_all_reversals_of_runs_that_do_as_well(sparse):
     strata = strata_of(noise(5), sparse=sparse)
     statistics = [0.0]
-    for pairs_SS, runs_S in zip(strata.matrices(0), strata.runs, strict=True):
+    for pairs_SS, runs_S in zip(strata.matrices(), strata.runs, strict=True):
         matrix_SS = antisymmetric(pairs_SS)
         of_stratum = []
         for flips in itertools.product([False, True], repeat=2):

@@ -91,7 +91,7 @@ def test_a_result_prints_what_the_command_prints(published, says):
 
 
 def test_function_that_read_nothing_is_not_accused():
-    result = jaxcontam.audit(reader([]), texts(), effort="quick")
+    result = jaxcontam.audit(reader([]), texts(), tests="direction")
     assert result.verdict != "contaminated"
     assert result.p_value == 1.0
 
@@ -147,7 +147,7 @@ def test_function_whose_numbers_do_not_add_up_is_told():
     def mean(pairs):
         return [unigram(own) / len(own) for _, own in pairs]
 
-    (row, *_) = jaxcontam.audit(mean, texts(), effort="quick").results
+    (row, *_) = jaxcontam.audit(mean, texts(), tests="direction").results
     assert any("effects are not in nats" in words for words in row.warnings)
 
 
@@ -230,7 +230,7 @@ def test_several_files_are_asked_by_name(tmp_path):
     for i in range(2):
         paths.append(tmp_path / f"file{i}.txt")
         paths[i].write_text("\n".join(texts(5 + i)) + "\n")
-    asked = {"effort": "quick", "reference": bystander}
+    asked = {"tests": "direction", "reference": bystander}
     result = jaxcontam.audit(reader(texts(5)), paths, **asked)
     assert result["file0", "direction"].verdict == "contaminated"
     assert result["file1", "direction"].verdict != "contaminated"

@@ -24,7 +24,6 @@ from jaxcontam.methods import METHODS, OWN, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.pair_method import PairMethod
-from jaxcontam.methods.sequential import SequentialMethod
 from jaxcontam.methods.two_min import CombinedMethod
 
 pytestmark = pytest.mark.unoptimised
@@ -76,17 +75,9 @@ def example(tmp_path):
 
 def test_every_order_test_and_score_has_an_entry():
     names = set(built_in_entries())
-    tests = (OrderMethod, PairMethod, SequentialMethod, CombinedMethod)
-    # One needs known members, two the weights; the others more
-    # passes than a budget of ten buys before any p-value could be small.
-    outside = {
-        "con_recall",
-        "gradient_norm",
-        "self_critique",
-        "permutation_sequential",
-        "permutation_besag_clifford",
-        *OWN,
-    }
+    tests = (OrderMethod, PairMethod, CombinedMethod)
+    # One needs known members, two the weights.
+    outside = {"con_recall", "gradient_norm", "self_critique", *OWN}
     for name, method in METHODS.items():
         if isinstance(method, (*tests, ScoreMethod)) and name not in outside:
             assert name in names, name

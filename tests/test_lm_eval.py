@@ -79,30 +79,22 @@ def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
 
 
 @pytest.mark.parametrize("name", ["adjacency", "stratified"])
-def test_order_tests_take_it_and_refuse_first_tokens(harness, tmp_path, name):
+def test_order_tests_take_it(harness, tmp_path, name):
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(drawn_texts(24, 5)) + "\n")
     benchmark = load_benchmark(path)
 
-    def planned(**how):
-        return plan_test(
-            benchmark,
-            encode_examples(harness.tokenizer, benchmark.texts),
-            order_method(name),
-            prefix_id=harness.prefix_id,
-            context=harness.context,
-            seed=0,
-            **how,
-        )
-
-    test = planned()
+    test = plan_test(
+        benchmark,
+        encode_examples(harness.tokenizer, benchmark.texts),
+        order_method(name),
+        prefix_id=harness.prefix_id,
+        context=harness.context,
+        seed=0,
+    )
     scored = score_test(test, harness.make_scorer(store=None))
     row = test.result(scored, primary=True, pretests=())
     assert 0 < row.numbers.p_value <= 1
-    if name == "adjacency":
-        with pytest.raises(InputError, match="--first-tokens: this model gives one"):
-            test = planned(first_tokens=(2,))
-            score_test(test, harness.make_scorer(store=None))
 
 
 def test_tables_of_tokens_and_moments_are_refused(harness):

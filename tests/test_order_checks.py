@@ -168,23 +168,23 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
 ):
     monkeypatch.chdir(tmp_path)
 
-    def folders_after(effort, seed=0):
+    def folders_after(tests, seed=0):
         model = opened_stub("m", random_bigrams(seed), tokenizer)
         info = dataclasses.replace(model.info, fingerprint=f"sha256:{seed}")
         model = dataclasses.replace(model, info=info)
-        command = Audit(model="m", benchmark=(shuffled,), effort=effort)
+        command = Audit(model="m", benchmark=(shuffled,), tests=tests)
         document = command.run_on(lambda: model)
         folders = {path.name for path in Path("runs/audit").glob("m-shuffled-*")}
         return folders, document.get("earlier", [])
 
-    first, earlier = folders_after("quick")
+    first, earlier = folders_after("direction")
     assert len(first) == 1 and earlier == []
-    both, earlier = folders_after("standard")
+    both, earlier = folders_after(None)
     assert len(both) == 2 and set(earlier) == first
     assert "1 other report on this model" in " ".join(capsys.readouterr().out.split())
     # The same again replaces itself; a second model of this name replaces nothing.
-    assert folders_after("quick") == (both, [*(both - first)])
-    third, earlier = folders_after("quick", seed=1)
+    assert folders_after("direction") == (both, [*(both - first)])
+    third, earlier = folders_after("direction", seed=1)
     assert len(third) == 3 and earlier == []
 
 

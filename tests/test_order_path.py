@@ -72,11 +72,11 @@ def write_lines(path, rng, n=40):
     return path
 
 
-def run(path, tokenizer, scorer, name="stratified", seed=0, **kwargs):
+def run(path, tokenizer, scorer, name="stratified", seed=0, separator="\n", **kwargs):
     benchmark = load_benchmark(path)
     planned = plan_test(
         benchmark,
-        encode_examples(tokenizer, benchmark.texts),
+        encode_examples(tokenizer, benchmark.texts, separator=separator),
         order_method(name),
         prefix_id=PREFIX,
         context=CONTEXT,

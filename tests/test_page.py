@@ -217,14 +217,11 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
         ({}, "of all its orders to put expected examples after each other; the summed"),
         ({"n_orders": 99_999}, "of 100,000 orders, drawn to put"),
         ({"group_field": "topic"}, "of all its orders that keep to equal topic to"),
-        ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
-        ({"first_tokens": 8, "p_lower": None}, "the best of several counts of first"),
-        ({"method": "adjacency_normal"}, "were normal"),
         ({"method": "two_min"}, "Effect and plots are those of adj"),
     ],
 )
 def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
-    pairs = {"method": "adjacency", "first_tokens": -1, "n_orders": 40_319}
+    pairs = {"method": "adjacency", "n_orders": 40_319}
     assert words in chance_sentence(changed(row, **pairs | change), WORDS)
 
 
@@ -237,7 +234,6 @@ def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
         ),
         ({"n_orders": 3}, "(up to 4 ways); the summed score would reach"),
         ({"group_field": "topic"}, "stand backwards among examples of equal topic"),
-        ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
         (
             {"log10_p_all_orders": -9.0},
             "drawn at random, that would be worth p <= 1.0e",
@@ -246,7 +242,7 @@ def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):
 )
 def test_chance_of_direction_is_that_of_reversed_runs(row, change, words):
     fields = {"method": "direction", "null": "reversibility", "n_orders": 15}
-    test = changed(row, **fields | {"first_tokens": -1} | change)
+    test = changed(row, **fields | change)
     sentence = chance_sentence(test, WORDS)
     assert words in sentence
     assert "any other of all its orders" not in sentence
@@ -283,21 +279,6 @@ def test_checks_that_could_not_vary_are_called_so(row):
     assert "along the file (not applicable)." in sentence
     # What copying gives has a table of its own.
     assert "scorer" not in sentence
-
-
-@pytest.mark.parametrize(
-    ("method", "stop", "words"),
-    [
-        ("sequential", "rejected", "It looked at 8 of 20 strata, in an order fixed"),
-        ("permutation_sequential", "futile", "8 of at most 99 random orders, in the"),
-        ("permutation_besag_clifford", "enough", "ended when enough of them had"),
-        ("sequential", "exhausted", "ended when there were no more"),
-    ],
-)
-def test_sequential_test_says_when_and_why_it_ended(row, method, stop, words):
-    fields = {"method": method, "stop": stop, "n_used": 8, "n_strata": 20}
-    sentence = chance_sentence(changed(row, **fields, n_orders=99), WORDS)
-    assert words in sentence
 
 
 def test_screening_lists_benchmarks_but_no_invalid_one():

@@ -36,9 +36,8 @@ def evidence_of(matrices, *, sparse=False):
     runs_S = runs_of(S, 4)
     scored_SS = needed_pairs(runs_S) | np.eye(S, dtype=bool) | (not sparse)
     return Evidence(
-        pairs=np.where(scored_SS, matrices, np.nan)[None],
+        pairs=np.where(scored_SS, matrices, np.nan),
         orders=np.arange(K * S, dtype=np.int32).reshape(K, 1, S),
-        first_tokens=np.array([-1]),
         codes=np.zeros((K, S), np.int64),
         runs=np.tile(runs_S, (K, 1)),
         cut=np.zeros(K * S, np.int32),
@@ -55,7 +54,6 @@ def planted(*lags, seed=0):
 def row_of(method, evidence, **changes):
     strata = PairStrata(
         pairs=evidence.pairs,
-        first_tokens=evidence.first_tokens,
         sizes=np.full(K, S),
         codes=evidence.codes,
         runs=evidence.runs,

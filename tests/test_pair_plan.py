@@ -14,7 +14,7 @@ from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.scoring.cost import pair_cost
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan, plan_pairs
+from jaxcontam.scoring.pair_plan import PairPlan, plan_pairs
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
@@ -70,12 +70,12 @@ def test_pairs_of_a_shuffled_stratum_are_the_same_bits(model):
     texts = texts_of(16)
     rng = np.random.default_rng(3)
     order = np.concatenate([rng.permutation(8), 8 + rng.permutation(8)])
-    pairs, _ = pairs_of(model, texts, first_tokens=(2, ALL_TOKENS))
-    moved, _ = pairs_of(model, [texts[i] for i in order], first_tokens=(2, ALL_TOKENS))
+    pairs, _ = pairs_of(model, texts)
+    moved, _ = pairs_of(model, [texts[i] for i in order])
     for k in range(2):
         local = order[8 * k : 8 * k + 8] - 8 * k
-        expected = pairs[:, k][:, local][:, :, local]
-        np.testing.assert_array_equal(moved[:, k], expected)
+        expected = pairs[k][np.ix_(local, local)]
+        np.testing.assert_array_equal(moved[k], expected)
     assert not np.array_equal(pairs, moved)
 
 
@@ -92,24 +92,10 @@ def test_cut_is_the_same_for_all_examples_of_a_stratum():
     assert ends == {int(ids.separator[-1])}
 
 
-def test_tokens_that_all_examples_share_are_not_counted_as_first():
-    ids = encoded(["Q: ab?", "Q: cde?", "Q: f?", "Q: gh?"])
-    plan = plan_pairs([np.arange(4)], ids, prefix_id=None, context=CONTEXT)
-    assert plan.n_shared == 3
-    logprobs = [
-        [np.arange(len(c), dtype=np.float32) for c in group.continuations]
-        for group in plan.groups
-    ]
-    first, whole = plan.matrices(logprobs, (1, ALL_TOKENS))
-    assert first[0, 0, 1] == 0 + 1 + 2 + 3
-    assert whole[0, 0, 1] == sum(range(len(ids.ids[1])))
-    assert not first[0].diagonal().any()
-
-
 def test_equal_examples_have_equal_rows_and_columns(model):
     texts = texts_of(6)
     pairs, _ = pairs_of(model, [*texts, texts[0], texts[0]])
-    (matrix,) = pairs[0]
+    (matrix,) = pairs
     others = [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(matrix[0, others], matrix[6, others])
     np.testing.assert_array_equal(matrix[others, 0], matrix[others, 7])

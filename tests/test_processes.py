@@ -98,13 +98,6 @@ def test_what_no_process_of_several_can_do_is_refused(files, capsys):
         assert "--reference must be a model directory" in capsys.readouterr().err
 
 
-def test_a_sequential_test_takes_no_share(files, capsys):
-    words = ["audit", str(files / "model"), str(files / "b.txt"), "--shard", "0/2"]
-    words += ["--tests", "permutation_sequential", "--out", str(files / "sequential")]
-    assert main(words) == 2
-    assert "looks at each order's score before it asks" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     words = [*AUDIT, "together", "--mesh", "model=2"]

@@ -319,7 +319,7 @@ def test_verdict_changed_together_with_the_digest_is_still_found(copied):
 @pytest.mark.parametrize(
     "array",
     [
-        *("0/pairs", "0/orders", "0/codes", "0/first_tokens"),
+        *("0/pairs", "0/orders", "0/codes"),
         *("1/pairs", "2/scores", "2/orders", "2/place"),
     ],
 )

@@ -11,9 +11,9 @@ def test_differences_are_those_beyond_rounding():
     made = order_result()
     row = result_row(made)
     assert differences("row", row | {"p_value": 1e-6 * (1 + 1e-9)}, made) == []
-    assert differences("row", row | {"n_used": 3, "verdict": "suspected"}, made) == [
+    assert differences("row", row | {"symmetry": 3.0, "verdict": "suspected"}, made) == [
         "row.verdict is 'suspected', recomputed 'contaminated'",
-        "row.n_used is 3, recomputed None",
+        "row.symmetry is 3.0, recomputed None",
     ]
     # A difference near 0 may be rounding, a p-value near 0 is none.
     near = row | {"effect": 0.1 + 0.2 + 1e-5, "p_value": 1.1e-6}

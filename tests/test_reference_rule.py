@@ -28,15 +28,14 @@ def test_half_of_the_model_is_tested_as_in_the_library_and_at_its_level():
     rng = np.random.default_rng(1)
     model_KP, reference_KP = rng.normal(size=(2, 40, len(study._LEFT_P)))
     model_KP = model_KP + 0.8 * study._FORWARD_P
-    pairs = np.full((2, 1, 40, 8, 8), np.nan)
+    pairs = np.full((2, 40, 8, 8), np.nan)
     pairs[..., np.arange(8), np.arange(8)] = 0.0
-    pairs[0, 0, :, study._LEFT_P, study._RIGHT_P] = model_KP.T
-    pairs[1, 0, :, study._LEFT_P, study._RIGHT_P] = reference_KP.T
+    pairs[0, :, study._LEFT_P, study._RIGHT_P] = model_KP.T
+    pairs[1, :, study._LEFT_P, study._RIGHT_P] = reference_KP.T
     evidence = Evidence(
         orders=np.arange(320, dtype=np.int32).reshape(40, 1, 8),
         pairs=pairs[0],
         reference_pairs=pairs[1],
-        first_tokens=np.array([-1]),
         codes=np.zeros((40, 8), np.int64),
         runs=np.tile(study._RUNS_S, (40, 1)),
     )

@@ -224,11 +224,11 @@ def test_word_of_the_user_lets_the_attracting_test_decide():
 
 
 def test_remedy_drops_what_its_test_refuses():
-    command = [*COMMAND, "--options-field", "o", "--effort", "quick", "--fix-answer"]
+    command = [*COMMAND, "--options-field", "o", "--fix-answer"]
     assert remedy(row(WORDS), command) == (
         "jaxcontam audit 'my model' x.jsonl --tests direction"
     )
-    command = [*COMMAND, "--shuffled", "--effort", "standard"]
+    command = [*COMMAND, "--shuffled"]
     assert remedy(row(WORDS, order_provenance="declared"), command) == (
         "jaxcontam audit 'my model' x.jsonl --tests direction"
     )

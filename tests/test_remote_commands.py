@@ -90,7 +90,7 @@ def audit(model, served, out, *flags, tests=ALL_PAIRS):
     return report_of(out)
 
 
-@pytest.mark.parametrize("tests", [ALL_PAIRS, ("--effort", "quick")])
+@pytest.mark.parametrize("tests", [ALL_PAIRS, ("--tests", "direction")])
 def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(tests, served, tmp_path):
     here = audit(served.folder, served, tmp_path / "here", tests=tests)
     ids = ("--tokenizer", served.folder)

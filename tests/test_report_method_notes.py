@@ -15,9 +15,7 @@ from tests.report_documents import audit_report
 pytestmark = pytest.mark.unoptimised
 
 # Values that `chance_sentence` hands to the words of a method.
-CHANCE = (
-    "{p}{n_strata}{n_orders}{s}{n_versions}{counted}{orders}{within}{n_used}{ended}"
-)
+CHANCE = "{p}{n_strata}{n_orders}{s}{n_versions}{counted}{orders}{within}"
 NAMES = [
     *METHODS,
     *[row.name for row in REPLICATION_METHODS],

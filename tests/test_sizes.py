@@ -167,8 +167,8 @@ def test_drifting_files_begin_as_they_end(kind):
 def test_drift_accuses_adjacency_and_not_direction():
     found = {row.test: row for row in measure_drift("styles", "short", "coherent", 300)}
     assert found["direction"].holds and found["direction, sparse"].holds
-    assert found["adjacency_normal"].sizes[0] > 0.3
-    assert not found["adjacency_normal"].exact
+    assert found["adjacency, about"].sizes[0] > 0.3
+    assert not found["adjacency, about"].exact
 
 
 def test_excess_is_measured_in_standard_errors_of_the_simulation():

@@ -141,8 +141,8 @@ def test_dry_run_of_a_combined_test_lists_its_parts_after_direction(
     pulse, benchmark, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = ["audit", str(pulse / "model"), str(benchmark), "--effort", "thorough"]
-    assert main([*words, "--dry-run", "--json"]) == 0
+    words = ["audit", str(pulse / "model"), str(benchmark), "--tests"]
+    assert main([*words, "direction,two_min", "--dry-run", "--json"]) == 0
     tests = json.loads(capsys.readouterr().out)["tests"]
     names = [test["method"] for test in tests]
     assert names == ["direction", "adjacency", "stratified"]

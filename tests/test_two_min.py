@@ -1,4 +1,4 @@
-"""Thorough audits: two tests of one order in a single p-value."""
+"""Combined tests: two tests of one order in a single p-value."""
 
 import dataclasses
 import json
@@ -30,11 +30,11 @@ SECOND = dataclasses.replace(FIRST, p_value=0.3, log10_p=-0.523, p_lower=0.29, m
 
 
 @pytest.fixture(scope="module")
-def thorough(pulse, tmp_path_factory):
-    out = tmp_path_factory.mktemp("thorough")
+def combined(pulse, tmp_path_factory):
+    out = tmp_path_factory.mktemp("combined")
     files = [str(pulse / f"sets/pydocs-{name}.txt") for name in ("0a", "50")]
-    words = ["audit", str(pulse / "model"), *files, "--effort", "thorough"]
-    words += ["--first-tokens", "8", "--shuffled"]
+    words = ["audit", str(pulse / "model"), *files, "--shuffled"]
+    words += ["--tests", "two_min"]
     assert main([*words, "--out", str(out)]) == 0
     return out
 
@@ -57,8 +57,8 @@ def test_smaller_pvalue_counts_twice_and_never_exceeds_one():
     assert combined_numbers([sure, sure]).p_value == 1.0
 
 
-def test_combination_decides_and_its_parts_stand_beside_it(thorough):
-    rows = json.loads((thorough / "report.json").read_text())["results"]
+def test_combination_decides_and_its_parts_stand_beside_it(combined):
+    rows = json.loads((combined / "report.json").read_text())["results"]
     for name in ("pydocs-0a", "pydocs-50"):
         found = {row["method"]: row for row in rows if row["benchmark"] == name}
         assert set(found) == {"two_min", "adjacency", "stratified", "direction"}
@@ -70,42 +70,23 @@ def test_combination_decides_and_its_parts_stand_beside_it(thorough):
         assert both["tokens_scored"] == 0 < pairs["tokens_scored"]
         # Strata of up to 12 in place of 8, of which 100,000 orders are drawn.
         assert pairs["n_strata"] == 3 and pairs["n_orders"] == 99_999
-        assert pairs["first_tokens"] == 8
         # Read from the same pairs.
         assert found["direction"]["tokens_scored"] == 0
         assert found["direction"]["n_strata"] == 3
 
 
-def test_thorough_report_is_verified_and_a_change_is_found(thorough, tmp_path):
-    assert verify_report(thorough) == ([], 8)
-    document = json.loads((thorough / "report.json").read_text())
+def test_combined_report_is_verified_and_a_change_is_found(combined, tmp_path):
+    assert verify_report(combined) == ([], 8)
+    document = json.loads((combined / "report.json").read_text())
     row = next(r for r in document["results"] if r["method"] == METHOD.name)
     row["log10_p"] -= 0.5
     for name in ("report.json", "orders.npz"):
-        (tmp_path / name).write_bytes((thorough / name).read_bytes())
+        (tmp_path / name).write_bytes((combined / name).read_bytes())
     (tmp_path / "report.json").write_text(sealed_text(document))
     assert any("two_min): log10_p is" in fault for fault in verify_report(tmp_path)[0])
 
 
-def test_page_of_a_combination_shows_the_scores_of_its_first_part(thorough):
-    page = (thorough / "report.html").read_text()
+def test_page_of_a_combination_shows_the_scores_of_its_first_part(combined):
+    page = (combined / "report.html").read_text()
     assert "the smaller p-value of adjacency and stratified, doubled" in page
     assert "stratum, in the order of the file" in page
-
-
-@pytest.mark.parametrize("value", ["0", "none", "-3", "1.5"])
-def test_number_of_first_tokens_is_checked_before_anything_slow(value, capsys):
-    assert main(["audit", "m", "x.txt", f"--first-tokens={value}"]) == 2
-    said = capsys.readouterr().err
-    assert "--first-tokens must be all, auto or a number above 0" in said
-
-
-def test_best_choice_of_tokens_is_recomputed_too(pulse, tmp_path):
-    words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-50.txt")]
-    flags = ["--tests", "adjacency", "--first-tokens", "auto"]
-    assert main([*words, *flags, "--out", str(tmp_path)]) == 0
-    row, beside = json.loads((tmp_path / "report.json").read_text())["results"]
-    assert (row["method"], beside["method"]) == ("adjacency", "direction")
-    assert row["p_floor"] == pytest.approx(1e-5)
-    assert row["first_tokens"] in (4, 8, 16, 32, -1)
-    assert verify_report(tmp_path) == ([], 2)

@@ -35,9 +35,9 @@ def reports(pulse, tmp_path_factory):
     words = {
         "grouped": ["audit", model, str(grouped), "--group-field", "half"],
         "ordered": ["audit", model, str(ordered), "--score-anyway"],
-        "quick": ["audit", model, plain, "--effort", "quick"],
+        "quick": ["audit", model, plain, "--tests", "direction"],
         "reversal": ["audit", model, plain, "--tests", "reversal"],
-        "thorough": ["audit", model, plain, "--effort", "thorough"],
+        "combined": ["audit", model, plain, "--tests", "direction,two_min"],
         "prove": ["prove", str(folder / "m.npy"), "--min-effect", "0.25"],
     }
     for name, typed in words.items():
@@ -85,7 +85,7 @@ def nothing(document):
 
 @pytest.mark.parametrize(
     "name",
-    ["quickstart", "grouped", "ordered", "reversal", "thorough", "prove", "quick"],
+    ["quickstart", "grouped", "ordered", "reversal", "combined", "prove", "quick"],
 )
 def test_honest_report_is_verified(reports, name, capsys):
     assert main(["verify", str(reports / name)]) == 0
@@ -281,7 +281,7 @@ def test_effect_that_was_asked_for_is_the_one_that_counts(forge):
 
 
 def change_a_pair(arrays):
-    arrays["0/pairs"][0, 0, 0, 1] += 9.0
+    arrays["0/pairs"][0, 0, 1] += 9.0
 
 
 def raise_all_pairs(arrays):
@@ -297,7 +297,7 @@ def score_a_pair_more(arrays):
 
 
 def leave_out_a_pair(arrays):
-    arrays["0/pairs"][0, 0, 1, 2] = np.nan
+    arrays["0/pairs"][0, 1, 2] = np.nan
 
 
 def turn_other_runs(arrays):
@@ -322,7 +322,7 @@ def test_changed_evidence_is_found(forge, arrays, fault):
     assert fault in forge("quick", nothing, arrays)
 
 
-@pytest.mark.parametrize("name", ["grouped", "reversal", "thorough", "prove"])
+@pytest.mark.parametrize("name", ["grouped", "reversal", "combined", "prove"])
 @pytest.mark.parametrize("field", ["n_orders", "n_strata"])
 def test_counts_are_those_of_the_evidence(forge, name, field):
     def change(document):
@@ -367,7 +367,7 @@ def test_pretests_of_a_file_that_is_not_at_hand_are_said_not_to_be_run(
 
 def test_a_model_that_is_asked_again_agrees(reports, pulse, capsys):
     flags = ["--rescore", "3", "--model", str(pulse / "model")]
-    for name in ("quick", "reversal", "thorough"):
+    for name in ("quick", "reversal", "combined"):
         assert main(["verify", str(reports / name), *flags]) == 0
         assert "random rows again" in capsys.readouterr().out
 

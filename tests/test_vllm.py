@@ -26,7 +26,7 @@ from tests.test_tokenizer_file import folder as tokenizer_folder
 pytestmark = pytest.mark.unoptimised
 
 SHORT = {
-    "effort": "quick",
+    "tests": "direction",
     "reference": lambda pairs: [-1.0 - len(b) for _, b in pairs],
 }
 

@@ -20,8 +20,7 @@ def pairs_of(rng, n_examples, size, seen=()):
         pairs_KSS[k] += 2.0 * np.eye(size, k=1)
     sizes_K = np.array([len(stratum) for stratum in strata])
     return design.orders, PairStrata(
-        pairs=pairs_KSS[None],
-        first_tokens=np.array([-1]),
+        pairs=pairs_KSS,
         sizes=sizes_K,
         codes=codes_KS,
         runs=np.zeros_like(codes_KS),
@@ -80,7 +79,7 @@ def test_sampled_columns_start_with_the_published_order_and_repeat_by_seed():
         )
         for seed in (0, 0, 1)
     )
-    centred = strata.centred(0)
+    centred = strata.centred()
     assert [len(row) for row in rows] == [51] * len(centred)
     published = [np.trace(matrix, 1) for matrix in centred]
     np.testing.assert_allclose([row[0] for row in rows], published, rtol=1e-12)

@@ -151,11 +151,6 @@ class MeteredPairs:
         """Charge `budget` for all that `pairs` score."""
         self._pairs, self._budget, self._known = pairs, budget, known
 
-    @property
-    def has_tokens(self) -> bool:
-        """Whether each id has a number."""
-        return self._pairs.has_tokens
-
     def cost(self, groups: Sequence[PairGroup]) -> int:
         """Tokens that the model reads to score groups."""
         return sum(len(group.prefix) + group.n_targets for group in groups)

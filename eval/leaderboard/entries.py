@@ -34,9 +34,6 @@ from jaxcontam.stats.inflation import gap_estimate
 from jaxcontam.stats.relabelling import set_level_test
 from jaxcontam.stats.roc import auc_delong
 
-# Scores in turns, so that its price is that of the same orders scored at once.
-_PRICED_AS = {"sequential": "stratified"}
-
 _INFERENCE_FEATURES = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
 _BLIND_FOLDS = 5
 _N_WRONG = 3
@@ -161,7 +158,7 @@ _DETECTORS = (
 _OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}
 _TABLE = data_file(__file__)
 ENTRIES: tuple[Entry, ...] = (
-    *(order_entry(name, priced_as=_PRICED_AS.get(name)) for name in _TABLE["orders"]),
+    *map(order_entry, _TABLE["orders"]),
     *map(mean_entry, _TABLE["means"]),
     *map(unseen_entry, _TABLE["against_unseen"]),
     *(

@@ -33,16 +33,10 @@ _DOUBLINGS = 3
 _SMALLEST_STRATUM = 3
 
 
-def order_entry(name: str, *, priced_as: str | None = None) -> Entry:
-    """A row of METHODS that tests the order of a file.
-
-    Args:
-        name: Name of the row.
-        priced_as: Name of the row that scores all of the same orders at once, for tests
-            that score in turns.
-    """
+def order_entry(name: str) -> Entry:
+    """A row of METHODS that tests the order of a file."""
     method = order_method(name)
-    detect = functools.partial(_detect, method, order_method(priced_as or name))
+    detect = functools.partial(_detect, method)
     if isinstance(method, PairMethod):
         detect = functools.partial(_detect_pairs, method)
     return Entry(
@@ -139,12 +133,12 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
 def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
     layout = _planned(subject, method, n_orders).layout
     if not isinstance(layout, SequenceLayout):
-        raise ValueError(f"{method.name} does not score all orders at once")
+        raise ValueError(f"{method.name} does not score whole orders")
     return layout.plan
 
 
-def _detect(method: TestMethod, like: TestMethod, subject: Subject) -> Finding:
-    n_orders = affordable_orders(subject, like)
+def _detect(method: TestMethod, subject: Subject) -> Finding:
+    n_orders = affordable_orders(subject, method)
     return finding_of_p(order_numbers(subject, method, n_orders=n_orders).log10_p)
 
 

@@ -205,7 +205,6 @@ class CopyingPairs:
 
     background: Bigrams
     gains: Sequence[Memory | Knowledge] = ()
-    has_tokens: bool = True
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None

@@ -17,18 +17,9 @@ from jaxcontam.stats.direction import (
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums, two_min
-from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
-from jaxcontam.stats.sequential import (
-    DrawnTest,
-    besag_clifford,
-    binomial_mixture,
-    e_process,
-    fewest_draws,
-    order_losses,
-)
 
 Kind = Callable[[np.random.Generator, np.ndarray], list[np.ndarray]]
 """Exchangeable values of rows of given lengths, rows independent of each other."""
@@ -135,21 +126,11 @@ def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
     return _of_rows(np.full(n_strata, n_examples**2), p_value)
 
 
-def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
-    def p_value(rows: list[np.ndarray]) -> float:
-        strata = strata_of(np.reshape(rows, (-1, n_examples, n_examples)))
-        return adjacency_normal_test(strata, seed=0, content_digest="").p_value
-
-    sizes_K = np.full(n_strata, n_examples**2)
-    return _of_rows(sizes_K, p_value, exact=False, quick=False)
-
-
 def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
     """Strata of one size in runs of four, as a pair test takes them."""
     K, S, _ = pairs_KSS.shape
     return PairStrata(
-        pairs=pairs_KSS[None],
-        first_tokens=np.array([-1]),
+        pairs=pairs_KSS,
         sizes=np.full(K, S),
         codes=np.zeros((K, S), np.int64),
         runs=np.tile(_runs(S), (K, 1)),
@@ -189,27 +170,6 @@ def needed_alone(pairs_KSS: np.ndarray) -> np.ndarray:
 
 def _runs(n_examples: int) -> np.ndarray:
     return runs_of(n_examples, length=4)
-
-
-def _sequential(n_strata: int, n_columns: int) -> SizeTest:
-    """The e-process, looked at after every stratum: the smallest p of all looks."""
-
-    def p_value(rows: list[np.ndarray]) -> float:
-        run = e_process(np.stack(rows), level=LEVELS[-1])
-        return 10.0 ** float(run.log10_p.min())
-
-    return _of_rows(np.full(n_strata, n_columns), p_value, sharp=False)
-
-
-def _drawn(
-    n_most: int, test: Callable[[np.ndarray], DrawnTest], *, quick: bool = True
-) -> SizeTest:
-    """A test of one number against draws that come one by one and may stop."""
-
-    def p_value(rows: list[np.ndarray]) -> float:
-        return test(order_losses(rows[0])).p_value
-
-    return _of_rows(np.array([n_most + 1]), p_value, sharp=False, quick=quick)
 
 
 def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
@@ -272,23 +232,11 @@ TESTS: Mapping[str, SizeTest] = {
     "adjacency": _adjacency(3, 5),
     "direction": _direction(8, 8),
     "direction, sparse": _direction(8, 8, sparse=True),
-    "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
     "two_min": _two_min(8, 5),
     "options": _exact_test([4] * 12, "centred"),
     "canary": _exact_test([30] * 5, "centred"),
     "canary_chat": _exact_test([64] * 32, "centred"),
     "canary_alone": _exact_test([150], "centred"),
-    "sequential": _sequential(30, 10),
-    "permutation_sequential": _drawn(
-        2 * fewest_draws(LEVELS[-1]),
-        lambda losses_T: binomial_mixture(
-            losses_T, level=LEVELS[-1], n_most=len(losses_T)
-        ),
-        quick=False,
-    ),
-    "permutation_besag_clifford": _drawn(
-        1_999, lambda losses_T: besag_clifford(losses_T, h=10, n_most=len(losses_T))
-    ),
     "local evidence": _local([10] * 12, 999),
     "local evidence, different lengths": _local([2, 3, 5, 8, 4, 2, 9, 6], 999),
     "max-T of three": _max_t(10, 5, 999),

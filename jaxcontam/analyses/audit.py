@@ -186,7 +186,7 @@ def audit(
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
         **design: Fields of `AuditDesign`, the flags of `jaxcontam audit`: tests (also
-            a sequence of names), effort, shuffled, n_orders, text_field, seed, ...
+            a sequence of names), shuffled, n_orders, text_field, seed, ...
 
     Returns:
         Verdict, p-values, effects and evidence; `save` writes a report.

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
@@ -23,19 +23,7 @@ from jaxcontam.methods import (
     options,
     two_min,
 )
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.verdict import MIN_EFFECT
-
-Effort = Literal["quick", "standard", "thorough"]
-
-# Beside direction; where the order is known to be random they decide.
-_TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
-    "quick": (),
-    "standard": (adjacency.METHOD.name,),
-    "thorough": (two_min.METHOD.name,),
-}
-# A memorised order shows in more tokens, and noise grows with them, too.
-_FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
 
 
 # No slots: the command joins these fields to those of devices.
@@ -48,10 +36,8 @@ class AuditDesign:
     """
 
     tests: str | None = None
-    """Order tests, comma-separated, the deciding one first (see: methods)."""
-    effort: Effort = "standard"
-    """quick: direction, 2.5 passes; standard: and adjacency, 7; thorough: and
-    stratified, 21. Direction decides unless the order is known to be random."""
+    """Order tests, comma-separated, the deciding one first (default: direction and
+    adjacency, which decides where the order is known to be random; see: methods)."""
     shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """You know that the order that decides was drawn at random: of the rows (adjacency
     decides), or where --tests options comes first of each item's options. The report
@@ -59,11 +45,7 @@ class AuditDesign:
     score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also score files whose order fails its checks."""
     n_orders: int | None = None
-    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3;
-    at most, permutation_sequential 5,114 and permutation_besag_clifford 1,999)."""
-    first_tokens: str = "all"
-    """For adjacency: tokens of each example that count, after those that all examples
-    share: all, a number, or auto (the best of several, at the price of p >= 1e-5)."""
+    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3)."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
     block_field: str | None = None
@@ -113,7 +95,6 @@ class AuditDesign:
         check_seed(self.seed)
         check_min_effect(self.min_effect)
         methods_to_score(self.test_names)
-        first_token_choices(self.first_tokens)
         if self.group_field is not None and self.group_field == self.block_field:
             raise InputError(
                 "--group-field and --block-field name the same field",
@@ -148,7 +129,7 @@ class AuditDesign:
     def test_names(self) -> tuple[str, ...]:
         """Tests to run, the deciding one first."""
         known = self.shuffled or bool(self.seed_file)
-        return chosen_tests(self.tests, effort=self.effort, known=known)
+        return chosen_tests(self.tests, known=known)
 
     @property
     def tests_options(self) -> bool:
@@ -197,44 +178,18 @@ class AuditDesign:
                 "--reference goes with direction, adjacency or options",
                 hint="--tests direction",
             )
-        if len(first_token_choices(self.first_tokens)) > 1:
-            # Each model would choose its own number, and effects of two are compared.
-            raise InputError(
-                f"--reference does not go with --first-tokens {self.first_tokens}",
-                hint="name one number, or all",
-            )
 
 
-def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, ...]:
-    """Order tests that flags ask for, the deciding one first.
-
-    Raises:
-        KeyError: If there is no such effort.
-    """
+def chosen_tests(tests: str | None, *, known: bool) -> tuple[str, ...]:
+    """Order tests that flags ask for, the deciding one first."""
     if tests is None:
-        beside = _TESTS_OF_EFFORT[effort]
-        names = (*beside, direction.METHOD.name)
-        return names if known else (direction.METHOD.name, *beside)
+        names = (direction.METHOD.name, adjacency.METHOD.name)
+        return names[::-1] if known else names
     names = [name.strip() for name in tests.split(",")]
     if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
         # Its pairs tell the direction, too.
         names.append(direction.METHOD.name)
     return tuple(dict.fromkeys(names))
-
-
-def first_token_choices(words: str) -> tuple[int, ...]:
-    """How many tokens of an example may count, as `--first-tokens` says it.
-
-    Raises:
-        InputError: If it is no number above 0 and no word that is known.
-    """
-    if words in _FIRST_TOKENS:
-        return _FIRST_TOKENS[words]
-    if words.isdecimal() and int(words) > 0:
-        return (int(words),)
-    raise InputError(
-        f"--first-tokens must be all, auto or a number above 0, got {words!r}"
-    )
 
 
 def design_of(**fields: Any) -> AuditDesign:

@@ -14,7 +14,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import register_model
 
 from jaxcontam.analyses.audit import audit
-from jaxcontam.analyses.audit_design import Effort, design_of
+from jaxcontam.analyses.audit_design import design_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.errors import InputError
@@ -32,7 +32,6 @@ class AuditedLM(JaxcontamLM):
         dtype: str = "float32",
         report: str | None = None,
         tests: str | None = None,
-        effort: Effort = "standard",
         shuffled: bool = False,
         reference: str | None = None,
         **others: Any,
@@ -43,8 +42,7 @@ class AuditedLM(JaxcontamLM):
             pretrained: Model directory or hub name.
             dtype: Dtype of matmul operands.
             report: Folder for the report of the audit; None writes none.
-            tests: As of `audit`, and so the three behind it.
-            effort: Likewise.
+            tests: As of `audit`, and so the two behind it.
             shuffled: Likewise.
             reference: Likewise.
             **others: As of `JaxcontamLM`.
@@ -52,7 +50,7 @@ class AuditedLM(JaxcontamLM):
         Raises:
             InputError: If an argument is mistyped, before anything is scored.
         """
-        design: dict[str, Any] = dict(tests=tests, effort=effort, shuffled=shuffled)
+        design: dict[str, Any] = dict(tests=tests, shuffled=shuffled)
         design_of(**design)
         # The harness's decorator hides the class's own signature.
         super().__init__(pretrained, dtype, **others)  # pyright: ignore[reportCallIssue]

@@ -190,8 +190,7 @@ def null_pictures(
 
 def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
     if evidence.scores is None:
-        strata, first_tokens = pair_strata(evidence), row.numbers.first_tokens
-        (q,) = np.flatnonzero(strata.first_tokens == first_tokens)[:1].tolist()
+        strata = pair_strata(evidence)
         statistic = reported_method(row.method).statistic
         assert statistic is not None
         contributions_K = np.array(
@@ -199,7 +198,7 @@ def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
                 statistic.sums(
                     statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
                 )
-                for pairs_SS in strata.matrices(q)
+                for pairs_SS in strata.matrices()
             ]
         ).ravel()
         sums = drawn_sums(
@@ -208,15 +207,10 @@ def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:
             seed=seed,
             content_digest=row.content_digest,
             n_draws=_N_DRAWN,
-            q=q,
         )
     else:
-        # Sequential tests have their strata in the order in which they were scored.
-        values = unpadded(evidence.scores)
-        if row.numbers.stop is not None and evidence.orders is not None:
-            values = [values[k] for k in np.argsort(evidence.orders[:, 0, 0])]
         scored = row_scores(
-            values,
+            unpadded(evidence.scores),
             kind=row.numbers.scores,  # pyright: ignore[reportArgumentType]
             relative_tolerance=MODEL_TOLERANCE,
         )

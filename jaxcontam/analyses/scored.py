@@ -5,7 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jaxcontam.analyses.audit_design import AuditDesign, first_token_choices
+from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.chat_turns import chat_texts
 from jaxcontam.analyses.order_files import AuditFiles, CheckedFiles
 from jaxcontam.data.benchmark import Benchmark
@@ -22,7 +22,6 @@ from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import DECLARED, Evidence, ModelInfo, OrderResult
 from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.shares import each_scored
-from jaxcontam.stats.effect import LEVEL
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
@@ -95,9 +94,6 @@ def plan_audit(
                     n_orders=design.n_orders,
                     group_field=design.group_field,
                     block_field=design.block_field,
-                    first_tokens=first_token_choices(design.first_tokens),
-                    # Holm may multiply a p-value by the number of benchmarks.
-                    level=LEVEL / len(files.benchmarks),
                 )
             except NothingToPermuteError as e:
                 if method.name in deciding:

@@ -146,7 +146,7 @@ def _print(results: list[CalibrationResult], console: Terminal) -> None:
             row.method,
             f"{row.n_draws:,} {row.drawn.split()[0]}",
             *map(rate_text, row.rejections),
-            "-" if row.ks_p_value is None else f"{row.ks_p_value:.2g}",
+            f"{row.ks_p_value:.2g}",
         ]
         for row in results
     )

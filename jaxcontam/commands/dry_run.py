@@ -51,7 +51,6 @@ class TestEstimate:
             before this one.
         store_kb: What the store grows by, in 1,000 bytes.
         log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
-        may_stop: Whether it may score less, since it looks at what it has.
         mde_low: Smallest effect, nats a boundary, that it finds with power 0.8 at level
             0.001 divided by the number of benchmarks, were chance as quiet as on the
             quietest reference set; None where the floor of p is too high, or the test
@@ -66,7 +65,6 @@ class TestEstimate:
     n_cached: int
     store_kb: float
     log10_p_floor: float | None
-    may_stop: bool
     mde_low: float | None
     mde_high: float | None
 
@@ -184,7 +182,6 @@ def _free_estimate(test: Planned, level: float) -> TestEstimate:
         n_cached=0,
         store_kb=0.0,
         log10_p_floor=test.layout.log10_floor if is_exact else None,
-        may_stop=test.method.may_stop,
         mde_low=mde_low,
         mde_high=mde_high,
     )
@@ -222,9 +219,6 @@ def _print(found: Estimate, console: Terminal) -> None:
         for test in found.tests
     )
     console.print(bare_table(header, rows, words=(0, 1), gap=2))
-    if early := [test.method for test in found.tests if test.may_stop]:
-        names = ", ".join(dict.fromkeys(early))
-        console.print(f"\nThat is the most for {names}: it may stop long before.")
     if read := [test for test in found.tests if not test.n_sequences]:
         console.print(
             f"\n{read[0].method} reads the same scores: it costs nothing more."

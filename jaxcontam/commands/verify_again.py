@@ -154,9 +154,6 @@ def _score_again(
     ]
     exact = info.served is None and info.dtype == known.dtype == "float32"
     for test in tests:
-        if test.method.may_stop:
-            # It looks at each score before it asks for the next.
-            continue
         again = test.layout.score(cast("SequenceScorer", sample), None).evidence
         for row, stored in zip(report.results, evidence, strict=True):
             if stored is None or row.benchmark != test.benchmark.name:
@@ -194,8 +191,6 @@ def _row_faults(
 
 class _Sample:
     """A scorer that asks another for `n` random parts of a request; NaN elsewhere."""
-
-    has_tokens = True
 
     def __init__(self, scorer: Any, n: int):
         self._scorer, self._n, self.n_asked = scorer, n, 0

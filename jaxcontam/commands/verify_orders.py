@@ -41,7 +41,6 @@ from jaxcontam.results import (
 from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
 from jaxcontam.results.terms import Provenance
-from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.pretests import gate, is_directional
 from jaxcontam.stats.rows import padded
 from jaxcontam.verdict import MIN_EFFECT, decide, screen
@@ -91,7 +90,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
             wrong = pretest_faults(row, scored=report.model is not None)
             faults += [f"{where}: {fault}" for fault in wrong]
             one = _rebuilt(row, found, report, list(again.values()))
-            wrong = _evidence_faults(one, found, report)
+            wrong = _evidence_faults(one, found, report.seed)
             wrong += _deal_faults(one, evidence, report.seed)
             faults += [f"{where}: {fault}" for fault in wrong]
             again[r] = one
@@ -208,25 +207,19 @@ def _reference(
 
 
 def _evidence_faults(
-    result: OrderResult, evidence: Evidence | None, report: Report
+    result: OrderResult, evidence: Evidence | None, seed: int
 ) -> list[str]:
     """Whether what was scored is what the seed and the file draw."""
     if evidence is None or result.method == MATRIX:
         return []
-    primary = [row for row in report.results if getattr(row, "primary", False)]
-    n_files = len(primary) + len(report.unscored)
-    # Holm may multiply a p-value by the number of files.
-    level = LEVEL / max(1, n_files)
     method = reported_method(result.method)
-    drawn = method.redrawn(result, evidence, seed=report.seed, level=level)
+    drawn = method.redrawn(result, evidence, seed=seed)
     faults = [
         f"{field.name}: not what the seed and the file draw"
         for field in dataclasses.fields(Evidence)
         if (known := getattr(drawn, field.name)) is not None
         and not np.array_equal(getattr(evidence, field.name), known)
     ]
-    if evidence.rule is not None and result.numbers.stop is None:
-        faults.append("ends before its rule says so")
     if result.group_field is not None and evidence.orders is not None:
         faults += _permutation_faults(evidence.orders)
     return faults
@@ -234,8 +227,6 @@ def _evidence_faults(
 
 def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
     """Whether rows are disjoint runs of the file, and columns permute their run."""
-    # Sequential tests have their strata in the order in which they were scored.
-    orders_KMS = orders_KMS[np.argsort(orders_KMS[:, 0, 0])]
     published_KS = orders_KMS[:, 0]
     in_order = published_KS[published_KS >= 0]
     is_run = np.diff(published_KS, axis=1) == 1
@@ -371,9 +362,8 @@ def _asked_to_decide(command: Sequence[str]) -> str | None:
     tests = _word_after("--tests", command)
     if tests is None and list(command[:1]) != ["audit"]:
         return None
-    effort = _word_after("--effort", command) or "standard"
     known = not {"--shuffled", "--seed-file"}.isdisjoint(command)
-    return chosen_tests(tests, effort=effort, known=known)[0]
+    return chosen_tests(tests, known=known)[0]
 
 
 def _least_effect(command: Sequence[str], rows: Sequence[OrderResult]) -> float | None:

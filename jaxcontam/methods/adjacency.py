@@ -1,10 +1,7 @@
 """Adjacency test: is each example expected after the one published before it?"""
 
-import dataclasses
-
 from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results.terms import ProofWords
-from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import ADJACENCY
 from jaxcontam.stats.pair_test import adjacency_test
 
@@ -23,26 +20,10 @@ METHOD = PairMethod(
     "of a double-centred pair matrix",
     words=ProofWords(
         chance="in each of {n_strata} strata the published order would be as likely as "
-        "any other of {orders} to put expected examples after each other; {counted} "
-        "would reach the observed one with probability {p}. The score sums over "
+        "any other of {orders} to put expected examples after each other; the summed "
+        "score would reach the observed one with probability {p}. The score sums over "
         "neighbours how likely an example is after the one before it, less what is "
         "likely after anything",
-        takes_reference=True,
-    ),
-)
-
-NORMAL = dataclasses.replace(
-    METHOD,
-    name="adjacency_normal",
-    analyse=adjacency_normal_test,
-    grouped=False,
-    locates=False,
-    validity="asymptotic",
-    finds="as adjacency, by closed-form moments; approximate, not below 1e-15",
-    words=ProofWords(
-        approximation="; and that the sum over strata is normal",
-        chance="the summed score of neighbours would reach the observed one with "
-        "probability {p}, if sums over {n_strata} strata were normal",
         takes_reference=True,
     ),
 )

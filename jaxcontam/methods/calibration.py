@@ -9,7 +9,6 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.method import OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.pair_method import PairMethod, pair_strata
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import Evidence
 from jaxcontam.results.calibration import (
@@ -25,7 +24,6 @@ from jaxcontam.stats.calibration import (
     distance_from_uniform,
     randomised,
     rejection,
-    relabelled_normal_p_values,
     relabelled_p_values,
 )
 from jaxcontam.stats.orders import row_generator
@@ -107,7 +105,7 @@ def calibrate_test(
         )
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
-    found: list[tuple[float, float | None]] = []
+    found: list[tuple[float, float]] = []
     first, relabelled_R, over = None, np.empty(0), None
     for draw in range(n_fresh):
         fresh = fresh_order(benchmark, encoded, seed=seed, draw=draw, groups=groups)
@@ -136,8 +134,7 @@ def calibrate_test(
         except ShareScored as e:
             over = e
             continue
-        asked = planned.n_targets if scored.n_targets is None else scored.n_targets
-        n_scored += asked - scored.n_cached
+        n_scored += planned.n_targets - scored.n_cached
         n_cached += scored.n_cached
         if is_exact:
             found.append(p_values(planned, scored.evidence, uniform=fresh.uniform))
@@ -146,13 +143,12 @@ def calibrate_test(
     if over is not None:
         raise over
     assert first is not None
-    drawn = DrawnPValues(relabelled_R)
-    compared_R: np.ndarray | None = relabelled_R
+    drawn, compared_R = DrawnPValues(relabelled_R), relabelled_R
     if is_exact:
-        broken = [p for _, p in found if p is not None]
-        compared_R = np.array(broken) if len(broken) == len(found) else None
-        drawn = DrawnPValues(np.array([p for p, _ in found]), compared_R)
-    ks = (None, None) if compared_R is None else distance_from_uniform(compared_R)
+        shown, compared = zip(*found, strict=True)
+        compared_R = np.array(compared)
+        drawn = DrawnPValues(np.array(shown), compared_R)
+    ks = distance_from_uniform(compared_R)
     result = CalibrationResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -209,13 +205,8 @@ def fresh_order(
 
 def p_values(
     planned: PlannedTest, evidence: Evidence, *, uniform: float
-) -> tuple[float, float | None]:
-    """The p-value that a report would show, and its randomised version.
-
-    Returns:
-        Both; the second is None for a sequential test, whose stopping rule has no
-        counterpart for negated scores.
-    """
+) -> tuple[float, float]:
+    """The p-value that a report would show, and its randomised version."""
     method = planned.method
     p_value = _p_value(method, planned, evidence)
     if evidence.scores is not None:
@@ -223,21 +214,12 @@ def p_values(
     else:
         assert evidence.pairs is not None
         opposite = dataclasses.replace(evidence, pairs=-evidence.pairs)
-    if method.may_stop:
-        return p_value, None
     return p_value, randomised(p_value, _p_value(method, planned, opposite), uniform)
 
 
 def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.ndarray:
     """(n_draws,) p-values of an approximate test with random columns as published."""
-    method, digest = planned.method, planned.benchmark.content_digest
-    if isinstance(method, PairMethod):
-        return relabelled_normal_p_values(
-            pair_strata(evidence),
-            seed=planned.seed,
-            content_digest=digest,
-            n_draws=n_draws,
-        )
+    method = planned.method
     assert isinstance(method, OrderMethod) and evidence.scores is not None
     boundaries_K = np.ones(len(evidence.scores))
     return relabelled_p_values(

@@ -31,10 +31,10 @@ METHOD = PairMethod(
             "examples may stand together, if kind follows kind as often either way",
         },
         chance="in each of {n_strata} strata every run of at most four examples would "
-        "be as likely to stand backwards{within} (up to {n_versions} ways); {counted} "
-        "would reach the observed one with probability {p}. The score sums how likely "
-        "an example is after those before it, less how likely they are after it; what "
-        "makes it likely after anything is taken out",
+        "be as likely to stand backwards{within} (up to {n_versions} ways); the summed "
+        "score would reach the observed one with probability {p}. The score sums how "
+        "likely an example is after those before it, less how likely they are after "
+        "it; what makes it likely after anything is taken out",
         unit="nats forwards less backwards",
         null_caption="Sum over strata of the published order's score, and what the "
         "same sum is when each run of at most four examples is turned round at random.",

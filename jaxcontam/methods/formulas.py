@@ -13,20 +13,12 @@ FORMULAS: Mapping[str, str] = {
     "of i, j",
     "adjacency": "p = P(sum of T(random order) >= sum of T(published)), T(order) = "
     "sum over neighbours of L[i, j], centred by rows and columns",
-    "adjacency_normal": "p = P(N(0, 1) >= (T - E T) / sd T), T as in adjacency, its "
-    "moments over all orders",
     "stratified": "p = P(sum over k of l[k, J_k] >= sum over k of l[k, 0]), J_k "
     "uniform on 0 .. m",
     "two_min": "p = min(1, 2 min(p_adjacency, p_stratified))",
     "reversal": "p = P(sum of +-d[k] >= sum of d[k]), d[k] = l[k, published] - l[k, "
     "reversed], signs at random",
     "permutation": "p = (1 + #{j: l[j] >= l[published]}) / (m + 1)",
-    "permutation_sequential": "p = 1 / (highest wealth so far), bets that the next "
-    "order is less likely than the published one",
-    "permutation_besag_clifford": "p = h / n if the h-th order as likely came at draw "
-    "n, else (1 + losses) / (1 + draws)",
-    "sequential": "p = 1 / (highest wealth so far), wealth = mean over b of product "
-    "over k of exp(b a[k, 0]) / mean over j of exp(b a[k, j])",
     "sharded_t": "p = P(t with K - 1 degrees >= mean(d) / sd(d) * sqrt(K)), d[k] = "
     "l[k, published] - mean over j of l[k, j]",
     "sharded_t_released": "as sharded_t, with sd(d) divided by K in place of K - 1",

@@ -13,24 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress, progress_after
+from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS, PairPlan
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
-from jaxcontam.stats.orders import OrderDesign, from_scoring_columns
+from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.pair_statistic import PairStatistic
-from jaxcontam.stats.randomisation import N_MONTE_CARLO
-from jaxcontam.stats.sequential import (
-    DrawnTest,
-    e_process,
-    looks,
-    n_chunks,
-    order_losses,
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -40,12 +31,10 @@ class ScoredTest:
     Attributes:
         evidence: The scores beside what was scored.
         n_cached: Target tokens whose scores the store held.
-        n_targets: Target tokens that were asked for; None for all of the layout's.
     """
 
     evidence: Evidence
     n_cached: int
-    n_targets: int | None = None
 
 
 class UnscorableExampleError(ArithmeticError):
@@ -108,7 +97,7 @@ class Layout(abc.ABC):
 
     @property
     def n_targets(self) -> int:
-        """Target tokens that scoring will cost, at most."""
+        """Target tokens that scoring will cost."""
         return n_targets(self._sequences)
 
     @property
@@ -168,14 +157,12 @@ class PairLayout(Layout):
     Attributes:
         codes: (K, S) int64, groups within strata.
         runs: (K, S) int64, runs within strata.
-        first_tokens: Q choices of how many tokens of each example count.
         statistic: Says which orders are compared.
     """
 
     plan: PairPlan
     codes: np.ndarray
     runs: np.ndarray
-    first_tokens: tuple[int, ...]
     statistic: PairStatistic
 
     @property
@@ -186,11 +173,7 @@ class PairLayout(Layout):
     @property
     def log10_floor(self) -> float:
         """log10 of the smallest p-value, if nothing ties."""
-        floor = -sum(math.log10(n_columns) for n_columns in self._columns())
-        if len(self.first_tokens) == 1:
-            return floor
-        # The best of several is found by Monte Carlo.
-        return max(floor, -math.log10(N_MONTE_CARLO + 1))
+        return -sum(math.log10(n_columns) for n_columns in self._columns())
 
     @property
     def n_scored(self) -> int:
@@ -210,11 +193,6 @@ class PairLayout(Layout):
         """Score all pairs."""
         if scorer.pairs is None:
             raise ValueError("this scorer has no pairs")
-        if self.first_tokens != (ALL_TOKENS,) and not scorer.pairs.has_tokens:
-            raise InputError(
-                "--first-tokens: this model gives one number a text, not one a token",
-                hint="leave it out, so that all tokens count",
-            )
         groups = self.plan.groups
         with named_example(lambda e: groups[e.sequence].others[e.position]):
             scored = scorer.pairs.logprobs(groups, progress)
@@ -225,8 +203,7 @@ class PairLayout(Layout):
         return Evidence(
             orders=self.design.orders,
             cut=self.plan.cut,
-            pairs=self.plan.matrices(logprobs, self.first_tokens),
-            first_tokens=np.array(self.first_tokens, np.int64),
+            pairs=self.plan.matrices(logprobs),
             codes=self.codes,
             runs=self.runs,
         )
@@ -253,131 +230,3 @@ def pair_columns(
         for codes_S, runs_S, there_S in kinds.swapaxes(0, 1)
     ]
     return [n_columns[kind] for kind in of_K.tolist()]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class StrataInTurns(SequenceLayout):
-    """Orders of strata that are scored in a random order until the bet is won.
-
-    Attributes:
-        turn: (K,) the strata in the order in which they are scored.
-        level: Wealth 1 / level stops.
-    """
-
-    turn: np.ndarray
-    level: float
-
-    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """Score the strata of a look, then look."""
-        plan, design = self.plan, self.design
-        loglik = np.full(len(plan.sequences), np.nan)
-        n_cached, targets, scores_KM = 0, 0, np.zeros((0, design.n_orders + 1))
-        for n_strata in looks(self.n_strata):
-            rows = self.turn[:n_strata]
-            asked = np.unique(plan.index[rows])
-            asked = asked[np.isnan(loglik[asked])]
-            sequences = [plan.sequences[i] for i in asked]
-            after = progress_after(progress, targets, self.n_targets)
-            with named_example(
-                lambda e, asked=asked: plan.example_at(
-                    int(asked[e.sequence]), e.position
-                )
-            ):
-                sums = scorer.sums(sequences, after)
-            loglik[asked] = sums.loglik
-            n_cached += sums.n_cached
-            targets += n_targets(sequences)
-            scores_KM = from_scoring_columns(loglik[plan.index[rows]], plan.place[rows])
-            if e_process(scores_KM, level=self.level).first_stop is not None:
-                break
-        rows = self.turn[: len(scores_KM)]
-        evidence = Evidence(
-            scores=scores_KM,
-            orders=design.orders[rows],
-            place=design.place[rows],
-            cut=plan.cut,
-            rule=np.array([self.level, self.n_strata]),
-        )
-        return ScoredTest(evidence, n_cached, targets)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class DrawsInTurns(Layout):
-    """Random orders of the whole file, drawn and scored until the test stops.
-
-    Attributes:
-        design: The orders that are scored first.
-        plan: Their sequences.
-        chunk: Number of a chunk -> its orders and sequences.
-        most: Most random orders.
-        level: p-value at which the test stops.
-        test: (losses, level, most draws) -> what it says so far.
-        log10_least: log10 of the smallest p-value.
-    """
-
-    plan: ScoringPlan
-    chunk: Callable[[int], tuple[OrderDesign, ScoringPlan]]
-    most: int
-    level: float
-    test: Callable[[np.ndarray, float, int], DrawnTest]
-    log10_least: float
-
-    @property
-    def n_orders(self) -> int:
-        """Most random orders."""
-        return self.most
-
-    @property
-    def log10_floor(self) -> float:
-        """log10 of the smallest p-value, if nothing ties."""
-        return self.log10_least
-
-    @property
-    def n_scored(self) -> int:
-        """Sequences at most; repeated orders are counted again."""
-        return self.most + 1
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost, at most; all orders have as many."""
-        return (len(self.plan.sequences[0]) - 1) * (self.most + 1)
-
-    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """That of all orders, taken to cost what the first ones do."""
-        cost = sequence_cost(scorer, self.plan.sequences, planned)
-        times = math.ceil((self.most + 1) / len(self.plan.sequences))
-        return ScoringCost(
-            n_targets=self.n_targets,
-            n_cached=cost.n_cached,
-            positions=type(cost.positions)(
-                {shape: n * times for shape, n in cost.positions.items()}
-            ),
-            store_bytes=cost.store_bytes * times,
-        )
-
-    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """Draw and score some orders, then look."""
-        orders, scores = [], []
-        n_cached, targets = 0, 0
-        for c in range(n_chunks(self.most)):
-            design, plan = self.chunk(c) if c else (self.design, self.plan)
-            after = progress_after(progress, targets, self.n_targets)
-            with named_example(
-                lambda e, plan=plan: plan.example_at(e.sequence, e.position)
-            ):
-                sums = scorer.sums(plan.sequences, after)
-            n_cached += sums.n_cached
-            targets += n_targets(plan.sequences)
-            orders.append(design.orders)
-            scores.append(plan.matrix(sums.loglik))
-            losses = order_losses(np.concatenate(scores, axis=1)[0])
-            if self.test(losses, self.level, self.most).stop is not None:
-                break
-        evidence = Evidence(
-            scores=np.concatenate(scores, axis=1),
-            orders=np.concatenate(orders, axis=1),
-            place=self.design.place,
-            cut=self.plan.cut,
-            rule=np.array([self.level, self.most]),
-        )
-        return ScoredTest(evidence, n_cached, targets)

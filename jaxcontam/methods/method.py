@@ -28,9 +28,7 @@ from jaxcontam.results.terms import (
     Validity,
     restricted_null,
 )
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.scoring.plan import plan_orders
-from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.local import Run, local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
 from jaxcontam.stats.pair_statistic import PairStatistic
@@ -50,8 +48,6 @@ class OrderFile:
         seed: The run's seed.
         content_digest: Digest of the sorted example digests.
         groups: One value per example, or None.
-        first_tokens: Choices of how many tokens of each example count, in pair tests.
-        level: p-value at which sequential tests stop.
         prefix_id: Put before each sequence if the tokenizer has one.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
     """
@@ -62,8 +58,6 @@ class OrderFile:
     seed: int
     content_digest: str
     groups: Sequence[object] | None = None
-    first_tokens: tuple[int, ...] = (ALL_TOKENS,)
-    level: float = LEVEL
     prefix_id: int | None = None
     n_orders: int | None = None
 
@@ -74,8 +68,7 @@ class TestRow(MethodRow):
 
     Attributes:
         null: What is assumed of a model that never saw what was published.
-        validity: `exact` (for sequential tests at their own time of stopping, or at
-            any), `asymptotic`, or when it is exact.
+        validity: `exact`, `asymptotic`, or when it is exact.
         words: What a report says of it.
         command: That runs it; `audit` where it is named after `--tests`.
         default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
@@ -89,7 +82,6 @@ class TestRow(MethodRow):
 
     __test__: ClassVar[bool] = False  # pytest takes the name for that of its own.
     is_of_order: ClassVar[bool] = True
-    may_stop: ClassVar[bool] = False
     scores_pairs: ClassVar[bool] = False
 
     null: str
@@ -157,7 +149,7 @@ class SingleTest(TestRow, abc.ABC):
 
     @abc.abstractmethod
     def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+        self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
         """What of a test's evidence no model decides: orders, places, runs and groups.
 
@@ -168,7 +160,6 @@ class SingleTest(TestRow, abc.ABC):
             result: The row, with the counts of its evidence.
             evidence: Evidence of the row.
             seed: The run's seed.
-            level: The p-value at which sequential tests stop.
 
         Returns:
             What the seed and the file decide; None elsewhere.
@@ -328,7 +319,7 @@ class OrderMethod(TestMethod):
         return dataclasses.replace(numbers, local=local)
 
     def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+        self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
         """Orders and places."""
         if evidence.orders is None:

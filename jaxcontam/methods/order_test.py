@@ -13,9 +13,6 @@ from jaxcontam.methods.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import OrderResult, Pretest
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import ALL_TOKENS
-from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.effect import LEVEL
 
 EFFECT_UNIT = "nats per example boundary"
 
@@ -43,8 +40,7 @@ class PlannedTest(Planned):
     ) -> OrderResult:
         """By the method, or by another one that reads the same evidence."""
         benchmark = self.benchmark
-        n_targets = self.n_targets if scored.n_targets is None else scored.n_targets
-        n_cached = scored.n_cached if method is None else n_targets
+        n_cached = scored.n_cached if method is None else self.n_targets
         method, layout = method or self.method, self.layout
         n_strata, n_orders = method.counts(scored.evidence)
         grouped = self.group_field is not None
@@ -74,7 +70,7 @@ class PlannedTest(Planned):
             n_orders=n_orders,
             group_field=self.group_field,
             block_field=self.block_field,
-            tokens_scored=n_targets - n_cached,
+            tokens_scored=self.n_targets - n_cached,
             cached_tokens=n_cached,
             numbers=numbers,
             effect_unit=EFFECT_UNIT,
@@ -99,8 +95,6 @@ def plan_test(
     n_orders: int | None = None,
     group_field: str | None = None,
     block_field: str | None = None,
-    first_tokens: tuple[int, ...] = (ALL_TOKENS,),
-    level: float = LEVEL,
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
@@ -114,8 +108,6 @@ def plan_test(
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
         group_field: Orders move examples only within equal values of this field.
         block_field: Examples are runs of equal values of this field.
-        first_tokens: Choices of how many tokens of each example count, in pair tests.
-        level: p-value at which sequential tests stop.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -143,8 +135,6 @@ def plan_test(
             seed=seed,
             content_digest=benchmark.content_digest,
             groups=groups,
-            first_tokens=first_tokens,
-            level=level,
             prefix_id=prefix_id,
             n_orders=n_orders,
         ),
@@ -181,14 +171,6 @@ def score_test(
     Raises:
         InputError: If the model gives a number that is not finite; names the example.
     """
-    division = scorer.division if isinstance(scorer, Scorer) else None
-    is_share = division is not None and division.share is not None
-    if planned.method.may_stop and is_share:
-        raise InputError(
-            f"{planned.method.name}: looks at each order's score before it asks for "
-            "the next, which no share has",
-            hint="score it in one process, or choose other --tests",
-        )
     try:
         return planned.layout.score(scorer, progress)
     except UnscorableExampleError as e:

@@ -83,9 +83,7 @@ class PairMethod(TestMethod):
             context=file.context,
             wanted_KSS=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
         )
-        return PairLayout(
-            design, plan, codes_KS, runs_KS, file.first_tokens, self.statistic
-        )
+        return PairLayout(design, plan, codes_KS, runs_KS, self.statistic)
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
@@ -109,7 +107,7 @@ class PairMethod(TestMethod):
         return len(columns), max(columns) - 1
 
     def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+        self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
         """Runs, published orders and groups; the seed draws none of them."""
         if evidence.orders is None:
@@ -155,14 +153,13 @@ def pair_strata(evidence: Evidence) -> PairStrata:
         ValueError: If a part of them is missing.
     """
     pairs, orders = evidence.pairs, evidence.orders
-    first_tokens, codes, runs = evidence.first_tokens, evidence.codes, evidence.runs
-    if pairs is None or orders is None or first_tokens is None:
+    codes, runs = evidence.codes, evidence.runs
+    if pairs is None or orders is None:
         raise ValueError("no pair matrices")
     if codes is None or runs is None:
         raise ValueError("no groups or runs of the pair matrices")
     return PairStrata(
         pairs=pairs,
-        first_tokens=first_tokens,
         sizes=(orders[:, 0] >= 0).sum(axis=1),
         codes=codes,
         runs=runs,
@@ -171,14 +168,14 @@ def pair_strata(evidence: Evidence) -> PairStrata:
 
 
 def _check_pairs(
-    pairs_QKSS: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
+    pairs_KSS: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
 ) -> None:
     """Refuse matrices that hold neither all pairs nor those that tell the direction."""
-    if pairs_QKSS is None or not np.isnan(pairs_QKSS).any():
+    if pairs_KSS is None or not np.isnan(pairs_KSS).any():
         return
     for k, size in enumerate((published_KS >= 0).sum(axis=1).tolist()):
         needed_SS = needed_pairs(runs_KS[k, :size]) | np.eye(size, dtype=bool)
-        if (np.isnan(pairs_QKSS[:, k, :size, :size]) == needed_SS).any():
+        if (np.isnan(pairs_KSS[k, :size, :size]) == needed_SS).any():
             raise ValueError("pairs are not those that tell the direction")
 
 
@@ -190,10 +187,7 @@ def where_in_pairs(
     seed: int,
     content_digest: str,
 ) -> Local:
-    """The best run of strata of a pair test, by its first choice of tokens.
-
-    Any of the others would do as well, but not the one that turned out best.
-    """
+    """The best run of strata of a pair test."""
     rows = sampled_columns(
         strata,
         statistic,
@@ -201,7 +195,7 @@ def where_in_pairs(
         content_digest=content_digest,
         n_orders=_N_SAMPLED,
     )
-    largest_KS = np.nan_to_num(np.abs(strata.pairs[0])).max(axis=2)
+    largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
     ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)
     return in_examples(local_evidence(rows, ties_K, seed=seed), orders_KMS[:, 0])
 
@@ -282,14 +276,13 @@ def reference_result(
 def _spread(method: SingleTest, evidence: Evidence) -> float | None:
     if evidence.scores is not None:
         return row_spread(unpadded(evidence.scores))
-    # Of all tokens, which the last number of first tokens is.
     strata = pair_strata(evidence)
     if method.whole:
-        return backward_spread(strata.matrices(-1), None)
+        return backward_spread(strata.matrices(), None)
     runs = [
         runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
     ]
-    return backward_spread(strata.matrices(-1), runs)
+    return backward_spread(strata.matrices(), runs)
 
 
 def _ratio(target: float | None, reference: float | None) -> float:
@@ -300,9 +293,8 @@ def _ratio(target: float | None, reference: float | None) -> float:
 def loglik_gap(evidence: Evidence) -> float:
     """Mean log-likelihood of an example under the reference, less the model's, in nats.
 
-    Over the pairs that were scored, with all tokens of an example where several numbers
-    of first tokens count; or over all versions. A text may be cut elsewhere for a
-    shorter context.
+    Over the pairs that were scored, or over all versions. A text may be cut elsewhere
+    for a shorter context.
     """
     if evidence.scores is not None and evidence.reference_scores is not None:
         return float(np.nanmean(evidence.reference_scores - evidence.scores))
@@ -311,6 +303,5 @@ def loglik_gap(evidence: Evidence) -> float:
     there_KS = evidence.orders[:, 0] >= 0
     there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
     there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
-    # The last number of first tokens is all of them.
-    gap_KSS = evidence.reference_pairs[-1] - evidence.pairs[-1]
+    gap_KSS = evidence.reference_pairs - evidence.pairs
     return float(np.nanmean(gap_KSS[there_KSS]))

@@ -74,7 +74,7 @@ class VersionMethod(SingleTest):
         return len(rows), max(map(len, rows)) - 1
 
     def redrawn(
-        self, result: OrderResult, evidence: Evidence, *, seed: int, level: float
+        self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
         """Places."""
         if not self.in_random_places:

@@ -67,14 +67,10 @@ def calibration_page(
 
 def calibration_sentence(row: CalibrationResult) -> str:
     """What was drawn, and how far from uniform it is."""
-    words = (
-        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
-        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored."
-    )
-    if row.ks_p_value is None:
-        return words
     return (
-        f"{words} Distance of the p-values from uniform "
+        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
+        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. "
+        f"Distance of the p-values from uniform "
         f"{row.ks_statistic:.3f} (Kolmogorov-Smirnov p {row.ks_p_value:.2g})."
     )
 

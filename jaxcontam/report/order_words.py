@@ -56,12 +56,6 @@ _TESTS: dict[Validity, str] = {
     "asymptotic": "an approximate test",
     "heuristic": "a test that nothing makes exact",
 }
-_ENDED = {
-    "rejected": "when the evidence had reached the level that was set before",
-    "futile": "when that level was out of reach",
-    "enough": "when enough of them had scored as high as the published one",
-    "exhausted": "when there were no more",
-}
 
 
 def proof_words(words: Words, method: str) -> ProofWords:
@@ -169,11 +163,6 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
     A method's own words may hold the names of the values below.
     """
     numbers, m = test.numbers, test.n_orders
-    counted = "the summed score"
-    if numbers.first_tokens not in (None, -1):
-        counted += f" of the first {numbers.first_tokens} tokens of each example"
-    if numbers.p_lower is None:
-        counted = f"the best of several counts of first tokens, here {counted}"
     orders, within = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn", ""
     if test.group_field is not None:
         orders += f" that keep to equal {test.group_field}"
@@ -190,11 +179,8 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
         n_orders=m,
         s="s" * (m > 1),
         n_versions=m + 1,
-        counted=counted,
         orders=orders,
         within=within,
-        n_used=numbers.n_used,
-        ended=_ENDED.get(numbers.stop or "", ""),
     )
     return f"By chance: {said}.{if_drawn}"
 

@@ -174,7 +174,6 @@ class Advice:
         if not replaced.isdisjoint(_STRIPS):
             replaced |= set(_STRIPS)
         if "--tests" in replaced:
-            replaced.add("--effort")
             for one in self.words.values():
                 for flag, has_value in (one.proof.flags if one.proof else {}).items():
                     (replaced if has_value else switches).add(flag)

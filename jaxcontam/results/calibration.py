@@ -46,7 +46,7 @@ class CalibrationResult:
         cached_tokens: Target tokens whose scores were reused.
         rejections: At 0.05 and at 0.01.
         ks_statistic: Largest distance of the p-values, ties broken at random, from the
-            uniform law; None for sequential tests, whose ties cannot be broken.
+            uniform law.
         ks_p_value: Its p-value.
     """
 
@@ -64,8 +64,8 @@ class CalibrationResult:
     tokens_scored: int
     cached_tokens: int
     rejections: tuple[Rejection, ...]
-    ks_statistic: float | None
-    ks_p_value: float | None
+    ks_statistic: float
+    ks_p_value: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class DrawnPValues:
 
     Attributes:
         p_value: (R,) as reports would show them.
-        p_randomised: (R,) with ties broken at random; None where they cannot be.
+        p_randomised: (R,) with ties broken at random; None for relabelled columns.
     """
 
     p_value: np.ndarray

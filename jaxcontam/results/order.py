@@ -186,15 +186,11 @@ class OrderNumbers:
             can be: `p_floor` exceeds 0.001, or every order scores the same.
         scores: How log-likelihoods became scores: `centred`, `studentised` or
             `double-centred`; `smaller p` where two tests became one.
-        first_tokens: Counted tokens of each example, in pair tests, after those that
-            all examples share; -1 is all.
         symmetry: Chance correlation of [i, j] with [j, i], in pair tests.
         lag_profile: Mean centred entry [i, i + h] in standard deviations, for h =
             -5..-1 and 1..5, where a pair test scored all pairs.
         exposure: log2(candidates) - log2(rank) of one secret among held-out ones, in
             bits.
-        n_used: Strata, or random orders, until a sequential test stopped.
-        stop: Why a sequential test stopped; see `jaxcontam.stats.sequential.Stop`.
         local: Where in the file the evidence lies; None where nothing was looked for.
         neighbours: What an example gains in a pair test after the one published before
             it, which memory and natural order give, and after the one behind it, which
@@ -214,12 +210,9 @@ class OrderNumbers:
     effect_se: float | None
     mde: float | None
     scores: str
-    first_tokens: int | None = None
     symmetry: float | None = None
     lag_profile: tuple[float | None, ...] | None = None
     exposure: float | None = None
-    n_used: int | None = None
-    stop: str | None = None
     local: Local | None = None
     neighbours: Neighbours | None = None
     log10_p_all_orders: float | None = None
@@ -246,14 +239,10 @@ class Evidence:
         boundaries: (K,) float64, given by the user of `prove`; None elsewhere.
         reference_pairs: The same of a reference model, or None.
         reference_scores: (K, m + 1) float64, of a reference model; or None.
-        pairs: (Q, K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN
-            where a pair was not scored.
-        first_tokens: (Q,) int64, tokens that count in each of the Q; -1 is all.
+        pairs: (K, s_max, s_max) float64 pair matrices of a pair test, nats; NaN where a
+            pair was not scored.
         codes: (K, s_max) int64, the group of each example, numbered within its stratum.
         runs: (K, s_max) int64, the run of each example, which direction reverses.
-        rule: (2,) float64, of a sequential test: the p-value at which it stops, and how
-            many strata, or random orders of the whole file, it may score. Its strata
-            or orders stand in the order in which they were scored.
     """
 
     scores: np.ndarray | None = None
@@ -262,12 +251,10 @@ class Evidence:
     cut: np.ndarray | None = None
     boundaries: np.ndarray | None = None
     pairs: np.ndarray | None = None
-    first_tokens: np.ndarray | None = None
     codes: np.ndarray | None = None
     runs: np.ndarray | None = None
     reference_pairs: np.ndarray | None = None
     reference_scores: np.ndarray | None = None
-    rule: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -355,7 +355,6 @@ class AskedPairs:
     def __init__(self, scorer: AskedScorer):
         """Ask what `scorer` asks."""
         self._scorer = scorer
-        self.has_tokens = scorer.has_tokens
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None

@@ -30,11 +30,6 @@ VLLM_PREFIX = "vllm:"
 class PairSource(Protocol):
     """Scores continuations of prefixes."""
 
-    @property
-    def has_tokens(self) -> bool:
-        """Whether each id has a number; else each continuation has its sum alone."""
-        ...
-
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:

@@ -9,7 +9,6 @@ Dimension key
     S  examples of the largest stratum
     N  examples
     G  groups: an example and what is scored after it
-    Q  choices of how many tokens of each example count
 """
 
 import dataclasses
@@ -21,9 +20,6 @@ import numpy as np
 from jaxcontam.data.encoding import Encoded, ids_before
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import cut_to_budget
-
-ALL_TOKENS = -1
-"""In place of a number of tokens: all of an example count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -127,20 +123,6 @@ class PairPlan:
             group for k in range(len(self.members)) for group in self._groups(k)
         )
 
-    @functools.cached_property
-    def n_shared(self) -> int:
-        """Ids at the start that all examples share: those of a template.
-
-        First tokens are counted after them.
-        """
-        shortest = int(self.encoded.lengths.min())
-        first = self.encoded.ids[0][:shortest]
-        for own in self.encoded.ids:
-            differs = np.flatnonzero(own[: len(first)] != first)
-            if len(differs):
-                first = first[: int(differs[0])]
-        return len(first)
-
     def _groups(self, k: int) -> list[PairGroup]:
         members = self.members[k].tolist()
         ids = [self.encoded.cut(i, self.most[k]) for i in members]
@@ -160,25 +142,21 @@ class PairPlan:
             )
         return groups
 
-    def matrices(
-        self, logprobs: Sequence[Sequence[np.ndarray]], first_tokens: Sequence[int]
-    ) -> np.ndarray:
+    def matrices(self, logprobs: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """Pair matrices in published order from the scores of each group.
 
         Args:
             logprobs: For each group and continuation one float32 array, nats an id.
-            first_tokens: Ids that count after the shared ones, or `ALL_TOKENS`.
 
         Returns:
-            (Q, K, S, S) float64, summed in float64; 0 on diagonals and padding, NaN
-            where a pair was not scored.
+            (K, S, S) float64, summed in float64; 0 on diagonals and padding, NaN where
+            a pair was not scored.
         """
         largest = max(len(members) for members in self.members)
-        shape = (len(first_tokens), len(self.members), largest, largest)
-        pairs_QKSS = np.zeros(shape)
+        pairs_KSS = np.zeros((len(self.members), largest, largest))
         for k, members in enumerate(self.members):
             n = len(members)
-            pairs_QKSS[:, k, :n, :n] = np.where(np.eye(n, dtype=bool), 0.0, np.nan)
+            pairs_KSS[k, :n, :n] = np.where(np.eye(n, dtype=bool), 0.0, np.nan)
         at = {
             int(example): (k, position)
             for k, members in enumerate(self.members)
@@ -187,11 +165,8 @@ class PairPlan:
         for group, scores in zip(self.groups, logprobs, strict=True):
             k, i = at[group.example]
             for other, own in zip(group.others, scores, strict=True):
-                _, j = at[other]
-                for q, first in enumerate(first_tokens):
-                    stop = None if first == ALL_TOKENS else self.n_shared + first
-                    pairs_QKSS[q, k, i, j] = own[:stop].sum(dtype=np.float64)
-        return pairs_QKSS
+                pairs_KSS[k, i, at[other][1]] = own.sum(dtype=np.float64)
+        return pairs_KSS
 
 
 def plan_pairs(

@@ -101,8 +101,6 @@ class PairScorer:
     Attributes are as for `Scorer`.
     """
 
-    has_tokens = True
-
     forward: PairForward
     _: dataclasses.KW_ONLY
     context: int

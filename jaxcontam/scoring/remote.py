@@ -127,11 +127,6 @@ class RemotePairs:
         """Wrap a way to ask."""
         self.prompts = prompts
 
-    @property
-    def has_tokens(self) -> bool:
-        """Whether scores are of ids: of characters, first ones mean little."""
-        return self.prompts.ids
-
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:

@@ -6,15 +6,11 @@ Dimension key
     M  columns
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
 from jaxcontam.results.calibration import Rejection
-from jaxcontam.stats.adjacency import path_moments
-from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
-from jaxcontam.stats.pair_test import drawn_sums
 
 LEVELS = (0.05, 0.01)
 
@@ -79,21 +75,3 @@ def relabelled_p_values(
         relabelled_KM[rows_K, column_K] = loglik_KM[:, 0]
         found_R[draw] = p_value(relabelled_KM)
     return found_R
-
-
-def relabelled_normal_p_values(
-    strata: PairStrata, *, seed: int, content_digest: str, n_draws: int
-) -> np.ndarray:
-    """p-values of `adjacency_normal_test` with a random order in each stratum.
-
-    Its mean and variance are those over all orders, so they stay as the order changes.
-    """
-    from scipy import stats
-
-    sums_R = drawn_sums(
-        strata, ADJACENCY, seed=seed, content_digest=content_digest, n_draws=n_draws
-    )
-    variance = sum(path_moments(matrix)[1] for matrix in strata.centred(0))
-    if variance == 0:
-        return np.ones(n_draws)
-    return stats.norm.sf(sums_R / math.sqrt(variance))

@@ -80,7 +80,6 @@ def mde_of(
     *,
     p_floor: float | None,
     differs: bool,
-    n_looks: int = 1,
 ) -> float | None:
     """Smallest effect found with power 0.8 at level 0.001; None if none can be.
 
@@ -88,11 +87,10 @@ def mde_of(
         effect_se: Standard error of the effect.
         p_floor: Smallest p-value of the design; None for a test without a floor.
         differs: False where all orders score alike.
-        n_looks: Statistics of which the best one counts.
     """
     if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
         return None
-    return mde_factor(n_looks) * effect_se
+    return mde_factor(1) * effect_se
 
 
 def mde_among(
@@ -114,8 +112,7 @@ def mde_factor(n_looks: int) -> float:
     """Standard errors that an effect needs, at the level divided by the looks.
 
     Args:
-        n_looks: Statistics or p-values of which the best one counts; for max-T of
-            dependent statistics this asks for no less than is needed.
+        n_looks: p-values of which the best one counts.
     """
     level = {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}.get(n_looks)
     if level is None:

@@ -137,11 +137,10 @@ def draw_orders(
     seed: int,
     content_digest: str,
     groups: Sequence[object] | None = None,
-    first: int = 0,
 ) -> OrderDesign:
     """Draw m uniform orders for each stratum, with replacement.
 
-    The generator of stratum k is seeded by (seed, content digest, first + k): the
+    The generator of stratum k is seeded by (seed, content digest, k): the
     draws depend on what the file holds, never on the order under test, and strata are
     independent of each other, which the exact test needs.
 
@@ -152,8 +151,6 @@ def draw_orders(
         content_digest: `sha256:...` of the sorted example digests.
         groups: One value per example; orders then move examples only among
             positions of equal value.
-        first: Number of the first generator: more orders of the same stratum come
-            from another one.
     """
 
     def shuffled(
@@ -167,7 +164,7 @@ def draw_orders(
             drawn.append(stratum_N[order_N])
         return drawn
 
-    return _design(strata, shuffled, n_orders, seed, content_digest, groups, first)
+    return _design(strata, shuffled, n_orders, seed, content_digest, groups)
 
 
 def reversed_orders(
@@ -271,7 +268,6 @@ def _design(
     seed: int,
     content_digest: str,
     groups: Sequence[object] | None,
-    first: int = 0,
 ) -> OrderDesign:
     """Orders of every stratum that has more than one, each from its own generator."""
     columns, places, dropped = [], [], 0
@@ -280,7 +276,7 @@ def _design(
         if len(np.unique(codes_N)) == len(stratum_N):
             dropped += 1
             continue
-        rng = row_generator(seed, content_digest, first + k)
+        rng = row_generator(seed, content_digest, k)
         columns.append([stratum_N, *counterfactuals(stratum_N, codes_N, rng)])
         places.append(int(rng.integers(n_orders + 1)))
     largest = max((len(orders[0]) for orders in columns), default=0)

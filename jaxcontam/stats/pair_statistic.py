@@ -1,7 +1,6 @@
 """What a pair test sums over an order, and which orders it compares.
 
 Dimension key
-    Q  choices of how many tokens of each example count
     K  strata
     S  examples of the largest stratum
     M  orders, the published one first
@@ -35,11 +34,9 @@ class PairStrata:
     """Pair matrices of a file, and which orders of each stratum they are tested on.
 
     Attributes:
-        pairs: (Q, K, S, S) float64, nats; entry [i, j] is log p(example j | example i)
-            over the first tokens of j, NaN where it was not scored; diagonals and the
-            padding of short strata are 0.
-        first_tokens: (Q,) int64, tokens of an example that count after those that all
-            examples share; -1 is all of them.
+        pairs: (K, S, S) float64, nats; entry [i, j] is log p(example j | example i),
+            NaN where it was not scored; 0 on diagonals and in the padding of short
+            strata.
         sizes: (K,) int64, examples of each stratum, at least 4.
         codes: (K, S) int64, the group of each example; orders keep to groups.
         runs: (K, S) int64, the run of each example; direction reverses runs.
@@ -47,7 +44,6 @@ class PairStrata:
     """
 
     pairs: np.ndarray
-    first_tokens: np.ndarray
     sizes: np.ndarray
     codes: np.ndarray
     runs: np.ndarray
@@ -58,15 +54,15 @@ class PairStrata:
         """K."""
         return len(self.sizes)
 
-    def centred(self, q: int) -> list[np.ndarray]:
-        """Pairs of one choice of tokens without effects of single examples."""
-        return [residuals(matrix) for matrix in self.matrices(q)]
+    def centred(self) -> list[np.ndarray]:
+        """Pairs without effects of single examples."""
+        return [residuals(matrix) for matrix in self.matrices()]
 
-    def matrices(self, q: int) -> list[np.ndarray]:
-        """Pair matrices of one choice of tokens, without padding."""
+    def matrices(self) -> list[np.ndarray]:
+        """Pair matrices without padding."""
         return [
             matrix[:size, :size]
-            for matrix, size in zip(self.pairs[q], self.sizes.tolist(), strict=True)
+            for matrix, size in zip(self.pairs, self.sizes.tolist(), strict=True)
         ]
 
 

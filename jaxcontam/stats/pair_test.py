@@ -5,7 +5,6 @@ order costs no model call: all orders of a short stratum (adjacency), or the sam
 with runs reversed (direction). So p-values are exact and hardly bounded from below.
 
 Dimension key
-    Q  choices of how many tokens of each example count
     K  strata
     S  examples of the largest stratum
     M  columns of a stratum, the published order first
@@ -23,7 +22,6 @@ from jaxcontam.stats.adjacency import lag_profile, symmetry
 from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.effect import mde_of
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.multiple import max_t
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pair_statistic import (
     ADJACENCY,
@@ -54,10 +52,6 @@ def adjacency_test(
     a constant scorer (p = 1). Blind to copies in other orders, and to memory that
     needs more than one example of context.
 
-    One choice of tokens is tested by the exact law of the sum over strata. With
-    several, the best standardised statistic is tested (max-T) on shared draws, so the
-    choice costs no validity; its p-value is not below 1 / 100,000.
-
     Args:
         strata: Pair matrices, complete, and orders.
         seed: The run's seed.
@@ -66,8 +60,7 @@ def adjacency_test(
             symmetry, lags and neighbours. For thousands of models in a row.
 
     Raises:
-        ValueError: If an entry is not finite, or `brief` is asked for several choices
-            of tokens, whose p-value is a Monte Carlo one.
+        ValueError: If an entry is not finite.
 
     Source:
         Exchangeability as in Oren et al., arXiv:2310.17623; the path statistic is a
@@ -75,8 +68,6 @@ def adjacency_test(
     """
     if not np.isfinite(strata.pairs).all():
         raise ValueError("pair matrices must be finite")
-    if brief and len(strata.pairs) > 1:
-        raise ValueError("brief must be False with several choices of tokens")
     return _pair_test(
         strata, ADJACENCY, seed=seed, content_digest=content_digest, brief=brief
     )
@@ -108,11 +99,11 @@ def direction_test(
         A group of reversals in the test of Oren et al., arXiv:2310.17623.
     """
     numbers = _pair_test(strata, DIRECTION, seed=seed, content_digest=content_digest)
-    if np.isnan(strata.pairs).any() or len(strata.pairs) > 1:
+    if np.isnan(strata.pairs).any():
         return numbers
     of_all = _Columns(strata, DIRECTION_OF_ALL, seed, content_digest)
     tail = lattice_tail(
-        (sums_M - sums_M[0] for sums_M in of_all.sums(0)), tie_tolerance(strata, 0)
+        (sums_M - sums_M[0] for sums_M in of_all.sums()), _tie_tolerance(strata)
     )
     return dataclasses.replace(numbers, log10_p_all_orders=tail.log10_upper)
 
@@ -129,68 +120,44 @@ def _pair_test(
     if np.isinf(strata.pairs).any():
         raise ValueError("pair matrices must be finite where they were scored")
     columns = _Columns(strata, statistic, seed, content_digest)
-    found = [_summary(columns, q) for q in range(len(strata.pairs))]
-    drawn = [] if brief else [_draws(columns, q) for q in range(len(found))]
-    tolerances = [tie_tolerance(strata, q) for q in range(len(found))]
-    if len(found) == 1:
-        (best,) = found
-        tail = lattice_tail(
-            (sums_M - sums_M[0] for sums_M in columns.sums(0)),
-            tolerances[0],
-        )
-        log10_floor = best.log10_floor
-        log10_p = min(0.0, max(tail.log10_upper, log10_floor))
-        log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
-        p_lower = power_of_ten(log10_lower)
-        p_monte_carlo = e_value = None
-        if drawn:
-            ((drawn_B, log_e),) = drawn
-            n_as_large = np.count_nonzero(drawn_B >= best.statistic - tolerances[0])
-            p_monte_carlo = (1 + int(n_as_large)) / (1 + N_MONTE_CARLO)
-            e_value = 10.0 ** min(log_e / math.log(10), LOG10_E_MAX)
-    else:
-        chosen = max_t(
-            np.stack(
-                [
-                    np.append(one.statistic, drawn_B)
-                    for one, (drawn_B, _) in zip(found, drawn, strict=True)
-                ]
-            ),
-            tolerances=np.array(tolerances),
-        )
-        best, p_monte_carlo = found[chosen.winner], chosen.p_value
-        log10_p = math.log10(p_monte_carlo)
-        log10_floor = max(best.log10_floor, -math.log10(N_MONTE_CARLO + 1))
-        p_lower, e_value = None, None
+    published = gain = boundaries = variance = log10_floor = 0.0
+    for sums_M, kept_M in zip(columns.sums(), columns.boundaries(), strict=True):
+        published += float(sums_M[0])
+        gain += float(sums_M[0] - sums_M.mean())
+        boundaries += float(kept_M[0] - kept_M.mean())
+        variance += float(sums_M.var())
+        log10_floor -= math.log10(len(sums_M))
+    sd, tolerance = math.sqrt(variance), _tie_tolerance(strata)
+    tail = lattice_tail((sums_M - sums_M[0] for sums_M in columns.sums()), tolerance)
+    log10_p = min(0.0, max(tail.log10_upper, log10_floor))
+    log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
     p_floor = power_of_ten(log10_floor)
-    index = found.index(best)
-    gains = best.boundaries > 0
-    effect = best.gain / best.boundaries if gains else None
-    effect_se = best.sd / best.boundaries if gains else None
-    differs = best.sd > tolerances[index]
+    effect = gain / boundaries if boundaries > 0 else None
+    effect_se = sd / boundaries if boundaries > 0 else None
     numbers = OrderNumbers(
-        statistic=best.statistic,
+        statistic=published,
         p_value=power_of_ten(log10_p),
         log10_p=log10_p,
-        p_lower=p_lower,
-        p_monte_carlo=p_monte_carlo,
+        p_lower=power_of_ten(log10_lower),
         p_floor=p_floor,
-        e_value=e_value,
         effect=effect,
         effect_se=effect_se,
-        mde=mde_of(effect_se, p_floor=p_floor, differs=differs, n_looks=len(found)),
+        mde=mde_of(effect_se, p_floor=p_floor, differs=sd > tolerance),
         scores=statistic.name,
-        first_tokens=int(strata.first_tokens[index]),
     )
     if brief:
         return numbers
-    centred = strata.centred(index)
+    drawn_B, log_e = _draws(columns)
+    n_as_large = np.count_nonzero(drawn_B >= published - tolerance)
+    centred = strata.centred()
     return dataclasses.replace(
         numbers,
+        p_monte_carlo=(1 + int(n_as_large)) / (1 + N_MONTE_CARLO),
+        e_value=10.0 ** min(log_e / math.log(10), LOG10_E_MAX),
         symmetry=symmetry(centred),
         # Neighbours alone have no other lags to be compared with.
         lag_profile=None if np.isnan(strata.pairs).any() else lag_profile(centred),
-        neighbours=neighbours(strata.matrices(index)),
+        neighbours=neighbours(strata.matrices()),
     )
 
 
@@ -201,13 +168,12 @@ def drawn_sums(
     seed: int,
     content_digest: str,
     n_draws: int,
-    q: int = 0,
 ) -> np.ndarray:
     """(n_draws,) of the statistic with a random order in each stratum, for plots."""
     columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 1)
     sums_B = np.zeros(n_draws)
-    for sums_M in columns.sums(q):
+    for sums_M in columns.sums():
         sums_B += sums_M[rng.integers(len(sums_M), size=n_draws)]
     return sums_B
 
@@ -228,21 +194,10 @@ def sampled_columns(
     columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 2)
     rows = []
-    for sums_M in columns.sums(0):
+    for sums_M in columns.sums():
         drawn = rng.integers(len(sums_M), size=n_orders)
         rows.append(np.concatenate([sums_M[:1], sums_M[drawn]]))
     return rows
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Summary:
-    """What one pass over all columns gives, for one choice of tokens."""
-
-    statistic: float
-    gain: float
-    boundaries: float
-    sd: float
-    log10_floor: float
 
 
 class _Columns:
@@ -259,49 +214,49 @@ class _Columns:
         self.statistic = statistic
         self.seed = seed
         self.content_digest = content_digest
-        self._kept: dict[int, list[np.ndarray]] = {}
+        self._kept: list[np.ndarray] | None = None
         # Kept for listed orders, so that equal strata share them.
         self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
 
-    def strata_of(self, q: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def strata_of(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(S, S) pairs, (S,) codes and (S,) runs of each stratum."""
         strata = self.strata
         for pairs_SS, codes_S, runs_S in zip(
-            strata.matrices(q), strata.codes, strata.runs, strict=True
+            strata.matrices(), strata.codes, strata.runs, strict=True
         ):
             yield pairs_SS, codes_S[: len(pairs_SS)], runs_S[: len(pairs_SS)]
 
     def orders(self) -> Iterator[np.ndarray]:
         """(M, S) positions of each stratum; the same ones at each call."""
         for (_, codes_S, runs_S), start in zip(
-            self.strata_of(0), self.strata.starts.tolist(), strict=True
+            self.strata_of(), self.strata.starts.tolist(), strict=True
         ):
             rng = row_generator(self.seed, self.content_digest, 0, start)
             yield self.statistic.orders(codes_S, runs_S, rng)
 
-    def sums(self, q: int) -> Iterator[np.ndarray]:
+    def sums(self) -> Iterator[np.ndarray]:
         """(M,) statistics of each stratum, not to be written to."""
-        if q in self._kept:
-            yield from self._kept[q]
+        if self._kept is not None:
+            yield from self._kept
             return
         found: list[np.ndarray] = []
-        n_columns, most = 0, _MOST_KEPT // len(self.strata.pairs)
+        n_columns = 0
         for pairs_SS, orders_MS in zip(
-            self.strata.matrices(q), self.orders(), strict=True
+            self.strata.matrices(), self.orders(), strict=True
         ):
             sums_M = self.statistic.sums(self.statistic.matrix(pairs_SS), orders_MS)
             n_columns += len(sums_M)
-            if n_columns <= most:
+            if n_columns <= _MOST_KEPT:
                 found.append(sums_M)
             else:
                 found.clear()
             yield sums_M
-        if n_columns <= most:
-            self._kept[q] = found
+        if n_columns <= _MOST_KEPT:
+            self._kept = found
 
-    def boundaries(self, q: int) -> Iterator[np.ndarray]:
+    def boundaries(self) -> Iterator[np.ndarray]:
         """(M,) of what a gain of 1 at each published boundary adds to the sums."""
-        strata = zip(self.strata_of(q), self.orders(), strict=True)
+        strata = zip(self.strata_of(), self.orders(), strict=True)
         for (pairs_SS, codes_S, runs_S), orders_MS in strata:
             missing_SS = np.isnan(pairs_SS)
             key = (missing_SS.tobytes(), codes_S.tobytes(), runs_S.tobytes())
@@ -314,40 +269,22 @@ class _Columns:
                     self._boundaries[key] = kept_M
             yield kept_M
 
-    def variance(self, q: int) -> float:
+    def variance(self) -> float:
         """Approximate variance of the statistic over the orders, whatever the order."""
         matrix, variance = self.statistic.matrix, self.statistic.variance
         return sum(
             variance(matrix(pairs_SS), codes_S, runs_S)
-            for pairs_SS, codes_S, runs_S in self.strata_of(q)
+            for pairs_SS, codes_S, runs_S in self.strata_of()
         )
 
 
-def _summary(columns: _Columns, q: int) -> _Summary:
-    statistic = gain = boundaries = variance = log10_floor = 0.0
-    for sums_M, kept_M in zip(columns.sums(q), columns.boundaries(q), strict=True):
-        statistic += float(sums_M[0])
-        gain += float(sums_M[0] - sums_M.mean())
-        boundaries += float(kept_M[0] - kept_M.mean())
-        variance += float(sums_M.var())
-        log10_floor -= math.log10(len(sums_M))
-    return _Summary(
-        statistic=statistic,
-        gain=gain,
-        boundaries=boundaries,
-        sd=math.sqrt(variance),
-        log10_floor=log10_floor,
-    )
-
-
-def _draws(columns: _Columns, q: int) -> tuple[np.ndarray, float]:
+def _draws(columns: _Columns) -> tuple[np.ndarray, float]:
     """(B,) re-draws of the statistic, and the log of the e-value."""
-    # The same draws for every choice of tokens, as max-T needs.
     rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
-    pooled = math.sqrt(columns.variance(q) / columns.strata.n_strata)
+    pooled = math.sqrt(columns.variance() / columns.strata.n_strata)
     log_e_L = np.zeros(len(LAMBDAS))
-    for sums_M in columns.sums(q):
+    for sums_M in columns.sums():
         drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
         if pooled > 0:
             log_e_L += _log_bets(sums_M / pooled)
@@ -361,7 +298,7 @@ def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
     return bets_LM[:, 0] - top_L - np.log(np.exp(bets_LM - top_L[:, None]).mean(axis=1))
 
 
-def tie_tolerance(strata: PairStrata, q: int) -> float:
+def _tie_tolerance(strata: PairStrata) -> float:
     """Sums that differ by no more are ties: no order has a larger raw sum than this."""
-    largest_KS = np.nan_to_num(np.abs(strata.pairs[q])).max(axis=2)
+    largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
     return MODEL_TOLERANCE * float(largest_KS.sum())

@@ -261,27 +261,14 @@ def soft_rank_log_e(loglik_KM: Matrix) -> float:
     if pooled == 0.0:
         return 0.0
     standardised = Rows(rows.minus(rows.means()).flat / pooled, rows.sizes)
-    return float(log_wealth(standardised)[-1])
-
-
-def log_wealth(standardised: Rows) -> np.ndarray:
-    """Natural log of the mixture's wealth after each stratum, betting on column 0.
-
-    Args:
-        standardised: Scores in units of about one standard deviation. Row k may be
-            scaled by anything that is known before its published column is: earlier
-            rows, and its own values without their order.
-
-    Returns:
-        (K,) float64.
-    """
-    wealth_LK = np.empty((len(LAMBDAS), len(standardised.sizes)))
+    log_e_L = np.empty(len(LAMBDAS))
     for i, boldness in enumerate(LAMBDAS):
         bets = Rows(boldness * standardised.flat, standardised.sizes)
         top_K = bets.largest()
         weights = Rows(np.exp(bets.minus(top_K).flat), bets.sizes)
-        wealth_LK[i] = np.cumsum(bets.first - (np.log(weights.means()) + top_K))
-    return np.logaddexp.reduce(wealth_LK, axis=0) - np.log(len(LAMBDAS))
+        # Row by row: a sum by halves differs in the last digit.
+        log_e_L[i] = np.cumsum(bets.first - (np.log(weights.means()) + top_K))[-1]
+    return float(np.logaddexp.reduce(log_e_L) - np.log(len(LAMBDAS)))
 
 
 def _magnitudes(rows: Rows) -> np.ndarray:
