@@ -132,7 +132,7 @@ def test_natural_order_is_called_by_its_name(tmp_path):
     assert "What the file's own order gives without any model" in text
     assert "finds no more in this order than chance gives" in text
     assert "neighbours attract" in page
-    assert "boolq --shuffled" in text
+    assert "say so (--shuffled)" in text
 
 
 REFERENCE = ReferenceResult(
