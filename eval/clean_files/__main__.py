@@ -77,7 +77,9 @@ class CleanFiles(StudyFlags):
             parts.append(found["cells"])
         tallies = added(parts)
         held = judged(tallies)
-        failing = [{**one._asdict(), "cell": one.cell.key} for one in failures(held)]
+        failing = [
+            {**dataclasses.asdict(one), "cell": one.cell.key} for one in failures(held)
+        ]
         cells = {key: dict(tallies[key]) for key in sorted(tallies)}
         return finish_study(
             "clean_files",

@@ -38,9 +38,13 @@ class Writer(NamedTuple):
 
 def prompted(answer: Callable[[str], str], *, name: str = "writer") -> PromptedModel:
     """A model that `replicate` and `keyed_canary` ask."""
-    unknown = {"dtype": "unknown", "precision": "unknown"}
     info = ModelInfo(
-        name=name, fingerprint=name, n_parameters=None, context=None, **unknown
+        name=name,
+        fingerprint=name,
+        n_parameters=None,
+        dtype="unknown",
+        precision="unknown",
+        context=None,
     )
     return PromptedModel(name=name, completer=Writer(name, answer), info=info)
 

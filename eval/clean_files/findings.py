@@ -1,5 +1,6 @@
 """What a command says of one clean file, and what may be said of many."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
@@ -100,7 +101,8 @@ def added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, Tally]:
     return found
 
 
-class Held(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
     """A count against its level.
 
     Attributes:
@@ -142,7 +144,7 @@ def judged(tallies: Mapping[str, Mapping[str, int]]) -> list[Held]:
             chance = float(binom.sf(tally[what] - 1, n, level))
             found.append(Held(cell, what, level, tally[what], n, chance))
     bound = FAMILY / max(1, len(found))
-    return [one._replace(fails=one.chance < bound) for one in found]
+    return [dataclasses.replace(one, fails=one.chance < bound) for one in found]
 
 
 def failures(found: Sequence[Held]) -> list[Held]:

@@ -35,7 +35,6 @@ class Interval:
 
     Attributes:
         group: Heading above lines that belong together; "" without one.
-        look: Colour, marker and filling.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Interval:
     value: float
     low: float | None
     high: float | None
-    look: tuple[str, str, str]
+    colour: str
 
 
 def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) -> str:
@@ -145,9 +144,10 @@ def interval_row(
 ) -> Interval:
     """A field of a result with its interval, which FIELD_low and FIELD_high hold."""
     low, high = (getattr(row, f"{field}_{end}", None) for end in ("low", "high"))
-    look = (colour, "o", "full")
     value = getattr(row, field)
-    return Interval(name=name, group=group, value=value, low=low, high=high, look=look)
+    return Interval(
+        name=name, group=group, value=value, low=low, high=high, colour=colour
+    )
 
 
 def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> str:
@@ -177,7 +177,6 @@ def intervals_figure(
     width, around, line = _INTERVALS
     with plotted((width, around + line * n_lines)) as (figure, axes):
         for place, row in zip(places, rows, strict=True):
-            colour, marker, filling = row.look
             ends = None
             if row.low is not None and row.high is not None:
                 # A bootstrap interval may leave out the estimate by a rounding error.
@@ -186,9 +185,8 @@ def intervals_figure(
                 row.value,
                 place,
                 xerr=ends,
-                fmt=marker,
-                fillstyle=filling,  # pyright: ignore[reportArgumentType]
-                color=colour,
+                fmt="o",
+                color=row.colour,
                 capsize=2,
             )
         axes.axvline(nothing, color="black", lw=0.6)

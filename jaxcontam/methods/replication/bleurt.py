@@ -92,16 +92,16 @@ class Bleurt:
                 f"{directory}: the tokenizer's token {token!r} has id {largest}, "
                 f"the model has {model.config.vocab_size} rows"
             )
-        ids = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
-        if None in ids:
+        first_id, separator_id = map(tokenizer.token_to_id, ("[CLS]", "[SEP]"))
+        if first_id is None or separator_id is None:
             raise InputError(f"{directory}: no [CLS] or no [SEP]", hint=_HINT)
         return cls(
             folder=directory.resolve().name,
             fingerprint=fingerprint_files([config, *files], tokenizer.to_str()),
             model=model,
             tokenizer=tokenizer,
-            first_id=ids[0],
-            separator_id=ids[1],
+            first_id=first_id,
+            separator_id=separator_id,
             context=min(limit, model.config.max_position_embeddings),
         )
 
