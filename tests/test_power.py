@@ -60,7 +60,7 @@ def test_tests_that_are_compared_read_as_many_passes():
             seed=1,
             n_orders=variant.n_orders,
         )
-        for name in variant.readings:
+        for name, _ in variant.readings:
             passes[name] = n_read(test.layout) / (20 * n)
     compared = [value for name, value in passes.items() if "of 6" in name]
     assert compared == [pytest.approx(passes["adjacency"], rel=0.1)] * 2
@@ -69,7 +69,7 @@ def test_tests_that_are_compared_read_as_many_passes():
 @pytest.mark.parametrize(("n_shards", "n_orders"), [(4, 3), (10, 7)])
 def test_shards_of_a_variant_are_as_many_as_it_says(n_shards, n_orders):
     variant = Variant(
-        scored="sharded_t", n_orders=n_orders, n_shards=n_shards, readings={}
+        scored="sharded_t", n_orders=n_orders, n_shards=n_shards, readings=()
     )
     design = method_of(variant).design(
         OrderFile(n_examples=40, n_ids=800, context=64, seed=1, content_digest="ab"),
@@ -82,7 +82,7 @@ def test_shards_of_a_variant_are_as_many_as_it_says(n_shards, n_orders):
 
 def test_variant_without_strata_of_its_own_is_the_method():
     for name in ("adjacency", "stratified", "reversal"):
-        assert method_of(Variant(scored=name, readings={})) is order_method(name)
+        assert method_of(Variant(scored=name, readings=())) is order_method(name)
 
 
 @pytest.fixture(scope="module")

@@ -43,26 +43,30 @@ class Population:
     first_seed: int
 
 
-_ADJACENCY = Variant(scored="adjacency", readings={"adjacency": "adjacency"})
-_REVERSAL = Variant(scored="reversal", readings={"reversal": "reversal"})
-_DIRECTION = Variant(scored="direction", readings={"direction": "direction"})
+_ADJACENCY, _REVERSAL, _DIRECTION = (
+    Variant(scored=name, readings=((name, name),))
+    for name in ("adjacency", "reversal", "direction")
+)
 _ALL_PAIRS = Variant(
     scored="adjacency",
-    readings={"adjacency": "adjacency", "direction of all pairs": "direction"},
+    readings=(("adjacency", "adjacency"), ("direction of all pairs", "direction")),
 )
 # By the rule that `audit` has: strata of three here, whose orders coincide often, so
 # that they cost less than adjacency does.
 _BY_RULE = Variant(
     scored="stratified",
     n_orders=7,
-    readings={"stratified, by rule": "stratified", "t, same strata": "sharded_t"},
+    readings=(("stratified, by rule", "stratified"), ("t, same strata", "sharded_t")),
 )
 # Shards with 7 orders: as many passes as adjacency reads.
 _SHARDS_OF_6 = Variant(
     scored="sharded_t",
     n_orders=7,
     n_shards=_N_EXAMPLES // 6,
-    readings={"stratified, shards of 6": "stratified", "t, shards of 6": "sharded_t"},
+    readings=(
+        ("stratified, shards of 6", "stratified"),
+        ("t, shards of 6", "sharded_t"),
+    ),
 )
 
 

@@ -5,7 +5,7 @@ The pool that its sets are drawn from are the questions that `eval.python_docs` 
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,13 @@ class Variant:
     Attributes:
         scored: The method whose orders are scored.
         n_orders: m of these orders; None is the method's own.
-        readings: Name in the table -> a row of METHODS; each is charged the cost.
+        readings: Name in the table, and a row of METHODS; each is charged the cost.
         n_shards: Strata of whole orders; None follows the method's rule.
     """
 
     scored: str
     n_orders: int | None = None
-    readings: Mapping[str, str]
+    readings: tuple[tuple[str, str], ...]
     n_shards: int | None = None
 
 
@@ -166,7 +166,7 @@ def _test(
         passes = n_read(test.layout) / int(encoded.lengths.sum())
         rows += [
             _outcome(*reading, planned.copies, test, evidence, passes)
-            for reading in variant.readings.items()
+            for reading in variant.readings
         ]
     return rows
 
