@@ -1,6 +1,5 @@
 """What the table of the power study says of made-up records."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -9,11 +8,9 @@ from scipy import optimize, stats
 
 from eval.power import estimates
 from eval.power.estimates import (
-    compare,
     dup50_rows,
     half_power_copies,
     monotone,
-    power_grids,
     power_table,
 )
 from jaxcontam.stats.proportions import wilson_interval
@@ -43,19 +40,6 @@ def test_power_counts_pvalues_at_the_level_and_below():
     assert (middle.level, middle.n_rejected) == (0.01, 3)
     assert (mild.level, mild.n_rejected) == (0.05, 4)
     assert 10**deep.median_log10_p == pytest.approx(0.0011)
-
-
-def test_comparison_counts_pvalues_below_the_cut_as_equal():
-    records = [
-        record(row("exact", 4, 1e-13), row("t", 4, 1e-20)),
-        record(row("exact", 4, 1e-11), row("t", 4, 1e-20)),
-        record(row("exact", 4, 1e-11), row("t", 4, 1e-5)),
-        record(row("exact", 0, 0.5), row("t", 0, 0.1)),
-        record(row("exact", 10, 0.5)),
-    ]
-    (found,) = compare(records, "exact", "t", fewest_copies=4, cut=1e-12)
-    assert (found.copies, found.n_models, found.n_held) == (4, 3, 2)
-    assert found.n_both_cut == 1
 
 
 @pytest.mark.parametrize(
@@ -118,23 +102,3 @@ def test_interval_of_half_power_is_said_of_forty_models_and_more():
     for n_models, expected in ((39, False), (40, True)):
         records = [record(*(row("a", n, 0.5) for n in range(4)))] * n_models
         assert {found.has_interval for found in dup50_rows(records)} == {expected}
-
-
-def test_control_stands_in_the_row_of_every_setting():
-    rows = [
-        dataclasses.replace(row("a", 8, 1e-9), setting=s) for s in ("early", "late")
-    ]
-    powers = power_table([record(row("a", 0, 0.5), *rows)])
-    about = {
-        "name": "d",
-        "seeds": [0],
-        "n_parameters": 1,
-        "n_tokens": 1,
-        "canary_share": 0.5,
-        "n_examples": 1,
-    }
-    for grid in power_grids(powers, [], [], [about]):
-        assert grid.header == ("test", "passes", "0", "8")
-        assert [line[0] for line in grid.rows] == ["a, early", "a, late"]
-        assert all(line[2].startswith(".00") for line in grid.rows)
-        assert all(line[3].startswith("1.00") for line in grid.rows)

@@ -1,13 +1,13 @@
 """The canary table of Oren et al., on a model trained here or given.
 
 Question: does a small model that saw the paper's ten test sets at the paper's
-duplication counts give the paper's verdicts, are the same files' later lines, which
-were not planted, left alone, and what does a membership score say of both? The same for
-the lower counts of the authors' second model.
+duplication counts give the paper's verdicts, and are the same files' later lines, which
+were not planted, left alone? The same for the lower counts of the authors' second
+model.
 Command: `python -m eval.canaries --corpus DIR --canaries DIR [--dup-counts lower]`
-trains and tests; `--trained DIR` tests the finished run of another folder; `--tables
-DIR DIR` puts finished studies beside each other. Hardware: 2 CPU cores, an hour or two,
-of which testing takes half an hour. Headline: LOG.md has the tables.
+trains and tests; `--trained DIR` tests the finished run of another folder. Hardware: 2
+CPU cores, an hour or two, of which testing takes half an hour. Headline: LOG.md has the
+tables.
 
 The ten files are those that the authors published with their code, in the order in
 which they planted them; the paper's model has 1.4 B parameters and saw all lines.
@@ -15,14 +15,12 @@ which they planted them; the paper's model has 1.4 B parameters and saw all line
 Fixed before looking: one model of each plan, seed 0, preset 5m; the first 200 lines of
 each file planted and the next 200 kept as controls, cut to 48 tokens; adjacency,
 stratified, sharded_t of the same scores and reversal at their own numbers of
-orders, and permutation with 19; Min-K% at 20 % of each line's tokens, planted against
-later lines, with and without the later lines that stand in the planted part too, beside
-classifiers that read the texts alone. The published plan has 5 million background
-tokens and the lower plan 2 million. The order tests of the published plan's model were
-known when this was written; nothing of the lower plan's model and no ranking was.
+orders, and permutation with 19. The published plan has 5 million background tokens and
+the lower plan 2 million. The order tests of the published plan's model were known when
+this was written; nothing of the lower plan's model was.
 
-Fixed after the rankings of the published plan were known: controls of which training
-read more than 5 % of the lines are in no count of false alarms. Fixed after adjacency's
+Fixed later: controls of which training read more than 5 % of the lines are in no count
+of false alarms. Fixed after adjacency's
 p-values of both plans were known, and before any of direction's: direction, of the same
 pairs, decides, since nobody but the authors knows how these files came by their order.
 Fixed after direction's p-values were known: beside a reference, trained on the same
@@ -35,13 +33,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.canaries.ranking import Ranked, rank_sets
 from eval.canaries.runs import (
     Plan,
-    Run,
     Trained,
+    control_of,
     planted_first,
-    read_runs,
     read_trained,
     run_of,
     sets_to_plant,
@@ -56,10 +52,11 @@ from jaxcontam.commands.flags import STORE_DIR, flags_of
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.report_files import PAGE_NAME, REPORT_NAME
-from jaxcontam.results import Evidence, MembershipResult, ModelInfo, OrderResult, Report
+from jaxcontam.report.report_files import PAGE_NAME
+from jaxcontam.results import Evidence, ModelInfo, OrderResult, Report
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.verdict import MIN_EFFECT, decide
+from train.background_check import found_in
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
 from train.prepare import RunOptions
@@ -70,12 +67,11 @@ from train.sources import read_documents
 _OUT = Path("runs/canaries")
 # Inside a run's folder: the model that read the background alone.
 _REFERENCE = "reference"
-# Flags by what they change: the model and its sets, or how it is tested.
+# Flags that change the model and its sets.
 _TRAINING = (
     *("corpus", "canaries", "dup_counts", "limit"),
     *("preset", "batch_rows", "max_example_tokens", "background_tokens"),
 )
-_TESTING = ("n_permutations", "seed", "tiny")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +88,6 @@ class Canaries(StudyFlags):
     """Folder with the ten files, boolq.jsonl to truthfulqa.jsonl."""
     trained: Path | None = None
     """Train nothing: test the model and the sets of this folder of a finished run."""
-    tables: tuple[Path, ...] = ()
-    """Score nothing: tables of these folders with a report.json. Reports of
-    one model are joined; the first one that has a test counts."""
     dup_counts: Plan = "published"
     """Copies as in the paper's first model (1 to 100), or in its second (1 to 10)."""
     limit: int = 200
@@ -112,8 +105,8 @@ class Canaries(StudyFlags):
     """Rows a step (default: the preset's)."""
     out: Path | None = None
     """Folder for the model, the sets, the report and the tables; finished work is
-    reused (default: runs/canaries, runs/canaries-tiny, runs/canaries-trained/NAME of
-    the given run, or runs/canaries-tables)."""
+    reused (default: runs/canaries, runs/canaries-tiny, or runs/canaries-trained/NAME of
+    the given run)."""
 
     positive = ("limit", "max_example_tokens", "background_tokens", "batch_rows")
 
@@ -124,30 +117,23 @@ class Canaries(StudyFlags):
                 f"--n-permutations must be at least 0, got {self.n_permutations}"
             )
         check_names("preset", (self.preset,), PRESETS)
-        if self.tables and self.trained is not None:
-            raise InputError("--tables and --trained exclude each other")
-        self._check_of_use()
-        if not self.tables and self.trained is None:
-            for flag, value in (("corpus", self.corpus), ("canaries", self.canaries)):
-                if not value:
-                    raise InputError(
-                        f"--{flag} is missing", hint="or --trained DIR, a finished run"
-                    )
+        if self.trained is not None:
+            self._check_of_use()
+            return
+        for flag, value in (("corpus", self.corpus), ("canaries", self.canaries)):
+            if not value:
+                raise InputError(
+                    f"--{flag} is missing", hint="or --trained DIR, a finished run"
+                )
 
     def _check_of_use(self) -> None:
         """Refuse flags that would change nothing, and yet stand in the report."""
-        if self.tables:
-            mode, idle = "tables", _TRAINING + _TESTING
-        elif self.trained is not None:
-            mode, idle = "trained", _TRAINING
-        else:
-            return
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in idle:
+        for name in _TRAINING:
             if getattr(self, name) != defaults[name]:
                 flag = name.replace("_", "-")
                 raise InputError(
-                    f"--{flag} changes nothing with --{mode}", hint="leave it out"
+                    f"--{flag} changes nothing with --trained", hint="leave it out"
                 )
 
     @property
@@ -155,21 +141,24 @@ class Canaries(StudyFlags):
         """Where everything is written: by default no other kind of run's folder."""
         if self.out is not None:
             return self.out
-        if self.tables:
-            return _OUT.with_name(f"{_OUT.name}-tables")
         if self.trained is not None:
             name = self.trained.resolve().name
             return _OUT.with_name(f"{_OUT.name}-trained") / name
         return _OUT.with_name(f"{_OUT.name}-tiny") if self.tiny else _OUT
 
     def run(self) -> dict:
-        """Train, test, print the tables; returns the report, or what tables hold."""
+        """Train, test, print the tables; returns the report."""
         clock = Clock.start()
-        if self.tables:
-            return self._finish(clock, read_runs(self.tables))
-        model = self._model()
-        document = self._test(model, clock)
-        self._finish(clock, [run_of(document, str(self.folder / REPORT_NAME))])
+        document = self._test(self._model(), clock)
+        run = run_of(document)
+        finish_study(
+            "canaries",
+            self,
+            clock=clock,
+            out=self.folder,
+            numbers=numbers_of(run),
+            grids=grids_of(run),
+        )
         print(f"report: {self.folder / PAGE_NAME}")
         return document
 
@@ -224,7 +213,7 @@ class Canaries(StudyFlags):
         reference = self._reference(model)
         began = time.monotonic()
         checkpoint = load_checkpoint(str(model.model))
-        results, scored, ranked, rows = self._scored(model, checkpoint)
+        results, scored = self._scored(model, checkpoint)
         evidence: list[Evidence | None] = [*scored]
         info_of_reference = None
         if reference is not None:
@@ -244,24 +233,23 @@ class Canaries(StudyFlags):
             device=device_info(),
             versions=library_versions(),
             min_effect=MIN_EFFECT,
-            results=(*decide(results, min_effect=MIN_EFFECT), *rows),
+            results=tuple(decide(results, min_effect=MIN_EFFECT)),
             study={
                 "name": "canaries",
                 "canary_share": manifest.n_canary_tokens / manifest.n_tokens,
                 "n_tokens": manifest.n_tokens,
                 "corpus_digest": manifest.corpus_digest,
                 "test_seconds": round(time.monotonic() - began, 1),
-                "ranked": [dataclasses.asdict(row) for row in ranked],
+                "seen": _seen(model.sets),
             },
         )
-        found = [*evidence, *[None] * len(rows)]
-        document, _ = write_files(report, found, self.folder)
+        document, _ = write_files(report, evidence, self.folder)
         return document
 
     def _scored(
         self, model: Trained, checkpoint: Checkpoint
-    ) -> tuple[list[OrderResult], list[Evidence], list[Ranked], list[MembershipResult]]:
-        """Order tests and rankings before verdicts."""
+    ) -> tuple[list[OrderResult], list[Evidence]]:
+        """Order tests before verdicts."""
         scorer = checkpoint_scorer(checkpoint, store=self.folder / STORE_DIR)
         n_orders: dict[str, int | None] = dict.fromkeys(
             ("adjacency", "stratified", "reversal")
@@ -269,7 +257,7 @@ class Canaries(StudyFlags):
         if self.n_permutations:
             n_orders["permutation"] = 2 if self.tiny else self.n_permutations
         with progress_bar("testing orders") as progress:
-            results, evidence = order_tests(
+            return order_tests(
                 model.sets,
                 model.manifest,
                 checkpoint,
@@ -278,16 +266,6 @@ class Canaries(StudyFlags):
                 seed=self.seed,
                 progress=progress,
             )
-        with progress_bar("scoring lines") as progress:
-            ranked, rows = rank_sets(
-                model.sets,
-                model.manifest,
-                checkpoint,
-                scorer,
-                seed=self.seed,
-                progress=progress,
-            )
-        return results, evidence, ranked, rows
 
     def _beside(
         self,
@@ -314,16 +292,15 @@ class Canaries(StudyFlags):
         found = with_reference(pairs, of_reference, info, seed=self.seed)
         return [row for row, _ in found], [arrays for _, arrays in found]
 
-    def _finish(self, clock: Clock, runs: list[Run]) -> dict:
-        """Tables and raw numbers."""
-        return finish_study(
-            "canaries",
-            self,
-            clock=clock,
-            out=self.folder,
-            numbers=numbers_of(runs),
-            grids=grids_of(runs),
-        )
+
+def _seen(sets: Sequence[PlannedSet]) -> dict[str, tuple[int, int]]:
+    """Control -> its lines that stand in the planted part, and its lines."""
+    pairs = [(one, control_of(one.name, sets)) for one in sets if one.copies]
+    return {
+        control.name: (len(found_in(control, one)), len(control.benchmark))
+        for one, control in pairs
+        if control is not None
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ten sets of the paper, the sets of a model, and reports of finished runs."""
+"""The ten sets of the paper, the sets of a model, and what was found on it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import REPORT_NAME, is_report_of, read_document
 from train.manifest import Manifest, read_manifest
 from train.plan import HELD_OUT, PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
@@ -24,31 +23,27 @@ class Canary:
         published: Copies in the paper's first model.
         lower: Copies in the authors' second model.
         sharded_p: p-value of the sharded test on the first model, as it was printed.
-        min_k: Share of spans that Min-K% Prob called contaminated on the first model:
-            100 spans of 512 tokens, at a threshold that was tuned to 5 % false alarms
-            on five planted and five other sets.
     """
 
     published: int
     lower: int
     sharded_p: str | None = None
-    min_k: str | None = None
 
 
 # Copies: the README of the authors' code (tatsu-lab/test_set_contamination) has both
 # columns. Figures: the table in the authors' public answer to the reviewers of
 # arXiv:2310.17623, which has these five sets and no figure of the second model.
 CANARIES: Mapping[str, Canary] = {
-    "boolq": Canary(1, 1, "0.156", "3 %"),
-    "hellaswag": Canary(1, 1, "0.478", "2 %"),
+    "boolq": Canary(1, 1, "0.156"),
+    "hellaswag": Canary(1, 1, "0.478"),
     "openbookqa": Canary(1, 2),
     "naturalquestions": Canary(10, 2),
-    "mnli": Canary(10, 4, "1.96e-11", "100 %"),
+    "mnli": Canary(10, 4, "1.96e-11"),
     "truthfulqa": Canary(10, 4),
     "piqa": Canary(50, 7),
-    "mmlu_professional_law": Canary(50, 7, "1e-38", "90 %"),
+    "mmlu_professional_law": Canary(50, 7, "1e-38"),
     "mmlu_professional_psychology": Canary(50, 10),
-    "mmlu_high_school_psychology": Canary(100, 10, "1e-38", "74 %"),
+    "mmlu_high_school_psychology": Canary(100, 10, "1e-38"),
 }
 
 
@@ -164,7 +159,6 @@ def control_of(name: str, sets: Sequence[PlannedSet]) -> PlannedSet | None:
     return None
 
 
-COMMAND = "eval.canaries"
 MOST_SEEN = 0.05
 """Share of a control's lines that training may have read."""
 
@@ -176,26 +170,21 @@ class Run:
     """What was found on one model.
 
     Attributes:
-        label: The plan's name, or the model's where it followed neither plan.
-        plan: Plan of its copies.
-        fingerprint: Fingerprint of the model.
+        plan: Plan of its copies; None if it followed neither.
+        label: The plan's name, or the model's.
         n_parameters: Parameters of the model.
         n_tokens: That it was trained on.
         canary_share: Share of these that is planted.
         tests: Rows of order tests, by set and method.
-        ranked: Fields of `Ranked`, by set.
-        seen: Control -> its lines that stand in the planted part, and its lines; of
-            controls whose lines were ranked.
+        seen: Control -> its lines that stand in the planted part, and its lines.
     """
 
-    label: str
     plan: Plan | None
-    fingerprint: str
+    label: str
     n_parameters: int
     n_tokens: int
     canary_share: float
     tests: Mapping[tuple[str, str], Row]
-    ranked: Mapping[str, Row]
     seen: Mapping[str, tuple[int, int]]
 
     @property
@@ -230,85 +219,18 @@ class Run:
         return sorted(found, key=lambda method: method != decides)
 
 
-def run_of(document: Mapping[str, Any], where: str) -> Run:
-    """The run that a report tells of.
-
-    Raises:
-        InputError: If it is no report of this study; begins with `where`.
-    """
-    if not is_report_of(document, COMMAND):
-        raise InputError(f"{where}: not a report of {COMMAND}")
-    try:
-        tests = {
-            (row["benchmark"], row["method"]): row
-            for row in document["results"]
-            if "auc" not in row
-        }
-        if not tests:
-            raise InputError(f"{where}: has no order test")
-        copies = {name: row["copies"] for (name, _), row in tests.items()}
-        plan = plan_of({name: n for name, n in copies.items() if n})
-        model, study = document["model"], document["study"]
-        # Reports from before this part existed have none.
-        ranked = {row["benchmark"]: row for row in study.get("ranked", ())}
-        control_of = {
-            row["benchmark"]: row["reference"][0]
-            for row in document["results"]
-            if "auc" in row
-        }
-        return Run(
-            label=plan or model["name"],
-            plan=plan,
-            fingerprint=model["fingerprint"],
-            n_parameters=model["n_parameters"],
-            n_tokens=study["n_tokens"],
-            canary_share=study["canary_share"],
-            tests=tests,
-            ranked=ranked,
-            seen={
-                control_of[name]: (row["n_seen"], row["n_later"])
-                for name, row in ranked.items()
-            },
-        )
-    except (KeyError, TypeError, AttributeError) as e:
-        raise InputError(f"{where}: lacks {e}") from e
-
-
-def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Runs of finished studies; reports of one model are joined.
-
-    Where two reports of a model have the same test of the same set, the first one
-    counts.
-
-    Raises:
-        InputError: If a folder has no report of this study.
-    """
-    runs: dict[str, Run] = {}
-    for folder in folders:
-        path = folder / REPORT_NAME
-        run = run_of(read_document(path), str(path))
-        first = runs.get(run.fingerprint)
-        runs[run.fingerprint] = run if first is None else _joined(first, run)
-    return _told_apart(list(runs.values()))
-
-
-def _told_apart(runs: Sequence[Run]) -> list[Run]:
-    """Runs of one label are numbered from the second one on."""
-    seen: dict[str, int] = {}
-    told = []
-    for run in runs:
-        seen[run.label] = n = seen.get(run.label, 0) + 1
-        told.append(
-            run if n == 1 else dataclasses.replace(run, label=f"{run.label} {n}")
-        )
-    return told
-
-
-def _joined(first: Run, second: Run) -> Run:
-    return dataclasses.replace(
-        first,
-        # The order of the first comes first, and so do its rows.
-        tests={**first.tests, **second.tests, **first.tests},
-        ranked={**second.ranked, **first.ranked},
-        seen={**second.seen, **first.seen},
+def run_of(document: Mapping[str, Any]) -> Run:
+    """The run that a report of this study tells of."""
+    tests = {(row["benchmark"], row["method"]): row for row in document["results"]}
+    copies = {name: row["copies"] for (name, _), row in tests.items()}
+    plan = plan_of({name: n for name, n in copies.items() if n})
+    model, study = document["model"], document["study"]
+    return Run(
+        plan=plan,
+        label=plan or model["name"],
+        n_parameters=model["n_parameters"],
+        n_tokens=study["n_tokens"],
+        canary_share=study["canary_share"],
+        tests=tests,
+        seen={name: (n_seen, n) for name, (n_seen, n) in study["seen"].items()},
     )

@@ -9,47 +9,30 @@ from eval.study import Column, Grid
 from jaxcontam.report.numbers import p_text
 
 LEVELS = (0.05, 0.001)
-# Beside each other, of several runs.
-_BESIDE = ("direction", "adjacency", "stratified")
 _NONE = ""
 
 
-def grids_of(runs: Sequence[Run]) -> list[Grid]:
-    """All tables, those of one run after those of another."""
-    grids = [
-        grid
-        for run in runs
-        for grid in (_orders(run), _controls(run), _rankings(run), _found(run))
-        if grid.rows
-    ]
-    return grids + ([_beside(runs)] if len(runs) > 1 else [])
+def grids_of(run: Run) -> list[Grid]:
+    """All tables."""
+    return [grid for grid in (_orders(run), _controls(run), _found(run)) if grid.rows]
 
 
-def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
+def numbers_of(run: Run) -> dict[str, Any]:
     """What the tables are made of, for the JSON file."""
     fields = ("benchmark", "copies", "method", "p_value", "log10_p", "validity")
     more = ("p_floor", "p_adjusted", "effect", "effect_se", "mde")
     decided = ("verdict", "reasons", "reference")
     scored = ("n_examples", "n_cut", "n_strata", "n_orders", "tokens_scored")
     return {
-        "runs": [
-            {
-                "label": run.label,
-                "model": run.fingerprint,
-                "n_parameters": run.n_parameters,
-                "n_tokens": run.n_tokens,
-                "canary_share": run.canary_share,
-                "tests": [
-                    {
-                        name: row.get(name)
-                        for name in (*fields, *more, *decided, *scored)
-                    }
-                    for row in run.tests.values()
-                ],
-                "ranked": list(run.ranked.values()),
-            }
-            for run in runs
-        ]
+        "label": run.label,
+        "n_parameters": run.n_parameters,
+        "n_tokens": run.n_tokens,
+        "canary_share": run.canary_share,
+        "tests": [
+            {name: row.get(name) for name in (*fields, *more, *decided, *scored)}
+            for row in run.tests.values()
+        ],
+        "seen": run.seen,
     }
 
 
@@ -104,36 +87,10 @@ def _controls(run: Run) -> Grid:
         columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
     return Grid.of(
         f"{run.label}: later lines of the same files, which were not planted. `seen` "
-        "also stand in the planted part, so that training read them; empty where they "
-        "were not counted.",
+        "also stand in the planted part, so that training read them.",
         run.controls,
         columns,
     )
-
-
-def _rankings(run: Run) -> Grid:
-    """AUCs, with what may make them too high."""
-    columns: dict[str, Column] = {
-        "set": "{r[benchmark]}",
-        "copies": "{r[copies]}",
-        "all later lines": lambda row: _interval(row, "auc"),
-        "later lines seen": "{r[n_seen]} of {r[n_later]}",
-        "without them": lambda row: _interval(row, "auc_unseen"),
-        "texts alone": lambda row: _two_digits(row["blind_auc"]),
-    }
-    if run.plan == "published":
-        columns["paper: spans called contaminated"] = lambda row: (
-            CANARIES[row["benchmark"]].min_k or _NONE
-        )
-    about = (
-        f"{run.label}: AUC of Min-K% (20 %) between planted lines and later lines of "
-        "the same file, 95 % interval over lines: those that read the same count once, "
-        "others as independent, so lines that are only alike make it too narrow. A "
-        "ranking, which proves nothing. "
-        "`later lines seen` also stand in the planted part; `texts alone` is the best "
-        "of four classifiers without a model."
-    )
-    return Grid.of(about, run.ranked.values(), columns)
 
 
 def _found(run: Run) -> Grid:
@@ -173,33 +130,6 @@ def _share(rows: Sequence[Row], level: float) -> str:
     return f"{n} of {len(rows)} ({share.low:.2f} to {share.high:.2f})"
 
 
-def _beside(runs: Sequence[Run]) -> Grid:
-    """One line per set: what each run found of it."""
-    names = list(dict.fromkeys(name for run in runs for name in run.planted))
-    tested = {method for run in runs for method in run.methods}
-    beside = [method for method in _BESIDE if method in tested]
-    rows = []
-    for name in names:
-        cells = [name]
-        for run in runs:
-            copies, ranked = run.planted.get(name), run.ranked.get(name)
-            cells += [
-                _NONE if copies is None else str(copies),
-                *(_p(run.tests.get((name, method))) for method in beside),
-                _two_digits(None if ranked is None else ranked["auc_unseen"]),
-            ]
-        rows.append(tuple(cells))
-    header = tuple(
-        f"{run.label}: {word}" for run in runs for word in ("copies", *beside, "AUC")
-    )
-    return Grid(
-        "The runs beside each other. They differ in copies, and in how much other text "
-        "they read; AUC: Min-K%, later lines that were seen left out.",
-        ("set", *header),
-        tuple(rows),
-    )
-
-
 def _rows(run: Run, method: str) -> list[Row]:
     return [row for (_, name), row in run.tests.items() if name == method]
 
@@ -228,12 +158,3 @@ def _effect(row: Row | None) -> str:
         return _NONE
     error = "" if row["effect_se"] is None else f" ± {row['effect_se']:.2f}"
     return f"{row['effect']:.2f}{error}"
-
-
-def _interval(row: Row, field: str) -> str:
-    value, low, high = (row[f"{field}{end}"] for end in ("", "_low", "_high"))
-    return "" if value is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _two_digits(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.2f}"

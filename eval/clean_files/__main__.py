@@ -23,14 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.clean_files.commands import COMMANDS, counts
-from eval.clean_files.findings import (
-    ACCUSING,
-    LEVELS,
-    Held,
-    added,
-    failures,
-    judged,
-)
+from eval.clean_files.findings import ACCUSING, LEVELS, Held, added, failures, judged
 from eval.study import (
     Clock,
     Grid,
@@ -84,19 +77,16 @@ class CleanFiles(StudyFlags):
             parts.append(found["cells"])
         tallies = added(parts)
         held = judged(tallies)
+        failing = [
+            {**dataclasses.asdict(one), "cell": one.cell.key} for one in failures(held)
+        ]
+        cells = {key: dict(tallies[key]) for key in sorted(tallies)}
         return finish_study(
             "clean_files",
             self,
             clock=clock,
             out=folder,
-            numbers={
-                "n_counts": len(held),
-                "failures": [
-                    {**dataclasses.asdict(one), "cell": one.cell.key}
-                    for one in failures(held)
-                ],
-                "cells": {key: dict(tallies[key]) for key in sorted(tallies)},
-            },
+            numbers={"n_counts": len(held), "failures": failing, "cells": cells},
             grids=grids(tallies, held),
             earlier_seconds=records.earlier_seconds,
         )
@@ -104,48 +94,43 @@ class CleanFiles(StudyFlags):
 
 def grids(tallies: Mapping[str, Mapping[str, int]], held: Sequence[Held]) -> list[Grid]:
     """A line for each test, and one for each count above its level."""
-    by_test = grouped(tallies.items(), lambda row: tuple(row[0].split("|")[:2]))
+    failing = failures(held)
     rows = []
-    for names, cells in by_test.items():
-        word, _ = ACCUSING[names[0].split()[0]]
+    for (command, test), cells in grouped(
+        tallies.items(), lambda row: tuple(row[0].split("|")[:2])
+    ).items():
         for holds in ("level", "words"):
             own = added({"": t} for key, t in cells if key.endswith(f"|{holds}"))
+            of_test = (command, test, holds == "level")
             if own:
-                rows.append((", ".join(names), holds, own[""], word))
-    failing = failures(held)
-    of_test = grouped(
-        failing, lambda one: (f"{one.cell.command}, {one.cell.test}", one.cell.holds)
-    )
+                fails = [
+                    (one.cell.command, one.cell.test, one.cell.holds) == of_test
+                    for one in failing
+                ]
+                name = f"{command}, {test}" + " *" * (holds == "words")
+                accused = own[""][ACCUSING[command.split()[0]][0]]
+                rows.append((name, own[""], accused, sum(fails)))
     columns = {
-        "command, test": lambda row: row[0] + " *" * (row[1] == "words"),
-        "files": lambda row: f"{row[2]['n']}",
-        "not tested": lambda row: f"{row[2]['refused']}",
-        **{
-            f"<={level:g}": lambda row, level=level: _share(row[2], f"p<={level}")
-            for level in LEVELS
-        },
-        "accused": lambda row: f"{row[2][row[3]]}",
-        "fail": lambda row: f"{len(of_test.get((row[0], row[1] == 'level'), ()))}",
+        "command, test": "{r[0]}",
+        "files": "{r[1][n]}",
+        "not tested": lambda row: f"{row[1]['refused']}",
+        **{f"<={x:g}": lambda row, x=x: _share(row[1], f"p<={x}") for x in LEVELS},
+        "accused": "{r[2]}",
+        "fail": "{r[3]}",
     }
-    shown = failing[:_SHOWN]
+    title = f"Counts above their level: {len(failing)} of {len(held)}"
+    title += f", the surest {_SHOWN}" * (len(failing) > _SHOWN)
+    shown = {
+        "command, test, kind, reader": lambda one: ", ".join(
+            filter(None, one.cell.key.split("|")[:4])
+        ),
+        "what": "{r.what}",
+        "count": "{r.count} of {r.n}",
+    }
+    words = "Shares of files below each level; files accused (*: words alone are held)"
     return [
-        Grid.of(
-            "Shares of files below each level; files accused (*: words alone are held)",
-            rows,
-            columns,
-        ),
-        Grid.of(
-            f"Counts above their level: {len(failing)} of {len(held)}"
-            + f", the surest {_SHOWN}" * (len(failing) > _SHOWN),
-            shown,
-            {
-                "command, test, kind, reader": lambda one: ", ".join(
-                    filter(None, one.cell.key.split("|")[:4])
-                ),
-                "what": "{r.what}",
-                "count": "{r.count} of {r.n}",
-            },
-        ),
+        Grid.of(words, rows, columns),
+        Grid.of(title, failing[:_SHOWN], shown),
     ]
 
 

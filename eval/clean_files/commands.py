@@ -38,14 +38,7 @@ _CHUNK = 25
 def counts(
     name: str, n_files: int, seed: int, *, processes: int = 1
 ) -> dict[str, Tally]:
-    """What a command says of its share of so many files, counted by cell.
-
-    Args:
-        name: Of `COMMANDS`.
-        n_files: Before its share is taken.
-        seed: Of the first file.
-        processes: That ask; one is this one.
-    """
+    """What a command says of its share of files, from file `seed` on, by cell."""
     n = max(1, round(COMMANDS[name][1] * n_files))
     chunks = [
         range(seed + start, seed + min(start + _CHUNK, n))
@@ -67,10 +60,8 @@ def counts(
 
 
 def _counted(name: str, files: Sequence[int]) -> dict[str, Tally]:
-    """What a process does with some files."""
-    ask, _ = COMMANDS[name]
     findings: list[Finding] = []
     for number in files:
         with tempfile.TemporaryDirectory() as folder:
-            findings += ask(number, Path(folder))
+            findings += COMMANDS[name][0](number, Path(folder))
     return tallied(findings)

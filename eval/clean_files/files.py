@@ -3,15 +3,15 @@
 import dataclasses
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from eval.natural_order.words import TOPICS, pseudoword
 
+# Texts of a file, copies apart.
 _COMMON = 40
-"""Texts of a file, copies apart."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,7 @@ class Rows:
 
     def written(self, path: Path, order: Sequence[int]) -> Path:
         """The file with its lines in an order."""
-        path = path.with_suffix(self.suffix)
-        data = "".join(f"{self.lines[i]}\n" for i in order)
-        path.write_text(data, encoding="utf-8")
-        return path
+        return write(path.with_suffix(self.suffix), (self.lines[i] for i in order))
 
     def drawn(self, rng: Random) -> list[int]:
         """An order that is as likely as any other that the null has."""
@@ -55,6 +52,13 @@ class Rows:
             for place, i in zip(places, rng.sample(places, len(places)), strict=True):
                 order[place] = i
         return order
+
+
+def write(path: Path, lines: Iterable[str | dict[str, Any]]) -> Path:
+    """A file of lines, or of records."""
+    texts = (one if isinstance(one, str) else json.dumps(one) for one in lines)
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return path
 
 
 def texts(rng: Random, n: int, *, words: Callable[[int], int]) -> list[str]:
@@ -81,38 +85,27 @@ def _zipf(n: int, most: int) -> list[int]:
     return [max(1, most // (1 + i)) for i in range(n)]
 
 
+def _lines(lines: Iterable[str], **flags: Any) -> Rows:
+    return Rows(lines=tuple(lines), flags=flags)
+
+
+def _counts(*counts: int) -> Callable[[Random], Rows]:
+    """Texts with so many copies each."""
+    return lambda rng: _lines(_copied(rng, counts))
+
+
 def _distinct(rng: Random) -> Rows:
-    return Rows(
-        lines=tuple(texts(rng, _COMMON, words=lambda i: int(rng.expovariate(0.2))))
-    )
+    return _lines(texts(rng, _COMMON, words=lambda i: int(rng.expovariate(0.2))))
 
 
-def _equal_counts(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [3] * 32)))
+def _equal_lengths(rng: Random) -> Rows:
+    made = [text.ljust(60, ".")[:60] for text in texts(rng, 32, words=lambda i: 9)]
+    return _lines(made + made[:8] * 3)
 
 
-def _zipf_counts(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, _zipf(_COMMON, 400))))
-
-
-def _powers(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [2**i for i in range(11, -1, -1)])))
-
-
-def _steep(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [3**i for i in range(7, -1, -1)])))
-
-
-def _dominant(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [60, *[1] * 39])))
-
-
-def _two_rows(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [7, 1])))
-
-
-def _three_rows(rng: Random) -> Rows:
-    return Rows(lines=tuple(_copied(rng, [9, 3, 1])))
+def _limit(rng: Random) -> Rows:
+    made = _copied(rng, _zipf(_COMMON, 60))
+    return _lines(made, limit=len(made) // 3)
 
 
 def _near_copies(rng: Random) -> Rows:
@@ -124,15 +117,8 @@ def _near_copies(rng: Random) -> Rows:
         lambda text: text.replace(" ", "  ", 1),
         lambda text: f"{text} ",
     )
-    made = texts(rng, 12, words=_rarer_is_longer)
-    counts = _zipf(len(made), 30)
-    return Rows(
-        lines=tuple(
-            rng.choice(forms)(text)
-            for text, n in zip(made, counts, strict=True)
-            for _ in range(n)
-        )
-    )
+    made = _copied(rng, _zipf(12, 30))
+    return _lines(rng.choice(forms)(text) for text in made)
 
 
 def _look_alikes(rng: Random) -> Rows:
@@ -147,24 +133,19 @@ def _look_alikes(rng: Random) -> Rows:
     made = [f"caf\u00e9 {text}" for text in texts(rng, 10, words=_rarer_is_longer)]
     looks = [form(text) for text in made for form in forms]
     counts = _zipf(len(looks), 60)
-    return Rows(
-        lines=tuple(
-            text for text, n in zip(looks, counts, strict=True) for _ in range(n)
-        )
-    )
+    return _lines(t for t, n in zip(looks, counts, strict=True) for _ in range(n))
 
 
-def _equal_lengths(rng: Random) -> Rows:
-    made = [text.ljust(60, ".")[:60] for text in texts(rng, 32, words=lambda i: 9)]
-    return Rows(lines=tuple(made + made[:8] * 3))
+def _records(rows: Iterable[dict[str, Any]], groups: Any = None, **flags: Any) -> Rows:
+    lines = tuple(map(json.dumps, rows))
+    return Rows(lines=lines, suffix=".jsonl", flags=flags, groups=groups)
 
 
 def _blank(rng: Random) -> Rows:
     """Empty and nearly empty texts, which are many in forms that people fill in."""
     empty = [text for text in ("", " ", "\t", ".", "-", "?") for _ in range(9)]
     made = [*empty, *_copied(rng, _zipf(24, 12))]
-    lines = tuple(json.dumps({"text": text}) for text in made)
-    return Rows(lines=lines, suffix=".jsonl", flags={"text_field": "text"})
+    return _records(({"text": text} for text in made), text_field="text")
 
 
 def _questions(rng: Random) -> list[dict[str, Any]]:
@@ -177,45 +158,28 @@ def _questions(rng: Random) -> list[dict[str, Any]]:
     ]
 
 
-def _contexts(rng: Random) -> Rows:
-    lines = tuple(map(json.dumps, _questions(rng)))
-    return Rows(lines=lines, suffix=".jsonl", flags={"text_field": "context"})
-
-
 def _groups(rng: Random) -> Rows:
     """Rows with labels, some of which no other row has; texts stand under several."""
     made = rng.sample(found := _copied(rng, _zipf(30, 12)), len(found))
     groups = tuple(i if i < 4 else rng.choice((-1, -1, -2)) for i in range(len(made)))
-    lines = tuple(
-        json.dumps({"text": text, "label": label})
-        for text, label in zip(made, groups, strict=True)
-    )
-    flags = {"text_field": "text", "group_field": "label"}
-    return Rows(lines=lines, suffix=".jsonl", flags=flags, groups=groups)
+    pairs = zip(made, groups, strict=True)
+    rows = ({"text": text, "label": label} for text, label in pairs)
+    return _records(rows, groups, text_field="text", group_field="label")
 
 
 def _blocks(rng: Random) -> Rows:
     """Passages with their questions, popular ones first."""
     rows = _questions(rng)
+    groups = tuple(row["id"] for row in rows)
     flags = {"text_field": "question", "block_field": "id", "limit": len(rows) // 2}
-    return Rows(
-        lines=tuple(map(json.dumps, rows)),
-        suffix=".jsonl",
-        flags=flags,
-        groups=tuple(row["id"] for row in rows),
-    )
-
-
-def _limit(rng: Random) -> Rows:
-    made = _copied(rng, _zipf(_COMMON, 60))
-    return Rows(lines=tuple(made), flags={"limit": len(made) // 3})
+    return _records(rows, groups, **flags)
 
 
 def _cut(rng: Random) -> Rows:
     """Long texts with few beginnings: what is cut off is all that tells them apart."""
     starts = texts(rng, 8, words=lambda i: 1)
     made = [f"{rng.choice(starts)} {text}" for text in _copied(rng, _zipf(32, 16))]
-    return Rows(lines=tuple(made), flags={"max_example_tokens": 14})
+    return _lines(made, max_example_tokens=14)
 
 
 def _no_header(rng: Random) -> Rows:
@@ -227,18 +191,18 @@ def _no_header(rng: Random) -> Rows:
 
 KINDS: Mapping[str, Callable[[Random], Rows]] = {
     "distinct": _distinct,
-    "equal counts": _equal_counts,
-    "zipf counts": _zipf_counts,
-    "powers of two": _powers,
-    "powers of three": _steep,
-    "dominant": _dominant,
+    "equal counts": _counts(*[3] * 32),
+    "zipf counts": _counts(*_zipf(_COMMON, 400)),
+    "powers of two": _counts(*[2**i for i in range(11, -1, -1)]),
+    "powers of three": _counts(*[3**i for i in range(7, -1, -1)]),
+    "dominant": _counts(60, *[1] * 39),
     "near-copies": _near_copies,
     "look-alikes": _look_alikes,
     "equal lengths": _equal_lengths,
-    "two rows": _two_rows,
-    "three rows": _three_rows,
+    "two rows": _counts(7, 1),
+    "three rows": _counts(9, 3, 1),
     "blank": _blank,
-    "contexts": _contexts,
+    "contexts": lambda rng: _records(_questions(rng), text_field="context"),
     "groups": _groups,
     "limit": _limit,
     "cut": _cut,

@@ -2,39 +2,35 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from jaxcontam.errors import InputError
 
 LEVELS = (0.05, 0.01, 0.001)
 """Levels at which p-values are counted."""
 
-_CONTAMINATED = ("contaminated", 0.001)
 ACCUSING: Mapping[str, tuple[str, float]] = {
-    "audit": _CONTAMINATED,
+    **dict.fromkeys(
+        ("audit", "replicate", "prove", "canary", "variants"), ("contaminated", 0.001)
+    ),
     "membership": ("members rank higher", 0.001),
-    "replicate": _CONTAMINATED,
+    # At most 3.6 %, as `gap_estimate` has it for right and wrong answers.
     "inflation": ("inflated", 0.036),
-    "prove": _CONTAMINATED,
-    "canary": _CONTAMINATED,
-    "variants": _CONTAMINATED,
 }
-"""Command -> its word that accuses, and how often it may be said of a clean model.
-
-`inflated`: at most 3.6 %, as `gap_estimate` has it for right and wrong answers.
-"""
+"""Command -> its word that accuses, and how often it may be said of a clean model."""
 
 FAMILY = 0.01
 """Chance that any cell of the whole study fails, were all levels held."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(NamedTuple):
     """A command with one of its tests, on one kind of file, of one clean model.
 
     Attributes:
-        command: As it is typed.
-        test: Its test, or what it is asked.
-        kind: Of file.
-        reader: What the model looks at; "" in sums over readers, as for kinds.
+        kind: Of file; "" in sums over kinds.
+        reader: What the model looks at; "" in sums over readers.
         holds: The file satisfies the null hypothesis of the test, and its p-value is
             said to be exact, so that its level is.
     """
@@ -46,24 +42,34 @@ class Cell:
     holds: bool = True
 
     @property
-    def accusing(self) -> tuple[str, float]:
-        """The word of the command that accuses, and its level."""
-        return ACCUSING[self.command.split()[0]]
-
-    @property
     def key(self) -> str:
         """Its name in records."""
-        holds = "level" if self.holds else "words"
-        return "|".join((self.command, self.test, self.kind, self.reader, holds))
+        return "|".join((*self[:4], "level" if self.holds else "words"))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """What is said of one file; `p` is None where nothing was tested."""
 
     cell: Cell
     p: float | None
     verdict: str | None
+
+
+def asked(cell: Cell, ask: Callable[[], tuple[float | None, str | None]]) -> Finding:
+    """The p-value and the verdict that `ask` gives; none where the file is refused."""
+    try:
+        return Finding(cell, *ask())
+    except InputError:
+        return Finding(cell, None, None)
+
+
+def drawn_cell(
+    command: str, seed: int, kinds: Any, readers: Any
+) -> tuple[Random, Any, str]:
+    """A file's random state, kind and reader: each pair of these equally often."""
+    kinds, readers = tuple(kinds), tuple(readers)
+    reader = readers[seed // len(kinds) % len(readers)]
+    return Random(f"{command} {seed}"), kinds[seed % len(kinds)], reader
 
 
 Tally = Counter[str]
@@ -95,16 +101,14 @@ def added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, Tally]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Held:
     """A count against its level.
 
     Attributes:
-        cell: Which files; its kind or reader is "" where it is a sum over them.
         what: `p<=0.05` and the like, or an accusing word.
         level: How often it may be.
-        count: How often it was.
-        n: Of so many files in all.
+        count: How often it was, of `n`.
         chance: Exact binomial probability of so many or more at the level.
         fails: It is below `FAMILY` divided by the number of counts.
     """
@@ -128,36 +132,17 @@ def judged(tallies: Mapping[str, Mapping[str, int]]) -> list[Held]:
     cells: dict[Cell, Tally] = {}
     for key, tally in tallies.items():
         command, test, kind, reader, holds = key.split("|")
-        for own_kind, own_reader in {
-            (kind, reader),
-            (kind, ""),
-            ("", reader),
-            ("", ""),
-        }:
-            cell = Cell(
-                command=command,
-                test=test,
-                kind=own_kind,
-                reader=own_reader,
-                holds=holds == "level",
-            )
+        for sums in {(kind, reader), (kind, ""), ("", reader), ("", "")}:
+            cell = Cell(command, test, *sums, holds == "level")
             cells.setdefault(cell, Counter()).update(tally)
     found = []
     for cell, tally in cells.items():
         levels = {f"p<={x}": x for x in LEVELS} if cell.holds else {}
-        for what, level in (*levels.items(), cell.accusing):
+        for what, level in (*levels.items(), ACCUSING[cell.command.split()[0]]):
             # A file that was refused was not accused either.
             n = tally["n"] - tally["refused"] * (what in levels)
-            found.append(
-                Held(
-                    cell=cell,
-                    what=what,
-                    level=level,
-                    count=tally[what],
-                    n=n,
-                    chance=float(binom.sf(tally[what] - 1, n, level)),
-                )
-            )
+            chance = float(binom.sf(tally[what] - 1, n, level))
+            found.append(Held(cell, what, level, tally[what], n, chance))
     bound = FAMILY / max(1, len(found))
     return [dataclasses.replace(one, fails=one.chance < bound) for one in found]
 
@@ -165,3 +150,7 @@ def judged(tallies: Mapping[str, Mapping[str, int]]) -> list[Held]:
 def failures(found: Sequence[Held]) -> list[Held]:
     """Counts above their level, the surest first."""
     return sorted((one for one in found if one.fails), key=lambda one: one.chance)
+
+
+def silent(done: int, total: int) -> None:
+    """No bar."""

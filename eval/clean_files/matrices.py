@@ -9,15 +9,13 @@ import numpy as np
 import jaxcontam
 from eval.clean_files.answers import prompted
 from eval.clean_files.files import texts
-from eval.clean_files.findings import Cell, Finding
-from eval.clean_files.orders import drawn_cell
+from eval.clean_files.findings import Cell, Finding, asked, drawn_cell, silent
 from eval.clean_files.readers import KERNELS, Reader, chance
 from eval.natural_order.words import pseudoword
 from jaxcontam.commands.canary import canary_results
 from jaxcontam.data.benchmark import content_digest
 from jaxcontam.data.keyed_rows import VALUES, make_keyed_rows
 from jaxcontam.data.release import SEED_BYTES
-from jaxcontam.errors import InputError
 from jaxcontam.methods.variants import variants_result
 from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.in_memory import opened_function
@@ -50,8 +48,8 @@ def prove(seed: int, folder: Path) -> Iterator[Finding]:
     _, kind, scores = drawn_cell("prove", seed, MATRICES, _SCORES)
     matrix = MATRICES[kind](np.random.default_rng([seed, 31]))
     found = jaxcontam.prove(matrix, scores=scores, seed=seed)
-    cell = Cell(command="prove", test="matrix", kind=kind, reader=scores)
-    yield Finding(cell=cell, p=found.p_value, verdict=found.verdict)
+    cell = Cell("prove", "matrix", kind, scores)
+    yield Finding(cell, found.p_value, found.verdict)
 
 
 def canary(seed: int, folder: Path) -> Iterator[Finding]:
@@ -64,21 +62,24 @@ def canary(seed: int, folder: Path) -> Iterator[Finding]:
         loglik, n, name="secrets", digest=content_digest(made), seed=seed
     )
     (joint,) = (row for row in decide(results, min_effect=MIN_EFFECT) if row.primary)
-    cell = Cell(command="canary", test="secrets", kind=f"{n} {kind}", reader=kernel)
-    yield Finding(cell=cell, p=joint.numbers.p_value, verdict=joint.verdict)
+    cell = Cell("canary", "secrets", f"{n} {kind}", kernel)
+    yield Finding(cell, joint.numbers.p_value, joint.verdict)
 
 
+# As `canary --make` draws them, from a seed.
 _SECRETS: Mapping[str, Callable[[Random], str]] = {
     "words": lambda rng: " ".join(pseudoword(rng, 3) for _ in range(8)),
     "digits": lambda rng: f"{rng.randrange(10**48):048d}",
 }
-"""As `canary --make` draws them, from a seed."""
+
+
+def _value(seed: int, words: str) -> str:
+    return VALUES[int(chance(seed, words) * len(VALUES))]
+
 
 _ANSWERS: Mapping[str, Callable[[int, str], str]] = {
     "one word": lambda seed, prompt: VALUES[seed % len(VALUES)],
-    "by the words": lambda seed, prompt: VALUES[
-        int(chance(seed, prompt.split("Answer")[0]) * len(VALUES))
-    ],
+    "by the words": lambda seed, prompt: _value(seed, prompt.split("Answer")[0]),
     "by the key": lambda seed, prompt: VALUES[
         int(chance(seed, max(prompt.split(), key=len)) * 8)
     ],
@@ -88,66 +89,47 @@ _ANSWERS: Mapping[str, Callable[[int, str], str]] = {
 
 def canary_chat(seed: int, folder: Path) -> Iterator[Finding]:
     """Values of keys that a seed drew, asked of a model that guesses."""
-    sizes = (4, 16)
-    rng, n_groups, answer = drawn_cell("chat", seed, sizes, _ANSWERS)
+    rng, n_groups, answer = drawn_cell("chat", seed, (4, 16), _ANSWERS)
     data, seed_file = make_keyed_rows(
         rng.randbytes(SEED_BYTES), n_groups, version="0", made="2026-01-01"
     )
     rows, sealed = folder / f"{seed}.jsonl", folder / f"{seed}.seed"
     rows.write_bytes(data)
     sealed.write_bytes(seed_file.to_bytes())
-    found = jaxcontam.keyed_canary(
-        prompted(lambda prompt: _ANSWERS[answer](seed, prompt)),
-        rows,
-        sealed,
-        seed=seed,
-        progress=_silent,
-    )
-    cell = Cell(
-        command="canary --chat", test="values", kind=f"{n_groups} groups", reader=answer
-    )
-    yield Finding(cell=cell, p=found.p_value, verdict=found.verdict)
-
-
-def _silent(done: int, total: int) -> None:
-    """No bar."""
+    model = prompted(lambda prompt: _ANSWERS[answer](seed, prompt))
+    found = jaxcontam.keyed_canary(model, rows, sealed, seed=seed, progress=silent)
+    cell = Cell("canary --chat", "values", f"{n_groups} groups", answer)
+    yield Finding(cell, found.p_value, found.verdict)
 
 
 def variants(seed: int, folder: Path) -> Iterator[Finding]:
     """Texts whose published version was drawn among versions, or was the longest."""
     rng, kind, kernel = drawn_cell("variants", seed, VERSIONS, KERNELS)
-    rows = VERSIONS[kind](rng)
-    is_drawn = kind != "the longest"
+    rows = tuple(VERSIONS[kind](rng))
+    is_drawn, per_token = kind != "the longest", bool(seed % 2)
     versions = VersionSet(
         name="texts",
-        rows=tuple(rows),
+        rows=rows,
         places=tuple(f"row {i}" for i in range(1, 1 + len(rows))),
     )
-    cell = Cell(
-        command="variants --randomised" if is_drawn else "variants",
-        test="versions",
-        kind=kind,
-        reader=kernel,
-        holds=is_drawn,
-    )
-    model = opened_function(Reader(kernel, seed))
-    plan = plan_texts(versions, model.tokenizer, prefix_id=None, seed=seed)
-    scorer = model.make_scorer(store=None, batch_tokens=None)
-    try:
-        scored = score_texts(versions, plan, scorer, per_token=bool(seed % 2))
-    except InputError:
-        yield Finding(cell=cell, p=None, verdict=None)
-        return
-    result = variants_result(
-        versions,
-        scored,
-        randomised=is_drawn,
-        unit="token" if seed % 2 else "total",
-        n_left_out=0,
-        seed=seed,
-    )
-    (row,) = decide([result], min_effect=MIN_EFFECT)
-    yield Finding(cell=cell, p=row.numbers.p_value, verdict=row.verdict)
+
+    def ask() -> tuple[float | None, str | None]:
+        model = opened_function(Reader(kernel, seed))
+        plan = plan_texts(versions, model.tokenizer, prefix_id=None, seed=seed)
+        scorer = model.make_scorer(store=None, batch_tokens=None)
+        result = variants_result(
+            versions,
+            score_texts(versions, plan, scorer, per_token=per_token),
+            randomised=is_drawn,
+            unit="token" if per_token else "total",
+            n_left_out=0,
+            seed=seed,
+        )
+        (row,) = decide([result], min_effect=MIN_EFFECT)
+        return row.numbers.p_value, row.verdict
+
+    command = "variants --randomised" if is_drawn else "variants"
+    yield asked(Cell(command, "versions", kind, kernel, is_drawn), ask)
 
 
 def _versions(rng: Random, sizes: tuple[int, ...] = (5,)) -> list[tuple[str, ...]]:

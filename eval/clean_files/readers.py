@@ -10,12 +10,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+# Nats of a character of a line whatever stands before it, and of chance.
 _OWN, _NOISE = 0.05, 0.3
-"""Nats of a character of a line whatever stands before it, and of chance."""
-
+# Nats of a line: what a kernel gains leaves it a log-probability.
 _BASE = -30.0
-"""Nats of a line: what a kernel gains leaves it a log-probability."""
-
 _HEAVY = 25.0
 SCALES = (
     ("freezing", "cold", "warm", "hot"),
@@ -25,7 +23,6 @@ SCALES = (
     ("feeble", "weak", "strong", "mighty"),
 )
 """Words from little to much."""
-
 _PLACE = {
     word: (s, i) for s, words in enumerate(SCALES) for i, word in enumerate(words)
 }
@@ -78,62 +75,26 @@ def _words(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
-def _length(before: str, line: str, u: float) -> float:
-    return -0.1 * min(60, abs(len(before) - len(line))) + _NOISE * u
-
-
-def _shorter(before: str, line: str, u: float) -> float:
-    return 2.0 * (len(line) < len(before)) + _NOISE * u
-
-
-def _longer(before: str, line: str, u: float) -> float:
-    return 2.0 * (len(line) > len(before)) + _NOISE * u
-
-
-def _copy(before: str, line: str, u: float) -> float:
-    return 2.0 * len(_words(before) & _words(line)) + _NOISE * u
-
-
-def _alphabet(before: str, line: str, u: float) -> float:
-    return 2.0 * (line > before) + _NOISE * u
-
-
-def _scale(before: str, line: str, u: float) -> float:
-    """More after less."""
+def _more(before: str, line: str) -> bool:
+    """Whether the line has more of what the line before has some of."""
     (first, here), (second, next_one) = (
         _PLACE.get(text.partition(" ")[0], (-1, 0)) for text in (before, line)
     )
-    return 3.0 * (first == second and here < next_one) + _NOISE * u
-
-
-def _first(before: str, line: str, u: float) -> float:
-    """What stands first costs by its length; the rest is chance."""
-    return -0.1 * min(100, len(line)) * (not before) + _NOISE * u
-
-
-def _noise(before: str, line: str, u: float) -> float:
-    return 2.0 * math.sqrt(-2 * math.log(u)) * math.cos(2e9 * u)
-
-
-def _cauchy(before: str, line: str, u: float) -> float:
-    return max(-1e4, min(_HEAVY, math.tan(math.pi * (u - 0.5))))
-
-
-def _discrete(before: str, line: str, u: float) -> float:
-    return float(u < 0.3)
+    return first == second and here < next_one
 
 
 KERNELS: Mapping[str, Callable[[str, str, float], float]] = {
-    "length": _length,
-    "shorter": _shorter,
-    "longer": _longer,
-    "copy": _copy,
-    "alphabet": _alphabet,
-    "scale": _scale,
-    "first": _first,
-    "noise": _noise,
-    "cauchy": _cauchy,
-    "discrete": _discrete,
-    "constant": lambda before, line, u: 0.0,
+    "length": lambda a, b, u: -0.1 * min(60, abs(len(a) - len(b))) + _NOISE * u,
+    "shorter": lambda a, b, u: 2.0 * (len(b) < len(a)) + _NOISE * u,
+    "longer": lambda a, b, u: 2.0 * (len(b) > len(a)) + _NOISE * u,
+    "copy": lambda a, b, u: 2.0 * len(_words(a) & _words(b)) + _NOISE * u,
+    "alphabet": lambda a, b, u: 2.0 * (b > a) + _NOISE * u,
+    "scale": lambda a, b, u: 3.0 * _more(a, b) + _NOISE * u,
+    # What stands first costs by its length; the rest is chance.
+    "first": lambda a, b, u: -0.1 * min(100, len(b)) * (not a) + _NOISE * u,
+    "noise": lambda a, b, u: 2.0 * math.sqrt(-2 * math.log(u)) * math.cos(2e9 * u),
+    "cauchy": lambda a, b, u: max(-1e4, min(_HEAVY, math.tan(math.pi * (u - 0.5)))),
+    "discrete": lambda a, b, u: float(u < 0.3),
+    "constant": lambda a, b, u: 0.0,
 }
 """(line before, line, chance of both) -> nats."""

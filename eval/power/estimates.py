@@ -6,7 +6,6 @@ independent runs; what compares cells of the same models is bootstrapped over mo
 
 import dataclasses
 import math
-import operator
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +18,6 @@ from eval.study import Grid, grouped
 
 LEVELS = (0.001, 0.01, 0.05)
 """Levels at which power is stated."""
-_CELL = operator.attrgetter("test", "setting", "n_examples", "copies")
 _N_BOOTSTRAP = 2000
 # Fewer duplication counts are no curve; a bootstrap of fewer models is too narrow.
 _FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
@@ -32,8 +30,6 @@ class PowerRow:
     Attributes:
         design: Name of the population.
         test: Name of the reading.
-        setting: What else the set is told by.
-        n_examples: Examples tested.
         copies: Duplication count; 0 gives the size.
         level: Level of the test.
         n_models: Models whose set was tested.
@@ -48,8 +44,6 @@ class PowerRow:
 
     design: str
     test: str
-    setting: str
-    n_examples: int
     copies: int
     level: float
     n_models: int
@@ -94,37 +88,14 @@ class Dup50:
     most: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Sets on which an exact test's p is not above another test's.
-
-    Attributes:
-        test: The exact test.
-        other: What it is compared with.
-        copies: Duplication count.
-        n_models: Sets compared.
-        n_held: Those on which it holds; of these, `n_both_cut` have both p-values at
-            or below the cut.
-        cut: p-values below this counted as this.
-    """
-
-    test: str
-    other: str
-    copies: int
-    n_models: int
-    n_held: int
-    n_both_cut: int
-    cut: float
-
-
 def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
     """One row a cell and level, in order of arrival."""
     cells = grouped(
         ((record.design, row) for record in records for row in record.rows),
-        lambda one: (one[0], *_CELL(one[1])),
+        lambda one: (one[0], one[1].test, one[1].copies),
     )
     table = []
-    for (design, test, setting, n_examples, copies), found in cells.items():
+    for (design, test, copies), found in cells.items():
         rows = [row for _, row in found]
         effects = [row.effect for row in rows if row.effect is not None]
         log10_ps = [row.log10_p for row in rows]
@@ -136,8 +107,6 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
                 PowerRow(
                     design=design,
                     test=test,
-                    setting=setting,
-                    n_examples=n_examples,
                     copies=copies,
                     level=level,
                     n_models=len(rows),
@@ -214,44 +183,6 @@ def monotone(values_BC: np.ndarray) -> np.ndarray:
     return fit_BC
 
 
-def compare(
-    records: Sequence[ModelRecord],
-    test: str,
-    other: str,
-    *,
-    fewest_copies: int,
-    cut: float,
-) -> list[Comparison]:
-    """On how many sets a test's p is not above another's, both cut from below.
-
-    Args:
-        records: Models of one population.
-        test: The test that should not be above.
-        other: The other test.
-        fewest_copies: Sets planted less often are left out.
-        cut: p-values below this count as this.
-    """
-    pairs, floor = {}, math.log10(cut)
-    for record in records:
-        p = {(row.test, row.copies): max(row.log10_p, floor) for row in record.rows}
-        for name, copies in p:
-            if name == test and copies >= fewest_copies and (other, copies) in p:
-                both = (p[test, copies], p[other, copies])
-                pairs.setdefault(copies, []).append(both)
-    return [
-        Comparison(
-            test=test,
-            other=other,
-            copies=copies,
-            n_models=len(found),
-            n_held=sum(mine <= theirs for mine, theirs in found),
-            n_both_cut=sum(mine == theirs == floor for mine, theirs in found),
-            cut=cut,
-        )
-        for copies, found in pairs.items()
-    ]
-
-
 def _complete(models: Sequence[ModelRecord]) -> Mapping[str, dict[int, np.ndarray]]:
     """Test -> copies -> (M,) log10 p, of tests with one set of each count a model."""
     by_test = grouped((r for model in models for r in model.rows), lambda row: row.test)
@@ -300,10 +231,9 @@ def _finite(value: float) -> float | None:
 def power_grids(
     table: Sequence[PowerRow],
     dup50: Sequence[Dup50],
-    target: Sequence[Comparison],
     populations: Sequence[Mapping[str, Any]],
 ) -> list[Grid]:
-    """A table a population and level, the copies of half power, the comparison."""
+    """A table a population and level, and the copies of half power."""
     cells = grouped(table, lambda row: (row.design, row.level))
     return [
         *(
@@ -312,30 +242,18 @@ def power_grids(
             for level in LEVELS
         ),
         *([_dup50_grid(dup50)] if dup50 else []),
-        *([_target_grid(target)] if target else []),
     ]
 
 
 def _power_grid(
     rows: Sequence[PowerRow], level: float, about: Mapping[str, Any]
 ) -> Grid:
-    """Tests by duplication counts; what else a set is told by is part of the test."""
+    """Tests by duplication counts."""
     copies = list(dict.fromkeys(row.copies for row in rows))
-    several = len({row.n_examples for row in rows}) > 1
-    told = any(row.setting for row in rows)
     cells = {
-        name: {row.copies: row for row in own}
-        for name, own in grouped(
-            (row for row in rows if row.setting or not told),
-            lambda row: _name(row, several),
-        ).items()
+        test: {row.copies: row for row in own}
+        for test, own in grouped(rows, lambda row: row.test).items()
     }
-    # A control has no setting of its own: it stands in the row of each.
-    for row in rows:
-        for found in cells.values():
-            first = next(iter(found.values()))
-            if (first.test, first.n_examples) == (row.test, row.n_examples):
-                found.setdefault(row.copies, row)
     return Grid.of(
         f"{about['name']}: {len(about['seeds']):,} models of {about['n_parameters']:,} "
         f"parameters, {about['n_tokens']:,} tokens, {about['canary_share']:.0%} "
@@ -348,11 +266,6 @@ def _power_grid(
         }
         | {f"{n}": lambda line, n=n: _cell(line[1].get(n)) for n in copies},
     )
-
-
-def _name(row: PowerRow, several: bool) -> str:
-    examples = f"{row.n_examples} examples" if several else ""
-    return ", ".join(filter(None, (row.test, examples, row.setting)))
 
 
 def _dup50_grid(dup50: Sequence[Dup50]) -> Grid:
@@ -373,22 +286,6 @@ def _copies(row: Dup50) -> str:
     if not row.has_interval:
         return words(row.copies)
     return f"{words(row.copies)} ({words(row.low)} to {words(row.high)})"
-
-
-def _target_grid(target: Sequence[Comparison]) -> Grid:
-    return Grid.of(
-        "Sets on which p is not above the other test's, both cut from below",
-        target,
-        {
-            "test": "{r.test}",
-            "other": "{r.other}",
-            "copies": "{r.copies}",
-            "sets": "{r.n_held}",
-            "of": "{r.n_models}",
-            "both at the cut": "{r.n_both_cut}",
-            "cut": "{r.cut:g}",
-        },
-    )
 
 
 def _cell(row: PowerRow | None) -> str:

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from eval.study import Records
-from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods import order_method
 from jaxcontam.methods.layouts import Layout, PairLayout
 from jaxcontam.methods.method import OrderFile, OrderMethod, TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.results import Evidence, OrderNumbers
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
@@ -33,22 +31,6 @@ from train.population_workers import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """A test of scores that are there.
-
-    Attributes:
-        test: Name in the table.
-        method: A row of METHODS.
-        n_orders: Reads so many of the random orders and is charged for these; None
-            reads all.
-    """
-
-    test: str
-    method: str
-    n_orders: int | None = None
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """Orders to score, and the tests that read their scores.
@@ -56,20 +38,14 @@ class Variant:
     Attributes:
         scored: The method whose orders are scored.
         n_orders: m of these orders; None is the method's own.
-        readings: Each is charged the cost.
-        fewest_copies: Sets planted less often are not tested so.
+        readings: Name in the table, and a row of METHODS; each is charged the cost.
         n_shards: Strata of whole orders; None follows the method's rule.
-        size: Most examples of a stratum of pairs; None is the method's own.
-        first_examples: Test the first so many examples of a set; None tests all.
     """
 
     scored: str
     n_orders: int | None = None
-    readings: tuple[Reading, ...]
-    fewest_copies: int = 0
+    readings: tuple[tuple[str, str], ...]
     n_shards: int | None = None
-    size: int | None = None
-    first_examples: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +54,9 @@ class Study(Design):
 
     Attributes:
         variants: What is scored and tested.
-        settings: A word for each set, where sets differ in more than their copies.
     """
 
     variants: tuple[Variant, ...]
-    settings: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        # Zero-argument super() knows the class before dataclass gave it slots.
-        Design.__post_init__(self)
-        settings = self.settings or ("",) * len(self.copies)
-        told = list(zip(self.copies, settings, strict=True))
-        # Two sets of one model in one cell would not be independent.
-        if len(set(told)) < len(told):
-            raise ValueError(f"settings must tell sets of equal copies apart: {told}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +64,7 @@ class Outcome:
     """One test of one set of one model; numbers as in `OrderNumbers`.
 
     Attributes:
-        n_examples: Examples that were tested.
-        passes: Tokens that the model read over those of the examples tested.
-        setting: What else the set is told by.
+        passes: Tokens that the model read over those of the examples.
     """
 
     test: str
@@ -113,8 +76,6 @@ class Outcome:
     n_strata: int
     n_orders: int
     passes: float
-    n_examples: int = 0
-    setting: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +123,8 @@ def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
     trained = time.monotonic()
     scorer = local_scorer(decoder)
     rows = tuple(
-        dataclasses.replace(row, setting=setting)
-        for one, ids, setting in zip(
-            model.sets,
-            model.encoded,
-            study.settings or ("",) * len(study.copies),
-            strict=True,
-        )
+        row
+        for one, ids in zip(model.sets, model.encoded, strict=True)
         for row in _test(study, texts, scorer, one, ids, seed)
     )
     return ModelRecord(
@@ -197,14 +153,9 @@ def _test(
     """Every variant on one set, through the code that audits run."""
     rows = []
     for variant in study.variants:
-        if planned.copies < variant.fewest_copies:
-            continue
-        benchmark, ids = planned.benchmark, encoded
-        if variant.first_examples is not None:
-            benchmark, ids = _first(benchmark, ids, variant.first_examples)
         test = plan_test(
-            benchmark,
-            ids,
+            planned.benchmark,
+            encoded,
             method_of(variant),
             prefix_id=texts.prefix_id,
             context=study.preset.decoder.context,
@@ -212,9 +163,9 @@ def _test(
             n_orders=variant.n_orders,
         )
         evidence = score_test(test, scorer).evidence
-        passes = n_read(test.layout) / int(ids.lengths.sum())
+        passes = n_read(test.layout) / int(encoded.lengths.sum())
         rows += [
-            _outcome(reading, planned.copies, test, evidence, passes)
+            _outcome(*reading, planned.copies, test, evidence, passes)
             for reading in variant.readings
         ]
     return rows
@@ -223,8 +174,6 @@ def _test(
 def method_of(variant: Variant) -> TestMethod:
     """The row of METHODS, with the variant's strata in place of its own."""
     method = order_method(variant.scored)
-    if variant.size is not None and isinstance(method, PairMethod):
-        return dataclasses.replace(method, size=variant.size)
     if variant.n_shards is not None and isinstance(method, OrderMethod):
         n_shards = variant.n_shards
 
@@ -236,16 +185,6 @@ def method_of(variant: Variant) -> TestMethod:
     return method
 
 
-def _first(benchmark: Benchmark, encoded: Encoded, n: int) -> tuple[Benchmark, Encoded]:
-    """The first examples of a set, in their order."""
-    return (
-        dataclasses.replace(
-            benchmark, texts=benchmark.texts[:n], rows=benchmark.rows[:n]
-        ),
-        Encoded(encoded.ids[:n], encoded.separator, encoded.n_cut_ids[:n]),
-    )
-
-
 def n_read(layout: Layout) -> int:
     """Tokens that the model reads; a prefix counts once, however often it is shared."""
     prefixes = 0
@@ -255,40 +194,30 @@ def n_read(layout: Layout) -> int:
 
 
 def _outcome(
-    reading: Reading, copies: int, test: PlannedTest, evidence: Evidence, passes: float
+    name: str,
+    method: str,
+    copies: int,
+    test: PlannedTest,
+    evidence: Evidence,
+    passes: float,
 ) -> Outcome:
-    n_orders = test.layout.n_orders
-    if reading.n_orders is not None and reading.n_orders < n_orders:
-        evidence = first_orders(evidence, reading.n_orders)
-        passes *= (reading.n_orders + 1) / (n_orders + 1)
-        n_orders = reading.n_orders
-    numbers: OrderNumbers = order_method(reading.method).numbers(
+    """One test of scores that may be another method's."""
+    numbers: OrderNumbers = order_method(method).numbers(
         evidence,
         grouped=False,
         seed=test.seed,
         content_digest=test.benchmark.content_digest,
     )
     return Outcome(
-        test=reading.test,
+        test=name,
         copies=copies,
         log10_p=numbers.log10_p,
         effect=numbers.effect,
         effect_se=numbers.effect_se,
         mde=numbers.mde,
         n_strata=test.layout.n_strata,
-        n_orders=n_orders,
+        n_orders=test.layout.n_orders,
         passes=passes,
-        n_examples=len(test.benchmark),
-    )
-
-
-def first_orders(evidence: Evidence, n_orders: int) -> Evidence:
-    """Scores of the published order and of the first so many random ones."""
-    assert evidence.scores is not None and evidence.orders is not None
-    return dataclasses.replace(
-        evidence,
-        scores=evidence.scores[:, : n_orders + 1],
-        orders=evidence.orders[:, : n_orders + 1],
     )
 
 

@@ -181,7 +181,7 @@ def _gaps_svg(result: InflationResult) -> str:
             value=one.points,
             low=one.low,
             high=one.high,
-            look=(ORANGE, "o", "full"),
+            colour=ORANGE,
             group="inflation",
         )
         for one in result.estimates

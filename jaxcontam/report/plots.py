@@ -35,8 +35,6 @@ class Interval:
 
     Attributes:
         group: Heading above lines that belong together; "" without one.
-        look: Colour, marker and filling.
-        label: In the legend; "" for none.
     """
 
     name: str
@@ -44,8 +42,7 @@ class Interval:
     value: float
     low: float | None
     high: float | None
-    look: tuple[str, str, str] = (BLUE, "o", "full")
-    label: str = ""
+    colour: str
 
 
 def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) -> str:
@@ -147,9 +144,10 @@ def interval_row(
 ) -> Interval:
     """A field of a result with its interval, which FIELD_low and FIELD_high hold."""
     low, high = (getattr(row, f"{field}_{end}", None) for end in ("low", "high"))
-    look = (colour, "o", "full")
     value = getattr(row, field)
-    return Interval(name=name, group=group, value=value, low=low, high=high, look=look)
+    return Interval(
+        name=name, group=group, value=value, low=low, high=high, colour=colour
+    )
 
 
 def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> str:
@@ -178,9 +176,7 @@ def intervals_figure(
     n_lines = places[-1] + 1
     width, around, line = _INTERVALS
     with plotted((width, around + line * n_lines)) as (figure, axes):
-        labelled: set[str] = set()
         for place, row in zip(places, rows, strict=True):
-            colour, marker, filling = row.look
             ends = None
             if row.low is not None and row.high is not None:
                 # A bootstrap interval may leave out the estimate by a rounding error.
@@ -189,13 +185,10 @@ def intervals_figure(
                 row.value,
                 place,
                 xerr=ends,
-                fmt=marker,
-                fillstyle=filling,  # pyright: ignore[reportArgumentType]
-                color=colour,
+                fmt="o",
+                color=row.colour,
                 capsize=2,
-                label=row.label if row.label not in labelled else f"_{row.label}",
             )
-            labelled.add(row.label)
         axes.axvline(nothing, color="black", lw=0.6)
         axes.set_yticks(places, [shortened(row.name) for row in rows])
         axes.set_ylim(n_lines - 0.4, -0.6)
@@ -211,8 +204,6 @@ def intervals_figure(
                 bbox={"fc": "white", "ec": "none", "pad": 1},
             )
         axes.set_xlabel(xlabel)
-        if labelled != {""}:
-            figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

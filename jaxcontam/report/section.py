@@ -28,8 +28,8 @@ class Badge:
 
 
 Text = str | tuple[str | Code | Badge, ...]
-Cell = str | Badge | tuple[str | Badge, ...]
-"""Content of a cell of a table; a tuple is one line each."""
+Cell = str | Badge
+"""Content of a cell of a table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
