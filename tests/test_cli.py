@@ -126,14 +126,6 @@ def test_what_left_names_what_to_use_instead(place, refused):
     assert place != name or name not in COMMANDS
 
 
-@pytest.mark.parametrize("place", GONE)
-def test_what_left_names_what_to_use_instead(place, refused):
-    # A flag alone: what a command needs beside it is not asked for first.
-    said = refused(*place.split(), "x")
-    assert f"there is no {place.split()[-1]} any more" in said
-    assert GONE[place] in said
-
-
 def test_unknown_flag_is_told_before_what_its_value_was_taken_for(refused):
     said = refused(
         "membership", "m", "--members", "a", "--nonmembers", "b", "--hop", "x"

@@ -11,7 +11,8 @@ def test_differences_are_those_beyond_rounding():
     made = order_result()
     row = result_row(made)
     assert differences("row", row | {"p_value": 1e-6 * (1 + 1e-9)}, made) == []
-    assert differences("row", row | {"symmetry": 3.0, "verdict": "suspected"}, made) == [
+    stated = row | {"symmetry": 3.0, "verdict": "suspected"}
+    assert differences("row", stated, made) == [
         "row.verdict is 'suspected', recomputed 'contaminated'",
         "row.symmetry is 3.0, recomputed None",
     ]

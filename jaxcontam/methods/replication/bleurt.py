@@ -16,6 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from jaxcontam.data.files import read_json_object
+from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.methods.replication.overlap import Measure
 from jaxcontam.models.checkpoint import quiet_transformers
@@ -23,6 +24,7 @@ from jaxcontam.models.fingerprint import fingerprint_files
 from jaxcontam.models.torch_extra import need_torch
 from jaxcontam.models.weights import weight_files
 from jaxcontam.scoring.batching import plan_batches
+from jaxcontam.terminal import printable
 
 _HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"
 _KINDS = {
@@ -77,6 +79,7 @@ class Bleurt:
         if not directory.is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
         need_torch("BLEURT")
+        check_tokenizer_files(directory)
         config = directory / "config.json"
         if not config.is_file():
             raise InputError(f"{directory}: no config.json", hint=_HINT)
@@ -84,6 +87,8 @@ class Bleurt:
             files = weight_files(directory)
         except InputError as e:
             raise InputError(str(e), hint=_HINT) from e
+        for path in files:
+            check_tensor_names(path)
         tokenizer, limit = _read_tokenizer(directory)
         model = _read_model(directory, config)
         token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
@@ -96,7 +101,7 @@ class Bleurt:
         if first_id is None or separator_id is None:
             raise InputError(f"{directory}: no [CLS] or no [SEP]", hint=_HINT)
         return cls(
-            folder=directory.resolve().name,
+            folder=printable(directory.resolve().name),
             fingerprint=fingerprint_files([config, *files], tokenizer.to_str()),
             model=model,
             tokenizer=tokenizer,
