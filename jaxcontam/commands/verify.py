@@ -9,6 +9,7 @@ import tyro
 from jaxcontam.commands.recomputed import KINDS, verify_texts
 from jaxcontam.commands.verify_orders import commitment_faults, verify_report
 from jaxcontam.errors import InputError
+from jaxcontam.progress import log_of_large
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -63,7 +64,9 @@ class Verify:
             # The command that audits is imported once it is clear that it is needed.
             from jaxcontam.commands.verify_again import ask_again
 
-            faults, n = verify_report(self.directory)
+            archive = self.directory / ARCHIVE_NAME
+            with log_of_large(archive, f"recomputing from {ARCHIVE_NAME}"):
+                faults, n = verify_report(self.directory)
             more = "other differences come first"
             if not faults:
                 faults, sealed = commitment_faults(self.directory)
