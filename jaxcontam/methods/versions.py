@@ -25,7 +25,7 @@ from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.randomisation import randomisation_test
-from jaxcontam.stats.rows import Matrix, unpadded
+from jaxcontam.stats.rows import unpadded
 
 
 def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
@@ -83,10 +83,10 @@ class VersionMethod(SingleTest):
         return Evidence(place=draw_places(sizes, seed=seed, content_digest=digest))
 
 
-def _rows_of(evidence: Evidence) -> Matrix:
+def _rows_of(evidence: Evidence) -> list[np.ndarray]:
     if evidence.scores is None:
         raise ValueError("no scores")
-    return unpadded(evidence.scores)
+    return list(unpadded(evidence.scores))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
