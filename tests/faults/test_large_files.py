@@ -103,7 +103,7 @@ def test_a_matrix_of_many_rows_needs_memory_in_proportion_to_it(tmp_path):
     for name, rows in (("little.csv", matrix_KM[:20]), ("large.csv", matrix_KM)):
         np.savetxt(tmp_path / name, rows, delimiter=",")
     little, large = (
-        peak(["prove", name, "--out", "out"], tmp_path)
+        peak(["prove", name, "--out", f"{name}-out"], tmp_path)
         for name in ("little.csv", "large.csv")
     )
     # The draws of the cross-check and buffers, which do not grow with the matrix.
