@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import rich.progress
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -20,6 +21,8 @@ Bar = Callable[[str], AbstractContextManager[Progress]]
 """Gives the progress of a title while a block runs."""
 
 _SECONDS_A_LINE = 60.0
+# Bytes of a file of numbers that takes seconds.
+_LARGE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -65,6 +68,23 @@ def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
         return
     with console.status(Text(title)) as status:
         yield lambda words: status.update(Text(visible(words)))
+
+
+@contextlib.contextmanager
+def log_of_large(path: Path, title: str) -> Iterator[Callable[[str], None]]:
+    """Say what a block does with a file: always on a terminal, in a log if it is large.
+
+    Yields a callback that takes what it does next.
+    """
+    console = Terminal(stderr=True)
+    if console.is_terminal:
+        with waiting_for(title) as say:
+            yield say
+    elif path.is_file() and path.stat().st_size > _LARGE:
+        console.say(title)
+        yield console.say
+    else:
+        yield lambda words: None
 
 
 @contextlib.contextmanager

@@ -110,7 +110,7 @@ def _exact_test(
 
 def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
     scored = row_scores(rows, kind=scores, relative_tolerance=MODEL_TOLERANCE)
-    return lattice_tail(scored.differences, scored.tolerance).log10_upper
+    return lattice_tail(scored.differences.split(), scored.tolerance).log10_upper
 
 
 def _adjacency(n_strata: int, n_examples: int) -> SizeTest:

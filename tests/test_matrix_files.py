@@ -59,6 +59,33 @@ def test_bad_csv_names_row_and_column(save, content, message):
 
 
 @pytest.mark.parametrize(
+    ("row", "cell", "message"),
+    [
+        (900_000, b"1,nan", "row 900000, column 2: nan is not a finite number"),
+        (900_000, b"1,x", "row 900000, column 2: 'x' is no number"),
+        (900_000, b"", "row 900000, column 2: 1 cells (row 1 has 2)"),
+        (32_769, b"1", "row 32769, column 2: 1 cells (row 1 has 2)"),
+        (900_000, b"1,\xe9", "byte 3599998: not UTF-8"),
+    ],
+)
+def test_fault_far_down_a_long_csv_names_its_row(save, row, cell, message):
+    lines = [b"1,2"] * 10**6
+    lines[row - 1] = cell
+    path = save("m.csv", b"\n".join(lines))
+    with pytest.raises(InputError) as caught:
+        read_matrix(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_quoted_cells_far_down_are_read_and_blank_lines_at_the_end_left_out(save):
+    n = 2 * command._LINES
+    path = save("m.csv", "a,b\n" + "1.5,2.5\n" * n + '"3", 4\n' + " \n" * n)
+    found = read_matrix(path)
+    assert found.shape == (n + 1, 2)
+    assert (found[:-1] == [1.5, 2.5]).all() and found[-1].tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
     ("content", "message", "hint"),
     [
         (

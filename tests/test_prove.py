@@ -261,3 +261,31 @@ def test_a_report_of_other_words_is_not_replaced_unasked(tmp_path, capsys):
     assert report.read_bytes() == before
     assert main([*words, "--seed", "1", "--overwrite"]) == 0
     assert json.loads(report.read_text())["seed"] == 1
+
+
+def test_large_matrix_says_on_stderr_what_is_done_and_a_small_one_nothing(
+    save, tmp_path, capsys
+):
+    little, large = str(tmp_path / "little"), str(tmp_path / "large")
+    assert main(["prove", str(save("m.npy", drawn(30, 3))), "--out", little]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["prove", str(save("m.npy", drawn(70_000, 3))), "--out", large]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == (
+        f"reading m.npy\ntesting 70,000 rows of 3\nwriting {large}\n"
+    )
+    assert "testing" not in printed.out
+    # A bar a row would be tens of megabytes.
+    assert (tmp_path / "large/report.html").stat().st_size < 1e6
+    assert main(["verify", large]) == 0
+    assert capsys.readouterr().err == "recomputing from orders.npz\n"
+
+
+def test_pvalue_of_very_many_rows_is_bracketed_closely(save, prove):
+    # 2 standard deviations of the sum.
+    found = prove(save("m.npy", drawn(70_000, 3, shift=2 * (2 / 3 / 70_000) ** 0.5)))
+    p = found["p_value"]
+    assert found["p_lower"] <= p <= 1.5 * found["p_lower"]
+    # Four standard errors of 99,999 draws; blocks of rows double the variance at most.
+    slack = 4 * (2 * p / 99_999) ** 0.5 + p - found["p_lower"]
+    assert found["p_monte_carlo"] == pytest.approx(p, abs=slack)

@@ -70,7 +70,9 @@ def prove(
         label = f"{name}: boundaries"
         values = np.atleast_1d(real_numbers(boundaries, label))
         boundaries_K = check_boundaries(values, len(matrix_KM), label)
-    digest = f"sha256:{hashlib.sha256(matrix_KM.tobytes()).hexdigest()}"
+    digest = (
+        f"sha256:{hashlib.sha256(np.ascontiguousarray(matrix_KM).data).hexdigest()}"
+    )
     result = OrderResult(
         benchmark=name,
         fingerprint=digest,

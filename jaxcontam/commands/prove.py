@@ -1,6 +1,9 @@
 """`jaxcontam prove`: p-values for a matrix that any engine filled."""
 
+import contextlib
 import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,6 +21,7 @@ from jaxcontam.commands.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.tables import is_number
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.progress import log_of_large
 from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.numbers import p_of
 from jaxcontam.report.outcome import print_results
@@ -26,6 +30,8 @@ from jaxcontam.verdict import MIN_EFFECT
 
 # Of a file, and of what an .npz unpacks to.
 _MOST_BYTES = 1 << 30
+# Of a .csv, at once.
+_LINES = 2**15
 _WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
 
 
@@ -53,29 +59,38 @@ class Prove(ReportFlags):
 
     def run(self) -> dict:
         """Test, write the report, print; returns the report."""
-        matrix_KM = read_matrix(self.matrix)
-        result = prove(
-            matrix_KM,
-            boundaries=self._boundaries(len(matrix_KM)),
-            scores=self.scores,
-            min_effect=self.min_effect,
-            seed=self.seed,
-            name=printable(self.matrix.name),
-            command=("prove", path_word(self.matrix), *flags_of(self)),
-        )
+        with log_of_large(self.matrix, f"reading {printable(self.matrix.name)}") as say:
+            matrix_KM = read_matrix(self.matrix)
+            K, M = matrix_KM.shape
+            say(f"testing {K:,} rows of {M:,}")
+            result = prove(
+                matrix_KM,
+                boundaries=self._boundaries(K),
+                scores=self.scores,
+                min_effect=self.min_effect,
+                seed=self.seed,
+                name=printable(self.matrix.name),
+                command=("prove", path_word(self.matrix), *flags_of(self)),
+            )
+        # The result holds its own.
+        del matrix_KM
         (row,) = result.results
         out = self.report_folder("prove", printable(self.matrix.stem), row.fingerprint)
+
+        def write() -> tuple[dict, Path]:
+            with log_of_large(self.matrix, f"writing {out}"):
+                return result.written(out)
 
         def show(console: Terminal) -> None:
             print_results([row], console)
             console.print(
-                f"\n{p_of(row)} by an exact test of {len(matrix_KM)} rows "
+                f"\n{p_of(row)} by an exact test of {K} rows "
                 f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
                 f"{row.numbers.p_floor:.2g}), if every column was equally likely "
                 "before the model was trained."
             )
 
-        return shown(lambda: result.written(out), show, as_json=self.json)
+        return shown(write, show, as_json=self.json)
 
     def _boundaries(self, n_rows: int) -> np.ndarray | None:
         if self.boundaries is None:
@@ -114,7 +129,7 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
                 f"{path}: expected a matrix of real numbers, got shape {matrix.shape} "
                 f"of {matrix.dtype}"
             )
-        matrix = matrix.astype(np.float64)
+        matrix = matrix.astype(np.float64, copy=False)
     else:
         matrix = _read_csv(path)
     wanted = f"{columns}" if columns else "at least 2"
@@ -158,40 +173,82 @@ def _read_array(path: Path) -> np.ndarray:
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
-    except UnicodeDecodeError as e:
-        raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
-    if lines == [""]:
-        raise InputError(f"{path}: no numbers", hint="the file is empty")
-    rows: list[np.ndarray] = []
-    width, named = 0, False
-    for number, line in enumerate(lines, 1):
-        cells = [cell.strip().strip('"') for cell in line.split(",")]
-        if number == 1:
-            width, named = len(cells), not any(map(is_number, cells))
-            if width > 1 and not cells[0]:
+    parts: list[np.ndarray] = []
+    width, named, number = 0, False, 0
+    for lines in _line_batches(path):
+        if number == 0:
+            first = _cells(lines[0])
+            width, named = len(first), not any(map(is_number, first))
+            if width > 1 and not first[0]:
                 raise InputError(
                     f"{path}: row 1, column 1: blank, as above an index",
                     hint=_WITHOUT_LABELS,
                 )
-            if named and all(cells):
-                continue
+            named = named and all(first)
+            lines, number = lines[named:], int(named)
+        parts.append(_numbers(lines, width, path, after=number))
+        number += len(lines)
+    if number == 0:
+        raise InputError(f"{path}: no numbers", hint="the file is empty")
+    return np.concatenate(parts)
+
+
+def _line_batches(path: Path) -> Iterator[list[str]]:
+    """Lines of a file, many at a time; blank ones at its end are left out."""
+    blank: list[str] = []
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            while batch := list(itertools.islice(file, _LINES)):
+                lines = blank + batch
+                n = len(lines)
+                while n and not lines[n - 1].strip():
+                    n -= 1
+                blank = lines[n:]
+                if n:
+                    yield lines[:n]
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path}: byte {_first_fault(path)}: not UTF-8") from e
+
+
+def _first_fault(path: Path) -> int:
+    """The first byte of a file that is not UTF-8; readers count from their buffer."""
+    try:
+        path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as e:
+        return e.start
+    raise AssertionError("the file changed while it was read")
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.split(",")]
+
+
+def _numbers(lines: Sequence[str], width: int, path: Path, *, after: int) -> np.ndarray:
+    """(lines, width) float64; `after` lines of the file stand before them."""
+    with contextlib.suppress(ValueError):
+        # NumPy's reader skips blank lines, and warns where it finds no other.
+        if lines and not lines[0].isspace():
+            part = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
+            if part.shape == (len(lines), width):
+                return part
+    # Cell by cell: quoted numbers, and the place of what is wrong.
+    rows = np.empty((len(lines), width))
+    for i, line in enumerate(lines):
+        number, cells = after + i + 1, _cells(line)
         if len(cells) != width:
             raise InputError(
                 f"{path}: row {number}, column {min(len(cells), width) + 1}: "
                 f"{len(cells)} cells (row 1 has {width})"
             )
-        rows.append(np.empty(width))
         for column, cell in enumerate(cells, 1):
             try:
                 # float() takes 1_000 for 1000.
-                rows[-1][column - 1] = float(cell if "_" not in cell else "no number")
+                rows[i, column - 1] = float(cell if "_" not in cell else "no number")
             except ValueError as e:
                 what = "blank" if not cell else f"{cell!r} is no number"
                 raise InputError(
                     f"{path}: row {number}, column {column}: {what}",
                     hint="comma-separated numbers, below names of columns or alone"
-                    * (number == 1 + named),
+                    * (number <= 2 and i == 0),
                 ) from e
-    return np.array(rows).reshape(len(rows), width)
+    return rows

@@ -10,6 +10,7 @@ from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.commands.recomputed import KINDS, verify_texts
 from jaxcontam.commands.verify_orders import commitment_faults, verify_report
 from jaxcontam.errors import InputError
+from jaxcontam.progress import log_of_large
 from jaxcontam.report.archive import P_VALUES_NAME, TEXTS_NAME
 from jaxcontam.report.report_files import (
     ARCHIVE_NAME,
@@ -73,7 +74,9 @@ class Verify:
             # The command that audits is imported once it is clear that it is needed.
             from jaxcontam.commands.verify_again import ask_again
 
-            faults, n = verify_report(self.directory)
+            archive = self.directory / ARCHIVE_NAME
+            with log_of_large(archive, f"recomputing from {ARCHIVE_NAME}"):
+                faults, n = verify_report(self.directory)
             more = "other differences come first"
             if not faults:
                 faults, sealed = commitment_faults(self.directory)

@@ -75,7 +75,7 @@ class VersionMethod(SingleTest):
 def _rows_of(evidence: Evidence) -> list[np.ndarray]:
     if evidence.scores is None:
         raise ValueError("no scores")
-    return unpadded(evidence.scores)
+    return list(unpadded(evidence.scores))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

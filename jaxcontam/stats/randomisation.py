@@ -22,7 +22,8 @@ import numpy as np
 
 from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import order_effect
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.lattice import LatticeTail, lattice_tail
+from jaxcontam.stats.normal_tail import MANY, normal_tail
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
 ScoreKind = Literal["centred", "studentised", "auto"]
@@ -47,6 +48,8 @@ LAMBDAS = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
 """Bets of different boldness; their mean is a martingale like each of them."""
 # Sums over several rows are tabulated up to this many: few enough to stay in cache.
 _TABLE_SIZE = 2**14
+# Blocks of very many rows; their sums have the spread of the rows' to half a percent.
+_BLOCKS = 2**13
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -54,22 +57,22 @@ class RowScores:
     """Scores of a matrix and what makes two of them tied.
 
     Attributes:
-        rows: K one-dimensional float64 arrays, each symmetric in its columns.
+        rows: K rows, each symmetric in its columns.
         differences: The same less column 0; free of the rounding of a mean, so that
             ties of the log-likelihoods are ties here.
         tolerance: Sums that differ by no more are ties.
         kind: `centred` or `studentised`.
     """
 
-    rows: list[np.ndarray]
-    differences: list[np.ndarray]
+    rows: Rows
+    differences: Rows
     tolerance: float
     kind: str
 
     @property
     def published(self) -> np.ndarray:
         """(K,) scores of the published version."""
-        return np.array([row[0] for row in self.rows])
+        return self.rows.first
 
 
 def randomisation_test(
@@ -110,15 +113,16 @@ def randomisation_test(
     K = len(rows.sizes)
     if boundaries_K.shape != (K,):
         raise ValueError(f"boundaries must have shape {(K,)}, got {boundaries_K.shape}")
-    scored = row_scores(loglik_KM, kind=scores, relative_tolerance=relative_tolerance)
-    tail = lattice_tail(scored.differences, scored.tolerance)
     log10_floor = -float(np.log10(rows.sizes).sum())
-    log10_p = min(0.0, max(tail.log10_upper, log10_floor))
-    log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
     p_floor = power_of_ten(log10_floor)
     ties = relative_tolerance * float(_magnitudes(rows).sum())
     effect = order_effect(loglik_KM, boundaries_K, p_floor=p_floor, tolerance=ties)
+    # As large as the matrix twice: only now.
+    scored = row_scores(loglik_KM, kind=scores, relative_tolerance=relative_tolerance)
+    tail = _tail(scored.differences, scored.tolerance)
+    log10_p = min(0.0, max(tail.log10_upper, log10_floor))
+    log10_lower = min(log10_p, max(tail.log10_lower, log10_floor))
     monte_carlo = None
     if n_draws > 0:
         monte_carlo = monte_carlo_p(
@@ -168,8 +172,8 @@ def row_scores(
         factor_K = np.where(varies_K, 1 / np.where(varies_K, sd_K, 1.0), 0.0)
     factor_N = rows.spread(factor_K)
     return RowScores(
-        Rows(rows.minus(rows.means()).flat * factor_N, rows.sizes).split(),
-        Rows(rows.minus(rows.first).flat * factor_N, rows.sizes).split(),
+        Rows(rows.minus(rows.means()).flat * factor_N, rows.sizes),
+        Rows(rows.minus(rows.first).flat * factor_N, rows.sizes),
         float((ties_K * factor_K).sum()),
         kind,
     )
@@ -194,7 +198,7 @@ def row_spread(loglik_KM: Matrix) -> float:
 
 
 def monte_carlo_p(
-    values_KM: Matrix,
+    values: Rows,
     *,
     tolerance: float,
     seed: int,
@@ -203,26 +207,28 @@ def monte_carlo_p(
     """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 
     Args:
-        values_KM: (K, M) float64 scores, column 0 the published version, or K rows of
-            different lengths.
+        values: Scores, column 0 of each row the published version.
         tolerance: Sums that differ by no more are ties, and count against detection.
         seed: Seeds the draws.
         n_draws: B.
     """
-    sums_B = redrawn_sums(values_KM, n_draws=n_draws, seed=seed)
-    published = float(sum(row[0] for row in values_KM))
+    sums_B = redrawn_sums(values, n_draws=n_draws, seed=seed)
+    # In turn, as a draw's are added.
+    published = sum(values.first.tolist())
     n_as_large = int(np.count_nonzero(sums_B >= published - tolerance))
     return (1 + n_as_large) / (1 + n_draws)
 
 
-def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
+def redrawn_sums(values: Rows, *, n_draws: int, seed: int) -> np.ndarray:
     """Sums of one uniformly random column per row, `n_draws` times.
 
     Sums of several rows are tabulated over all their column choices first, so that
-    one draw and one look-up serve them together: the same law, fewer draws.
+    one draw and one look-up serve them together: the same law, fewer draws. Beyond
+    `MANY` rows of one length, blocks of rows share their draws (see `_turned`): each
+    sum has the same law, and sums depend on each other a little.
 
     Args:
-        values_KM: (K, M) float64 scores, or K rows of different lengths.
+        values: Scores.
         n_draws: B.
         seed: The same seed gives the same sums.
 
@@ -231,11 +237,29 @@ def redrawn_sums(values_KM: Matrix, *, n_draws: int, seed: int) -> np.ndarray:
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     sums_B, drawn_B = np.zeros(n_draws), np.empty(n_draws)
-    for table in summed_rows(values_KM, _TABLE_SIZE):
+    if len(values.sizes) > MANY and (values.sizes == values.sizes[0]).all():
+        values = _turned(values, rng)
+    for table in summed_rows(values.split(), _TABLE_SIZE):
         # `clip` only skips the bounds check: the draws are inside by construction.
         np.take(table, rng.integers(len(table), size=n_draws), out=drawn_B, mode="clip")
         sums_B += drawn_B
     return sums_B
+
+
+def _turned(values: Rows, rng: np.random.Generator) -> Rows:
+    """Sums of `_BLOCKS` blocks of rows whose columns are turned by random steps.
+
+    With M columns and steps u_k, column c of a block is the sum over its rows k of
+    column (u_k + c) mod M: whichever c is drawn, the columns are uniform and
+    independent over rows.
+    """
+    M = int(values.sizes[0])
+    matrix_KM = values.flat.reshape(-1, M)
+    sums = np.empty((_BLOCKS, M))
+    for b, block in enumerate(np.array_split(matrix_KM, _BLOCKS)):
+        steps = rng.integers(M, size=len(block))[:, None] + np.arange(M)
+        sums[b] = np.take_along_axis(block, steps % M, axis=1).sum(axis=0)
+    return Rows(sums.ravel(), np.full(_BLOCKS, M))
 
 
 def soft_rank_log_e(loglik_KM: Matrix) -> float:
@@ -265,10 +289,19 @@ def soft_rank_log_e(loglik_KM: Matrix) -> float:
     for i, boldness in enumerate(LAMBDAS):
         bets = Rows(boldness * standardised.flat, standardised.sizes)
         top_K = bets.largest()
-        weights = Rows(np.exp(bets.minus(top_K).flat), bets.sizes)
+        weights = bets.minus(top_K)
+        np.exp(weights.flat, out=weights.flat)
         # Row by row: a sum by halves differs in the last digit.
         log_e_L[i] = np.cumsum(bets.first - (np.log(weights.means()) + top_K))[-1]
     return float(np.logaddexp.reduce(log_e_L) - np.log(len(LAMBDAS)))
+
+
+def _tail(differences: Rows, tolerance: float) -> LatticeTail:
+    """Bracket of the p-value: by the normal law of very many rows, or on a grid."""
+    tail = None
+    if len(differences.sizes) > MANY:
+        tail = normal_tail(differences, tolerance)
+    return tail or lattice_tail(differences.split(), tolerance)
 
 
 def _magnitudes(rows: Rows) -> np.ndarray:

@@ -135,12 +135,14 @@ def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
     return matrix_KM
 
 
-def unpadded(matrix_KM: np.ndarray) -> list[np.ndarray]:
-    """Undo `padded`.
+def unpadded(matrix_KM: np.ndarray) -> Matrix:
+    """Undo `padded`; rows of one length stay a matrix.
 
     Raises:
         ValueError: If a row has a hole.
     """
+    if not np.isnan(matrix_KM).any():
+        return matrix_KM
     rows = []
     for row in matrix_KM:
         length = int(np.count_nonzero(~np.isnan(row)))

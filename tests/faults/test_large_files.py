@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxcontam.cli import main
@@ -95,6 +96,18 @@ def million(tmp_path_factory):
             file.write(json.dumps({"text": text[:90]}) + "\n")
     (folder / "docs.txt").write_text("one two three\n")
     return folder
+
+
+def test_a_matrix_of_many_rows_needs_memory_in_proportion_to_it(tmp_path):
+    matrix_KM = np.random.default_rng(0).normal(size=(100_000, 10))
+    for name, rows in (("little.csv", matrix_KM[:20]), ("large.csv", matrix_KM)):
+        np.savetxt(tmp_path / name, rows, delimiter=",")
+    little, large = (
+        peak(["prove", name, "--out", f"{name}-out"], tmp_path)
+        for name in ("little.csv", "large.csv")
+    )
+    # The draws of the cross-check and buffers, which do not grow with the matrix.
+    assert large < little + (40 << 20) + 10 * matrix_KM.nbytes
 
 
 @pytest.mark.slow
