@@ -364,15 +364,6 @@ def test_flags_that_do_not_fit_the_model_are_refused(
     assert expected in said
 
 
-def test_what_needs_weights_says_so_in_one_line(served, tmp_path, capsys):
-    said = refused(
-        capsys,
-        *("unlearning", served.word, served.word, served.benchmark),
-        *("--text-field", "text", "--out", tmp_path),
-    )
-    assert "the weights are needed here" in said
-
-
 def test_other_commands_take_served_models_too(served, tmp_path):
     ids = ("--tokenizer", served.folder)
     (tmp_path / "v.jsonl").write_text(

@@ -37,7 +37,6 @@ from jaxcontam.results import Evidence, NullPicture, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
 from jaxcontam.results.replication import AskedInstance
-from jaxcontam.results.unlearning import ScreenedText
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 from jaxcontam.stats.rows import unpadded
@@ -138,7 +137,6 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
         membership,
         order_page,
         replication,
-        unlearning,
     )
 
     words, n = report_words(report), len(report.results)
@@ -153,9 +151,6 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
     if kind == membership.COMMAND:
         texts = typed_rows(read_text_rows(directory), TextScores)
         return membership.membership_page(report, pictures, texts, words)
-    if kind == unlearning.COMMAND:
-        texts = typed_rows(read_text_rows(directory), ScreenedText)
-        return unlearning.unlearning_page(report, texts, words)
     if kind == replication.COMMAND:
         rows = [row for row in read_text_rows(directory, ASKED) if "first_piece" in row]
         instances = typed_rows(rows, AskedInstance)

@@ -17,10 +17,9 @@ from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
 from jaxcontam.analyses.replicate_judging import ARMS
 from jaxcontam.analyses.replicate_rows import partition_from_rows
-from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.report import books, inflation, membership, replication, unlearning
+from jaxcontam.report import books, inflation, membership, replication
 from jaxcontam.report.archive import (
     ASKED,
     SCORED,
@@ -40,10 +39,8 @@ from jaxcontam.report.report_files import (
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
-from jaxcontam.results import Report
 from jaxcontam.results.membership import MembershipStudy, TextScores
 from jaxcontam.results.read import read_result
-from jaxcontam.results.unlearning import ScreenedText
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -246,23 +243,6 @@ def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     }
 
 
-def unlearning_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Ratios, recalls, means and intervals of an unlearning report."""
-    report = read_result(Report, document, REPORT_NAME, more=True)
-    screens, measures = unlearning.unlearning_rows(report)
-    results, texts, typed = [], [], typed_rows(rows, ScreenedText)
-    for task in dict.fromkeys(row.task for row in screens):
-        screen = next(row for row in screens if row.task == task)
-        alike = [row for row in measures if row.task == task]
-        own = [row for row in typed if row.task == task]
-        audit = audit_from_rows(screen, alike, own)
-        n_samples = alike[-1].n_samples if alike else 0
-        # Words that tell of k and of the length of a chunk are not compared.
-        results += audit.results(k=100, words=0, n_samples=n_samples, seed=report.seed)
-        texts += audit.rows()
-    return {"results": results, TEXTS_NAME: texts}
-
-
 def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
     """Accuracies, estimates and the verdict of a report of inflation."""
     (stated,) = document["results"]
@@ -314,14 +294,6 @@ KINDS: Mapping[str, Kind] = {
         "verdict and digests agree; the scores themselves need the models and were not "
         "computed again",
         skip=("warnings",),
-    ),
-    unlearning.COMMAND: Kind(
-        unlearning_again,
-        "result",
-        f"counted again from {TEXTS_NAME}: ratios, recalls, means, intervals and "
-        "digests agree; scores, samples, cosines and what a judge said need the models "
-        "and were not computed again",
-        skip=("setting", "warnings"),
     ),
     replication.COMMAND: Kind(
         replication_again,

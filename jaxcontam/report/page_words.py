@@ -110,22 +110,6 @@ REPLICATION = PageWords(
         _THIS_ONE,
     ),
 )
-UNLEARNING = PageWords(
-    assumed=(
-        "That the first model knew the texts and the second is the same one after "
-        "unlearning.",
-        "That chunks are like each other: a screen compares each one's scores under "
-        "the two models.",
-    ),
-    limits=(
-        "A suspicious chunk is a place to look, no proof that it survived: a text that "
-        "the first model never knew is scored alike by both.",
-        "A chunk that is not suspicious may still come back under another prompt, or "
-        "after a little more training.",
-        "Likeness of a sample to the truth counts words. Read the samples.",
-        _THIS_ONE,
-    ),
-)
 INFLATION = PageWords(
     assumed=(
         "That a model which saw neither side would differ between them as the "

@@ -20,7 +20,6 @@ from jaxcontam.results.replication import (
     JudgeResult,
     OverlapResult,
 )
-from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 
 SCHEMA = 1
 """Schema version of report.json: its fields and their meaning."""
@@ -145,8 +144,6 @@ Result = (
     | OverlapResult
     | JudgeResult
     | ComparisonResult
-    | ScreenResult
-    | SimilarityResult
     | InflationResult
 )
 """One row of `results`."""
@@ -177,7 +174,6 @@ class Report:
         reference: The model that cannot have seen the files, if one was given.
         earlier: Names of folders beside this one with finished reports of the same
             model on a file of this report, by other tests or flags.
-        original: The model before unlearning, of `unlearning`.
         references: Models that saw neither side, of `inflation`.
         book_thresholds: Cuts of each score, of `books`.
         books: Rates of each book by each score.
@@ -205,7 +201,6 @@ class Report:
     unscored: tuple[UnscoredFile, ...] = ()
     reference: ModelInfo | None = None
     earlier: tuple[str, ...] = ()
-    original: ModelInfo | None = None
     references: tuple[ModelInfo, ...] = ()
     book_thresholds: tuple[BookThreshold, ...] = ()
     books: tuple[BookRate, ...] = ()
