@@ -1,8 +1,8 @@
 """Pictures of the pages that people read, on a wide screen and on a phone.
 
-`python docs/draw_screens.py report=RUN/report.html training=RUN/training.html
-comparison=DIR/comparison.html` writes `docs/pictures/NAME_WIDTH.png`, with chromium.
-Those that stand there are of a quickstart, compared with random weights of its shape.
+`python docs/draw_screens.py report=RUN/report.html training=RUN/training.html` writes
+`docs/pictures/NAME_WIDTH.png`, with chromium. Those that stand there are of a
+quickstart.
 """
 
 import shutil

@@ -8,11 +8,10 @@ import functools
 import inspect
 import io
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import docstring_parser
 import tyro
@@ -26,7 +25,6 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.data.bucket import is_url
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
-from jaxcontam.methods import SCORES, TESTS
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.mirror import mirrored, url_folder
 from jaxcontam.scoring.shares import ShareScored
@@ -52,10 +50,26 @@ _TYRO = (
     tyro.conf.PositionalMetavarFromFieldName,
 )
 
-SHELLS = ("bash", "zsh", "fish")
-_FIRST = ("--help", "--version", "--completion")
-# Names that no type lists.
-_NAMES = {"--tests": tuple(TESTS), "--scores": ("auto", "all", *SCORES)}
+_COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
+_SHELLS = ("bash", "zsh", "fish")
+
+GONE = {
+    "--completion": "jaxcontam --tyro-print-completion bash (or zsh, fish)",
+    "compare": "two reports side by side are ten lines of Python: "
+    "docs/how_to/hand_on.md",
+    "unlearning": "python -m eval.unlearning",
+    **dict.fromkeys(
+        (
+            "report --database-row",
+            "report --dataset",
+            "report --source",
+            "report --split-percent",
+            "report --reference",
+        ),
+        "python examples/database_rows.py DIR",
+    ),
+}
+"""A command, or a command and its flag, that left -> what to use instead."""
 
 COMMANDS: dict[str, type] = {
     name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
@@ -67,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
         return run_command(lambda: print(jaxcontam.__version__))
-    if words[:1] == ["--completion"]:
-        return run_command(lambda: _print_completion(words[1:]))
+    if words[:1] and words[0] in _COMPLETION:
+        return run_command(lambda: _complete(words))
     return run_command(lambda: _run(words))
 
 
@@ -198,7 +212,7 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             raise InputError(
                 f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
             )
-        raise unknown_name("flag", unknown[0], flags_of(command))
+        raise _unknown_flag(command, unknown[0])
     return parsed
 
 
@@ -231,10 +245,17 @@ def _describe_flags(command: type) -> None:
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
-    known = flags_of(command)
+    known = set(flags_of(command))
     for flag in _flags_in(words):
-        if not {flag, flag.replace("--no-", "--", 1)} & set(known):
-            raise unknown_name("flag", flag, known) from None
+        if not {flag, flag.replace("--no-", "--", 1)} & known:
+            raise _unknown_flag(command, flag) from None
+
+
+def _unknown_flag(command: type, flag: str) -> InputError:
+    place = f"{command.__name__.lower()} {flag}"
+    if place in GONE:
+        return InputError(f"there is no {flag} any more", hint=GONE[place])
+    return unknown_name("flag", flag, flags_of(command))
 
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
@@ -260,6 +281,8 @@ def _run(words: list[str]) -> object:
     if not words or words[0] in ("-h", "--help"):
         _print_help()
         return EXIT_DONE
+    if words[0] in GONE:
+        raise InputError(f"there is no {words[0]} any more", hint=GONE[words[0]])
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
@@ -307,20 +330,19 @@ def _print_help() -> None:
     for name, command in COMMANDS.items():
         print(f"  {name:<{width}} {(command.__doc__ or '').splitlines()[0]}")
     print(f"\n  {'--version':<{width}} prints the version")
-    print(
-        f"  --completion {{{','.join(SHELLS)}}} prints a script for your shell: "
-        "source <(jaxcontam --completion bash)"
-    )
+    print(f"  {_COMPLETION[0]} SHELL prints a script for {', '.join(_SHELLS)}")
 
 
-def _print_completion(words: list[str]) -> None:
-    """The script that makes a shell complete commands, flags and choices."""
-    if len(words) != 1 or words[0] not in SHELLS:
+def _complete(words: list[str]) -> None:
+    """Print or write the script that makes a shell complete commands and flags."""
+    if words[1:2] == [] or words[1] not in _SHELLS:
         raise InputError(
-            f"--completion takes a shell: {', '.join(SHELLS)}",
-            hint="such as: source <(jaxcontam --completion bash)",
+            f"{words[0]} takes a shell: {', '.join(_SHELLS)}",
+            hint=f"such as: source <(jaxcontam {_COMPLETION[0]} bash)",
         )
-    print(completion(words[0]), end="")
+    tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="jaxcontam", args=words, config=_TYRO
+    )
 
 
 def _first_sentence(box: str) -> str:
@@ -339,77 +361,8 @@ def _first_sentence(box: str) -> str:
     return " ".join(lines) or "the command line does not parse"
 
 
-def completion(shell: str) -> str:
-    """The script of one of `SHELLS`; where no word fits, it completes file names.
-
-    tyro writes such scripts, too, but its do not complete file names of positionals,
-    and zsh cannot source them.
-    """
-    if shell == "fish":
-        return _fish()
-    if shell == "bash":
-        return _bash()
-    # zsh reads bash's script once its own module for that is loaded.
-    return (
-        "whence compdef >/dev/null || { autoload -Uz compinit && compinit; }\n"
-        "autoload -Uz bashcompinit && bashcompinit\n" + _bash()
-    )
-
-
-def flags_of(command: type) -> dict[str, tuple[str, ...]]:
-    """Each flag of a dataclass with the words that may follow it, () for any."""
-    flags = {}
-    for field in dataclasses.fields(command):
-        if not is_positional(field):
-            flag = "--" + field.name.replace("_", "-")
-            flags[flag] = _choices(field.type) or _NAMES.get(flag, ())
-    return flags | {"--help": ()}
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    if get_origin(kind) is Literal:
-        return tuple(map(str, get_args(kind)))
-    return next(filter(None, map(_choices, get_args(kind))), ())
-
-
-def _bash() -> str:
-    cases = []
-    for name, command in COMMANDS.items():
-        flags = flags_of(command)
-        cases += [
-            f"    '{name} {flag} '*) words='{' '.join(words)}' ;;"
-            for flag, words in flags.items()
-            if words
-        ]
-        cases.append(f"    '{name} '*' -'*) words='{' '.join(flags)}' ;;")
-    return f"""_jaxcontam() {{
-  local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
-  local words=
-  if [[ $COMP_CWORD -eq 1 ]]; then
-    words='{" ".join((*COMMANDS, *_FIRST))}'
-  else
-    case "${{COMP_WORDS[1]}} $before $current" in
-    '--completion '*) words='{" ".join(SHELLS)}' ;;
-{chr(10).join(cases)}
-    esac
-  fi
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-}}
-complete -o default -F _jaxcontam jaxcontam
-"""
-
-
-def _fish() -> str:
-    start = "complete -c jaxcontam -n __fish_use_subcommand"
-    lines = [f"{start} -l {flag.removeprefix('--')}" for flag in _FIRST[:-1]]
-    lines += [f"{start} -l completion -x -a '{' '.join(SHELLS)}'"]
-    for name, command in COMMANDS.items():
-        summary = shlex.quote((command.__doc__ or "").splitlines()[0].replace("'", ""))
-        lines += [f"{start} -f -a {name} -d {summary}"]
-        lines += [
-            f"complete -c jaxcontam -n '__fish_seen_subcommand_from {name}'"
-            f" -l {flag.removeprefix('--')}"
-            + (f" -x -a '{' '.join(words)}'" if words else "")
-            for flag, words in flags_of(command).items()
-        ]
-    return "\n".join(lines) + "\n"
+def flags_of(command: type) -> list[str]:
+    """The flags of a dataclass."""
+    fields = dataclasses.fields(command)
+    names = [field.name for field in fields if not is_positional(field)]
+    return [*("--" + name.replace("_", "-") for name in names), "--help"]

@@ -5,7 +5,6 @@ import json
 
 from jaxcontam.report.report_files import to_document
 from jaxcontam.results import ModelInfo, OrderNumbers, OrderResult, Pretest, Report
-from jaxcontam.results.membership import ScoreResult
 from jaxcontam.results.read import read_result
 
 
@@ -92,29 +91,6 @@ def audit_document(*results, **changes):
 def report_of(document):
     """A report from its JSON values."""
     return read_result(Report, document, "report")
-
-
-def ranking_document(model="b", **changes):
-    """A report of membership whose primary score ranked labelled texts."""
-    fields = {
-        "benchmark": "boolq",
-        "fingerprint": "sha256:boolq",
-        "method": "min_k",
-        "setting": "k=20%",
-        "primary": True,
-        "n_members": 60,
-        "n_nonmembers": 40,
-        "auc": 0.9,
-        "auc_se": 0.03,
-        "auc_low": 0.82,
-        "auc_high": 0.95,
-        "p_value": 1e-4,
-        "p_adjusted": 1e-4,
-        "verdict": "members rank higher",
-    }
-    others = {**fields, "method": "loss", "primary": False, "verdict": None}
-    rows = ScoreResult(**fields | changes), ScoreResult(**others)
-    return audit_document(*rows, model=model, command=("membership",))
 
 
 def save_document(document, folder):

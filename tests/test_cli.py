@@ -12,7 +12,7 @@ import pytest
 
 import jaxcontam
 from jaxcontam import __version__
-from jaxcontam.cli import COMMANDS, flags_of, main, parse, run_command
+from jaxcontam.cli import COMMANDS, GONE, flags_of, main, parse, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -105,9 +105,26 @@ def test_help_says_what_a_flag_does_and_defaults_that_say_something(
     assert "Seeds every random choice. (default: 0)" in said
 
 
-@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+@pytest.mark.parametrize("words", [[], ["tcsh"]])
 def test_completion_of_another_shell_is_one_line(words, refused):
-    assert "bash, zsh, fish" in refused("--completion", *words)
+    assert "bash, zsh, fish" in refused("--tyro-print-completion", *words)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_flags(shell, capsys):
+    assert main(["--tyro-print-completion", shell]) == 0
+    said = capsys.readouterr().out
+    assert "membership" in said and "group-field" in said
+
+
+@pytest.mark.parametrize("place", GONE)
+def test_what_left_names_what_to_use_instead(place, refused):
+    # A flag alone: what a command needs beside it is not asked for first.
+    said = refused(*place.split(), "x")
+    assert f"there is no {place.split()[-1]} any more" in said
+    assert GONE[place] in said
+    name = place.split()[0]
+    assert place != name or name not in COMMANDS
 
 
 def test_unknown_flag_is_told_before_what_its_value_was_taken_for(refused):

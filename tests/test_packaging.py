@@ -25,7 +25,7 @@ PACKAGES = ("jaxcontam", "train", "eval")
 SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 
 # Rooms in the order of imports: a file may import from its own room and those after.
-ROOMS = ["cli", "completion", "commands", "analyses", "methods", "report"]
+ROOMS = ["cli", "commands", "analyses", "methods", "report"]
 ROOMS += ["verdict", "scoring", "stats", "models", "data"]
 ROOMS += ["results", "processes", "progress", "arguments", "signals"]
 ROOMS += ["errors", "terminal"]

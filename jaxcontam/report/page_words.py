@@ -144,23 +144,3 @@ CALIBRATION = PageWords(
         _THIS_ONE,
     ),
 )
-_COMPARED = (
-    "Models side by side are not ranked. A larger number may come from more copies, a "
-    "larger model, a later reading or another tokenizer.",
-    "Reports that were made otherwise (other strata, scores, seeds, templates or "
-    "files) answer other questions, even if their benchmarks have one name.",
-    "A verdict that changes from one checkpoint to the next may have crossed a level "
-    "by a hair. Look at effects and intervals before you look for a cause.",
-    "Each report was corrected for its own benchmarks. Who picks one model out of many "
-    "should read the numbers over all tests.",
-)
-ORDER_COMPARISON = PageWords(limits=_COMPARED, proves=True)
-RANKING_COMPARISON = PageWords(
-    assumed=MEMBERSHIP.assumed,
-    limits=(
-        "What the texts alone tell of their labels is the same for all models and "
-        "stands in each report as a blind baseline. An AUC is worth what it has above "
-        "that one.",
-        *_COMPARED,
-    ),
-)

@@ -36,7 +36,6 @@ class Interval:
     Attributes:
         group: Heading above lines that belong together; "" without one.
         look: Colour, marker and filling.
-        label: In the legend; "" for none.
     """
 
     name: str
@@ -44,8 +43,7 @@ class Interval:
     value: float
     low: float | None
     high: float | None
-    look: tuple[str, str, str] = (BLUE, "o", "full")
-    label: str = ""
+    look: tuple[str, str, str]
 
 
 def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) -> str:
@@ -178,7 +176,6 @@ def intervals_figure(
     n_lines = places[-1] + 1
     width, around, line = _INTERVALS
     with plotted((width, around + line * n_lines)) as (figure, axes):
-        labelled: set[str] = set()
         for place, row in zip(places, rows, strict=True):
             colour, marker, filling = row.look
             ends = None
@@ -193,9 +190,7 @@ def intervals_figure(
                 fillstyle=filling,  # pyright: ignore[reportArgumentType]
                 color=colour,
                 capsize=2,
-                label=row.label if row.label not in labelled else f"_{row.label}",
             )
-            labelled.add(row.label)
         axes.axvline(nothing, color="black", lw=0.6)
         axes.set_yticks(places, [shortened(row.name) for row in rows])
         axes.set_ylim(n_lines - 0.4, -0.6)
@@ -211,8 +206,6 @@ def intervals_figure(
                 bbox={"fc": "white", "ec": "none", "pad": 1},
             )
         axes.set_xlabel(xlabel)
-        if labelled != {""}:
-            figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

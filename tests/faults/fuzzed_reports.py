@@ -1,4 +1,4 @@
-"""Folders of finished runs that are fuzzed: `verify`, `report`, `compare` read them."""
+"""Folders of finished runs that are fuzzed: `verify` and `report` read them."""
 
 import contextlib
 import io
@@ -19,8 +19,6 @@ from jaxcontam.report.table_csv import RESULTS_NAME
 from tests.faults.folders import contents
 from tests.faults.fuzzed import Target, a_file
 from tests.faults.mutations import as_json, changed, damaged
-from tests.page_laws import check_page
-from tests.report_documents import audit_document, order_result, ranking_document
 
 
 def report_targets(reports):
@@ -38,43 +36,6 @@ def report_targets(reports):
         for name, folder in reports.items()
         for command in ("verify", "report")
     }
-
-
-def comparison_targets():
-    """A sound report beside one that is not; no model made them."""
-    pairs = {
-        "order tests": (
-            audit_document(order_result(), model="a"),
-            audit_document(order_result(), order_result("piqa"), model="b"),
-        ),
-        "rankings": (ranking_document("a"), ranking_document("b")),
-    }
-    return {
-        f"compare of {name}": Target(
-            changed(second),
-            lambda to, case, first=first: _compared(to, first, case),
-            2,
-        )
-        for name, (first, second) in pairs.items()
-    }
-
-
-def _compared(folder, sound, case):
-    for name, document in (("sound", sound), ("other", case)):
-        (folder / name).mkdir()
-        (folder / name / REPORT_NAME).write_bytes(as_json(document))
-    before = contents(folder)
-    words = ["compare", str(folder / "sound"), str(folder / "other")]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([*words, "--out", str(folder / "out")])
-    assert code in (0, 2), code
-    if code == 2:
-        lines = err.getvalue().splitlines()
-        assert lines[0].startswith("jaxcontam: error: ") and len(lines) <= 2, lines
-        assert contents(folder) == before
-    else:
-        check_page((folder / "out" / "comparison.html").read_text())
 
 
 def _folders(folder):

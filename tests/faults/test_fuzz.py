@@ -25,7 +25,6 @@ from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, Target, table, targets
 from tests.faults.fuzzed_reports import (
     archive_target,
-    comparison_targets,
     report_targets,
 )
 from tests.faults.mutations import CHUNKS
@@ -118,7 +117,7 @@ def _status(name):
 def all_reports(folders):
     """Name -> target, of what needs finished runs."""
     archive = {"archive": archive_target(folders["prove"])}
-    return {**report_targets(folders), **comparison_targets(), **archive}
+    return {**report_targets(folders), **archive}
 
 
 @pytest.fixture(scope="module")
