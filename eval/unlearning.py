@@ -247,8 +247,8 @@ def _whole_texts(source: str) -> Iterator[tuple[str, str]]:
         files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
         yield from ((file.stem, read_text(file)) for file in files)
     else:
-        found = load_labelled(source, with_labels=False, null_text="")
-        yield from ((f"row {i}", text) for i, text in enumerate(found.texts, 1))
+        found = load_labelled(source, with_labels=False)
+        yield from ((f"text {i}", text) for i, text in enumerate(found.texts, 1))
 
 
 def read_questions(source: str, template: str) -> list[Text]:

@@ -57,6 +57,7 @@ GONE = {
     "--completion": "jaxcontam --tyro-print-completion bash (or zsh, fish)",
     "compare": "two reports side by side are ten lines of Python: "
     "docs/how_to/hand_on.md",
+    "books": "jaxcontam membership MODEL books/ --members old/ --nonmembers new/",
     "unlearning": "python -m eval.unlearning",
     **dict.fromkeys(
         (

@@ -75,7 +75,7 @@ def test_a_shot_that_is_too_long_is_passed_over():
     ("words", "line"),
     [
         (["m"], "no texts to score"),
-        (["m", "a.txt", "--members", "b.txt"], "TEXTS and --members are both given"),
+        (["m", "a.txt", "--members", "b.txt"], "--members without --nonmembers"),
         (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
         (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
         (["m", "a.txt", "--shots", "0"], "--shots must be at least 1, got 0"),

@@ -151,11 +151,13 @@ def membership(
     Args:
         model: A directory, hub name, `api:URL#NAME` or model in memory; see
             `jaxcontam.analyses.model.load`.
-        texts: In question, or a file with labels: strings, a path, or an hf: name.
-        members: Known to have been seen, in place of `texts`.
+        texts: In question, or a file with labels: strings, a path, or an hf: name. A
+            folder gives 100 snippets of 512 words of each of its .txt files.
+        members: Known to have been seen; with `nonmembers`.
         nonmembers: Cannot have been seen; of the same kind.
         label_field: Field of 1 for members and 0 for others (default: known names).
-        document_field: Field that names the document a text was cut from.
+        document_field: Field that names the document a text was cut from; beside known
+            documents of both kinds each has a rate, in `report.study`.
         scores: Names of METHODS, or auto (one pass or two), or all.
         primary: The score that decides (default: min_k); choose it beforehand.
         k: Percentage of least likely tokens that the Min-K% family keeps.
@@ -191,6 +193,7 @@ def membership(
         nonmembers=nonmembers,
         label_field=label_field,
         document_field=document_field,
+        seed=seed,
     )
     check_sides(run, np.zeros(len(run.texts), bool))
     folder = local_folder(store)

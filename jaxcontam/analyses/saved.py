@@ -131,7 +131,6 @@ def write_page(
 def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> Page:
     # matplotlib takes a third of a second to import: only for a page.
     from jaxcontam.report import (
-        books,
         calibration,
         inflation,
         membership,
@@ -146,8 +145,6 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
         return calibration.calibration_page(report, drawn, words)
     if kind == inflation.COMMAND:
         return inflation.inflation_page(report, words)
-    if kind == books.COMMAND:
-        return books.books_page(report, words)
     if kind == membership.COMMAND:
         texts = typed_rows(read_text_rows(directory), TextScores)
         return membership.membership_page(report, pictures, texts, words)

@@ -49,13 +49,15 @@ from jaxcontam.report.membership import (
     increment_words,
     membership_sentence,
     operating_header,
+    rate_sentence,
+    rate_table,
     share_sentences,
     study_of,
     sweep_sentence,
     tpr_words,
 )
 from jaxcontam.report.numbers import plain_p
-from jaxcontam.report.outcome import bare_table, first_that_fits
+from jaxcontam.report.outcome import bare_table, first_that_fits, print_table
 from jaxcontam.report.page import looks_sentence
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results import Report
@@ -66,6 +68,9 @@ from jaxcontam.terminal import Terminal
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
     from jaxcontam.scoring.opened import OpenModel
+
+# Documents of the printed table, as in table 2 of Shi et al.; the page has all.
+_PRINTED = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +83,14 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
         # texts in question
         jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
+        # a rate for each book of a folder
+        jaxcontam membership MODEL_DIR books/ --members old/ --nonmembers new/
         # beyond `may rank higher`
         jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
     """
 
     texts: Positional[str | None] = None
-    """File of texts, or hf:ORG/NAME:SPLIT; left out where --members is given."""
+    """File of texts, hf:ORG/NAME:SPLIT, or folder of .txt files, each a document."""
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
@@ -91,11 +98,13 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     label_field: str | None = None
     """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
     document_field: str | None = None
-    """Field that names the document a text was cut from; its texts count as one."""
+    """Field that names the document a text was cut from; its texts count as one, and
+    beside known documents of both kinds it has a rate."""
     length: int | None = None
-    """Cut each text to its first N words."""
+    """Cut each text to its first N words; words of a folder's snippets (else 512)."""
     limit: int | None = None
-    """Take N records of each file, drawn by what they hold."""
+    """Take N records of each file, drawn by what they hold; snippets of each file of a
+    folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None
@@ -147,6 +156,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             document_field=self.document_field,
             limit=self.limit,
             length=self.length,
+            seed=self.seed,
         )
         check_sides(run, np.zeros(len(run.texts), bool))
         chosen = choose(
@@ -348,6 +358,11 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
+    if study.documents is not None:
+        asked = rate_table(study.documents, "text")
+        if asked.rows:
+            print_table(asked, console, most=_PRINTED)
+        console.print(rate_sentence(study.documents))
     if report.earlier:
         console.print(looks_sentence(report.earlier))
     for sentence in (*beside_words(decisive), *share_sentences(study)):

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
 from jaxcontam.analyses.replicate_judging import ARMS
 from jaxcontam.analyses.replicate_rows import partition_from_rows
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.report import books, inflation, membership, replication
+from jaxcontam.report import inflation, membership, replication
 from jaxcontam.report.archive import (
     ASKED,
     SCORED,
@@ -211,38 +210,6 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     }
 
 
-def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Thresholds, rates and rankings of a report of books."""
-    texts = typed_rows(rows, TextScores)
-    # A book without words has no snippet, and stands in the report alone.
-    stated = [row for row in document["books"] if row["primary"]]
-    shelf = Shelf(
-        titles=tuple(row["title"] for row in stated),
-        roles=tuple(row["role"] for row in stated),
-        book=np.array([text.cluster for text in texts], np.int64),
-    )
-    (primary,) = (row["method"] for row in document["results"] if row["primary"])
-    table = table_from_rows(texts)
-    again = judged_books(
-        shelf,
-        [text.text for text in texts],
-        table.names,
-        table.values,
-        primary=primary,
-        seed=document["seed"],
-    )
-    return {
-        "results": again.results,
-        "blind": again.blind,
-        "book_thresholds": again.thresholds,
-        "books": again.rates,
-        TEXTS_NAME: [
-            {**row, "source": shelf.titles[b], "role": shelf.roles[b]}
-            for row, b in zip(rows, shelf.book.tolist(), strict=True)
-        ],
-    }
-
-
 def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
     """Accuracies, estimates and the verdict of a report of inflation."""
     (stated,) = document["results"]
@@ -278,14 +245,6 @@ KINDS: Mapping[str, Kind] = {
         f"judged again from {TEXTS_NAME}: AUCs, rates, p-values, blind baselines, "
         "thresholds, verdicts and digests agree; the scores themselves need the model "
         "and were not computed again",
-    ),
-    books.COMMAND: Kind(
-        books_again,
-        "book",
-        f"judged again from {TEXTS_NAME}: thresholds, rates, AUCs, blind baselines, "
-        "verdicts and digests agree; the scores themselves need the model and were not "
-        "computed again",
-        count=lambda again: sum(row.primary for row in again["books"]),
     ),
     inflation.COMMAND: Kind(
         inflation_again,

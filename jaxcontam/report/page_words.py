@@ -77,19 +77,6 @@ MEMBERSHIP = PageWords(
         _THIS_ONE,
     ),
 )
-BOOKS = PageWords(
-    assumed=(
-        "That the books in question are like the known ones, seen or unseen, in all "
-        "but having been read: the same years, languages and kinds of text.",
-        "That the known books are what their labels say.",
-    ),
-    limits=(
-        "A rate is not the share of a book that was read, and no proof against one "
-        "book. Unread books show rates above zero, and a low rate clears no book.",
-        "A book may be familiar by quotations, reviews and summaries alone.",
-        _THIS_ONE,
-    ),
-)
 REPLICATION = PageWords(
     assumed=(
         "That the control cannot have been seen and is as easy to guess as the "

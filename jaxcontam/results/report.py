@@ -5,7 +5,6 @@ Rows of `report.json` are these fields under these names; None becomes null.
 
 import dataclasses
 
-from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.calibration import CalibrationResult
 from jaxcontam.results.inflation import InflationResult
 from jaxcontam.results.membership import (
@@ -175,9 +174,6 @@ class Report:
         earlier: Names of folders beside this one with finished reports of the same
             model on a file of this report, by other tests or flags.
         references: Models that saw neither side, of `inflation`.
-        book_thresholds: Cuts of each score, of `books`.
-        books: Rates of each book by each score.
-        book_warnings: What the reader should know of the books, one sentence each.
         digests: Digest of each file that the numbers follow from.
         digest: That of the text of report.json without it.
     """
@@ -202,8 +198,5 @@ class Report:
     reference: ModelInfo | None = None
     earlier: tuple[str, ...] = ()
     references: tuple[ModelInfo, ...] = ()
-    book_thresholds: tuple[BookThreshold, ...] = ()
-    books: tuple[BookRate, ...] = ()
-    book_warnings: tuple[str, ...] = ()
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
     digest: str = ""
