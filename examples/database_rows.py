@@ -4,8 +4,9 @@
 
 Columns, delimiter and rules are those of the database's `contamination_report.csv` in
 May 2024. A row is written for a benchmark with the verdict `contaminated` alone: the
-database reads 0 % as evidence that a set was not used, which no report says. No test shows how
-much of a set was seen: the share stays empty (unknown) unless you vouch for one.
+database reads 0 % as evidence that a set was not used, which no report says. No test
+shows how much of a set was seen: the share stays empty (unknown) unless you vouch for
+one.
 """
 
 import argparse

@@ -135,8 +135,8 @@ def test_doctor_advises_what_an_audit_would(tmp_path, capsys):
     ]
     path.write_text("\n".join(["question,subject", *rows]) + "\n")
     assert main(["doctor", str(path)]) == 0
-    line = f"jaxcontam audit MODEL {path} --group-field subject\n"
-    assert capsys.readouterr().out.endswith(line)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("(--group-field subject)")
 
 
 def test_a_tiny_p_value_stands_apart_from_its_check(capsys):

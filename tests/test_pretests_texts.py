@@ -146,7 +146,6 @@ def test_vectors_are_those_of_the_formula():
 
 
 def test_words_of_a_file_are_read_once_for_all_checks(monkeypatch):
-    """Also where a remedy is tried on the same rows."""
     asked = []
 
     def counted(text):
@@ -161,4 +160,3 @@ def test_words_of_a_file_are_read_once_for_all_checks(monkeypatch):
     pretest_battery(texts, {"label": labels}, seed=0, say=told.append)
     assert asked == texts
     assert told[:2] == ["words and fields", "random orders"]
-    assert "learned direction with --group-field label" in told

@@ -285,29 +285,6 @@ def test_report_of_another_shape_is_found_without_a_traceback(copied, field, val
     assert main(["verify", str(copied)]) == 3
 
 
-def test_orders_of_a_grouped_file_must_permute_their_strata(pulse, tmp_path):
-    lines = (pulse / "sets/pydocs-0a.txt").read_text().splitlines()
-    path = tmp_path / "grouped.jsonl"
-    rows = [{"text": line, "half": i // 15} for i, line in enumerate(lines)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = tmp_path / "out"
-    words = ["audit", str(pulse / "model"), str(path), "--group-field", "half"]
-    assert main([*words, "--tests", "stratified", "--out", str(out)]) == 0
-    assert verify_report(out)[0] == []
-    with (out / "orders.npz").open("rb") as file, np.load(file) as archive:
-        arrays = dict(archive)
-    arrays["0/orders"][0, 1] = arrays["0/orders"][1, 1]
-    np.savez(out / "orders.npz", **arrays)
-    from jaxcontam.report.report_files import ARCHIVE_NAME, archive_digest
-
-    document = read(out)
-    document["digests"] = {ARCHIVE_NAME: archive_digest(out / "orders.npz")}
-    (out / "report.json").write_text(sealed_text(document))
-    assert any(
-        "no permutation of its stratum" in fault for fault in verify_report(out)[0]
-    )
-
-
 def test_verdict_changed_together_with_the_digest_is_still_found(copied):
     document = read(copied)
     document["results"][0]["verdict"] = "contaminated"

@@ -1,7 +1,6 @@
-"""Remedies of invalid designs: the first that is left, with its command."""
+"""Remedies of invalid designs: the first that is left, with its flags."""
 
 import dataclasses
-import shlex
 
 import pytest
 
@@ -52,14 +51,20 @@ def ways_out(test, command, beside=()):
     return Advice(command, method_words()).about(AuditedFile(test, tuple(beside)))
 
 
+def flags_of(way):
+    """The flags that a sentence names at its end; None where it names none."""
+    words, _, flags = way.removesuffix(")").rpartition(" (")
+    return flags if words and way.endswith(")") else None
+
+
 def remedy(test, command):
     ways = ways_out(test, command)
-    return ways[0].line if ways else None
+    return flags_of(ways[0]) if ways else None
 
 
 def advice(test, command):
     ways = ways_out(test, command)
-    return ways[0].words if ways else None
+    return ways[0] if ways else None
 
 
 def suspected(method, **changes):
@@ -68,15 +73,6 @@ def suspected(method, **changes):
 
 def beside(method, log10_p):
     return suspected(method, primary=False, p_adjusted=None, log10_p=log10_p)
-
-
-def flags_of(found, command=COMMAND):
-    """What each line adds to the command and what it takes away."""
-    lines = [shlex.split(way.line or "") for way in found]
-    return [
-        [word for word in line[1:] if word not in command or word.startswith("--")]
-        for line in lines
-    ]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +85,7 @@ def flags_of(found, command=COMMAND):
     ],
 )
 def test_best_remedy_comes_first(failed, flags):
-    assert (
-        remedy(row(*failed), COMMAND) == f"jaxcontam audit 'my model' x.jsonl {flags}"
-    )
+    assert remedy(row(*failed), COMMAND) == flags
 
 
 @pytest.mark.parametrize(
@@ -108,7 +102,7 @@ def test_order_with_an_arrow_is_not_sent_to_the_direction_test(failed, words):
         said = advice(row(*failed), COMMAND)
         assert said is not None and "without the numbers" in said
     else:
-        assert found == f"jaxcontam audit 'my model' x.jsonl {words}"
+        assert found == words
     assert "direction" not in (found or "") and "reversal" not in (found or "")
 
 
@@ -116,11 +110,10 @@ def test_running_names_are_sent_to_a_reference_by_any_test():
     names = failing("blind_direction:words", directional=True)
     for method in ("adjacency", "direction", "stratified", "reversal"):
         found = remedy(row(names, WORDS, method=method), COMMAND)
-        assert found is not None and found.endswith("--reference DIR --score-anyway")
+        assert found == "--reference DIR --score-anyway"
     # A reference needs pairs, which other tests do not score.
     found = remedy(row(names), [*COMMAND, "--tests", "stratified", "--score-anyway"])
-    assert found is not None
-    assert found.endswith("x.jsonl --score-anyway --tests direction --reference DIR")
+    assert found == "--tests direction --reference DIR"
 
 
 def test_nothing_is_left_where_the_reference_prefers_the_order_too():
@@ -135,7 +128,7 @@ def test_nothing_is_left_where_the_reference_prefers_the_order_too():
 def test_reference_that_copies_leaves_direction_to_decide():
     """It prefers like beside like, as every model of use does."""
     found = remedy(row(), [*COMMAND, "--reference", "old"])
-    assert found is not None and found.endswith("--reference old --tests direction")
+    assert found == "--tests direction"
 
 
 def test_unscored_file_has_a_remedy():
@@ -151,7 +144,10 @@ def test_unscored_file_has_a_remedy():
         verdict="invalid design",
     )
     (way,) = Advice(COMMAND, method_words()).about_file(file)
-    assert way.line == "jaxcontam audit 'my model' x.jsonl --tests direction"
+    assert way == (
+        "test the direction alone: neighbours are as alike read backwards "
+        "(--tests direction)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,56 +158,52 @@ def test_unscored_file_has_a_remedy():
                 suspected("direction", reasons=("attraction",)),
                 beside("adjacency", -9.0),
             ],
-            [["--shuffled"]],
+            ["--shuffled"],
         ),
         (
             [suspected("stratified", reasons=("alone",))],
-            [["--tests", "direction"]],
+            ["--tests direction"],
         ),
         (
             [suspected("sharded_t", reasons=("approximate", "alone"))],
-            [["--tests", "direction"]],
+            ["--tests direction"],
         ),
         (
             [
                 suspected("sharded_t", reasons=("approximate", "no reference")),
                 beside("direction", -9.0),
             ],
-            [["--tests", "direction"]],
+            ["--tests direction"],
         ),
         (
             [suspected("sharded_t", reasons=("approximate",))],
-            [["--tests", "adjacency"]],
+            ["--tests adjacency"],
         ),
         (
             [suspected("direction", reasons=("no reference",))],
-            [["--reference", "DIR"], ["--shuffled"]],
+            ["--reference DIR", "--shuffled"],
         ),
         (
             [suspected("direction", reasons=("reference too close",))],
-            [["--reference", "DIR"], ["--shuffled"]],
+            ["--reference DIR", "--shuffled"],
         ),
         ([suspected("direction", reasons=("weak",))], []),
     ],
 )
 def test_suspicion_is_told_what_can_lift_it(rows, expected):
-    assert flags_of(ways_out(rows[0], COMMAND, rows[1:])) == expected
+    assert [*map(flags_of, ways_out(rows[0], COMMAND, rows[1:]))] == expected
 
 
 def test_suspicion_of_options_is_told_what_can_lift_it():
     null = "exchangeability of options"
     test = suspected("options", null=null, reasons=("no reference",))
     command = [*COMMAND, "--tests", "options", "--answer-field", "key"]
-    flags = [
-        ["--tests", "--answer-field", *more]
-        for more in (["--reference", "DIR"], ["--shuffled"])
-    ]
     found = ways_out(test, command)
-    assert flags_of(found, command) == flags
-    assert "each list of options was shuffled" in found[1].words
+    assert [*map(flags_of, found)] == ["--reference DIR", "--shuffled"]
+    assert "each list of options was shuffled" in found[1]
     # A seed file is of the order of rows.
     command += ["--seed-file", "seed.json"]
-    assert "--shuffled" in flags_of(ways_out(test, command), command)[1]
+    assert flags_of(ways_out(test, command)[1]) == "--shuffled"
 
 
 def test_word_of_the_user_lets_the_attracting_test_decide():
@@ -219,26 +211,13 @@ def test_word_of_the_user_lets_the_attracting_test_decide():
     rows = [suspected("direction", reasons=reasons), beside("adjacency", -9.0)]
     command = [*COMMAND, "--tests", "direction,adjacency"]
     first, *_ = ways_out(rows[0], command, rows[1:])
-    assert first.line is not None
-    assert first.line.endswith("x.jsonl --tests adjacency --shuffled")
-
-
-def test_remedy_drops_what_its_test_refuses():
-    command = [*COMMAND, "--options-field", "o", "--effort", "quick", "--fix-answer"]
-    assert remedy(row(WORDS), command) == (
-        "jaxcontam audit 'my model' x.jsonl --tests direction"
-    )
-    command = [*COMMAND, "--shuffled", "--effort", "standard"]
-    assert remedy(row(WORDS, order_provenance="declared"), command) == (
-        "jaxcontam audit 'my model' x.jsonl --tests direction"
-    )
+    assert flags_of(first) == "--tests adjacency --shuffled"
 
 
 def test_remedy_that_was_tried_is_not_named_again():
     tried = [*COMMAND, "--group-field", "subject", "--tests", "adjacency"]
     found = remedy(row(ANSWER, WORDS, group_field="subject"), tried)
-    assert found is not None
-    assert found.endswith("--group-field subject --tests direction")
+    assert found == "--tests direction"
     tried = [*COMMAND, "--text-field", "question"]
     assert remedy(row(NUMBER), tried) is None
 
@@ -247,7 +226,7 @@ def test_options_that_stand_at_sorted_places_have_remedies_of_their_own():
     options = {"method": "options", "null": "exchangeability of options"}
     places, length = failing("answer_place"), failing("option_length")
     found = remedy(row(places, **options), COMMAND)
-    assert found is not None and found.endswith("x.jsonl --fix-answer")
+    assert found == "--fix-answer"
     for test in (row(places, length, **options), row(length, **options)):
         assert remedy(test, COMMAND) is None
         assert "test the order of the file instead" in (advice(test, COMMAND) or "")
@@ -256,8 +235,7 @@ def test_options_that_stand_at_sorted_places_have_remedies_of_their_own():
 
 def test_new_text_replaces_the_old_one():
     tried = [*COMMAND, "--template", "{id} {question}", "--seed", "1"]
-    words = "jaxcontam audit 'my model' x.jsonl --seed 1 --text-field question"
-    assert remedy(row(NUMBER), tried) == words
+    assert remedy(row(NUMBER), tried) == "--text-field question"
 
 
 def test_no_remedy_is_named_where_none_is_needed():

@@ -1,37 +1,29 @@
-"""Size of every test under its null: a row in `designs.TESTS` is a row here."""
+"""Size of every test under its null: a row in `size_designs.TESTS` is a row here."""
 
-import functools
-import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
-from eval.sizes import drift
-from eval.sizes.__main__ import (
-    SizeResult,
-    Sizes,
-    main,
-    measure_drift,
-    measure_size,
-)
-from eval.sizes.designs import (
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.membership.score import ScoreMethod
+from jaxcontam.stats.pair_test import direction_test
+from tests import size_drift as drift
+from tests.size_designs import (
     KINDS,
     LEVELS,
     TESTS,
     direction_p_value,
+    excess,
     needed_alone,
+    size_of,
     strata_of,
 )
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.stats.pair_test import direction_test
 
 # Null data sets a test and kind; the slow suite takes 10,000.
-N_SETS = 1_000
-# Several laws look at the same data sets.
-size_of = functools.lru_cache(measure_size)
+N_SETS, MANY = 1_000, 10_000
+# Standard errors above a level that chance exceeds once in 2,000 times.
+ERRORS = 3.3
 QUICK = [name for name, test in TESTS.items() if test.quick and test.exact]
 
 
@@ -47,35 +39,41 @@ CASES = [
 
 @pytest.mark.parametrize(("test", "kind"), CASES)
 def test_exact_tests_reject_a_true_null_no_more_often_than_their_level(test, kind):
-    # 3.3 standard errors of 2,000 data sets, at each of three levels.
-    assert size_of(test, kind, N_SETS).holds
+    assert excess(size_of(test, kind, N_SETS), N_SETS) <= ERRORS
 
 
 @pytest.mark.parametrize("test", [name for name in QUICK if TESTS[name].sharp])
 def test_sharp_tests_reject_a_true_null_as_often_as_their_level(test):
     # Scores without ties and thousands of combinations: p is uniform but for steps
     # below 1 / 100, so a test that never rejects is not exact but blind.
-    (size, *_) = size_of(test, "normal", N_SETS).sizes
+    (size, *_) = size_of(test, "normal", N_SETS)
     assert size >= 0.05 - 4 * math.sqrt(0.05 * 0.95 / N_SETS)
 
 
 def test_t_test_over_ten_left_skewed_shards_accuses_too_often():
     # 12 % at a nominal 5 % by the Edgeworth term of the skewness: the known fault.
-    found = measure_size("sharded_t, 10 shards", "left-skewed", N_SETS)
-    assert found.sizes[LEVELS.index(0.05)] > 0.10
-    assert not found.holds
-    assert size_of("stratified", "left-skewed", N_SETS).holds
+    found = size_of("sharded_t, 10 shards", "left-skewed", N_SETS)
+    assert found[LEVELS.index(0.05)] > 0.10 and excess(found, N_SETS) > ERRORS
+    assert excess(size_of("stratified", "left-skewed", N_SETS), N_SETS) <= ERRORS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("test", TESTS)
-def test_sizes_over_ten_thousand_null_sets(test, tmp_path):
-    """Prints the table of the study with `pytest -m slow -s`."""
-    results = Sizes(only=(test,), out=tmp_path).run()
-    assert {row.n_sets for row in results} == {10_000}
-    assert all(row.holds for row in results if row.exact)
-    if test == "sharded_t, 10 shards":
-        assert not next(row for row in results if row.kind == "left-skewed").holds
+@pytest.mark.parametrize("test", [name for name, one in TESTS.items() if one.exact])
+def test_sizes_over_ten_thousand_null_sets(test):
+    """Prints them with `pytest -m slow -s`."""
+    for kind in KINDS:
+        sizes = size_of(test, kind, MANY)
+        print(f"{test:32} {kind:16}", *(f"{size:.4f}" for size in sizes))
+        assert excess(sizes, MANY) <= ERRORS, kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", drift.KINDS)
+def test_direction_keeps_its_level_on_two_thousand_files_in_drift(kind):
+    for length in drift.LENGTHS:
+        for scorer in drift.SCORERS:
+            for sizes in drift.drift_sizes(kind, length, scorer, 2_000).values():
+                assert excess(sizes, 2_000) <= 3, (length, scorer)
 
 
 def test_every_exact_method_has_a_row():
@@ -164,52 +162,21 @@ def test_drifting_files_begin_as_they_end(kind):
     assert len(np.unique(there)) > 2
 
 
-def test_drift_accuses_adjacency_and_not_direction():
-    found = {row.test: row for row in measure_drift("styles", "short", "coherent", 300)}
-    assert found["direction"].holds and found["direction, sparse"].holds
-    assert found["adjacency_normal"].sizes[0] > 0.3
-    assert not found["adjacency_normal"].exact
+def test_direction_keeps_its_level_in_drift():
+    for sizes in drift.drift_sizes("styles", "short", "coherent", 300).values():
+        assert excess(sizes, 300) <= 3
 
 
 def test_excess_is_measured_in_standard_errors_of_the_simulation():
-    def found(*sizes):
-        return SizeResult(test="t", kind="k", n_sets=100, sizes=sizes, exact=True)
-
-    # sqrt(.05 * .95 / 100) = .0218: .12 is 3.21 of them above .05, .13 is 3.67.
-    assert found(0.12, 0.0, 0.0).excess == pytest.approx(3.2118, abs=1e-3)
-    assert found(0.12, 0.0, 0.0).holds
-    assert not found(0.13, 0.0, 0.0).holds
-    assert not found(0.05, 0.01, 0.02).holds
-
-
-def test_pulse_run_writes_every_test_and_kind(tmp_path, monkeypatch, capsys):
-    words = ["sizes", "--tiny", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", words)
-    assert main() in (0, 1)
-    rows = json.loads((tmp_path / "sizes.json").read_text())
-    drawn, drifting = (
-        {(row["test"], row["kind"]) for row in rows if row["null"] == null}
-        for null in ("exchangeability", "reversible drift")
-    )
-    assert drawn == {(test, kind) for test in TESTS for kind in KINDS}
-    assert len(drifting) == 3 * len(drift.KINDS) * len(drift.LENGTHS) * 2
-    printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines())) <= 100
-    assert "…" not in printed
-    assert all(test in printed for test in TESTS)
+    # sqrt(.05 * .95 / 100) = .0218: .12 is 3.21 of them above .05.
+    assert excess((0.12, 0.0, 0.0), 100) == pytest.approx(3.2118, abs=1e-3)
+    # The worst level counts: sqrt(.001 * .999 / 100) = .00316.
+    assert excess((0.05, 0.01, 0.02), 100) == pytest.approx(6.011, abs=1e-3)
 
 
 def test_same_seed_gives_the_same_sizes():
     first, again, other = (
-        measure_size("stratified", "normal", 200, seed=seed) for seed in (1, 1, 2)
+        size_of.__wrapped__("stratified", "normal", 200, seed=seed)
+        for seed in (1, 1, 2)
     )
-    assert first == again
-    assert first != other
-
-
-def test_unknown_test_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["sizes", "--only", "stratifed"])
-    assert main() == 2
-    error = capsys.readouterr().err
-    assert "unknown test 'stratifed'" in error
-    assert "did you mean 'stratified'?" in error
+    assert first == again != other

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from rich.console import Console
 
+from eval.clean_files.__main__ import CleanFiles
 from eval.curves import Curve, copies_svg
 from eval.intervals import Share
-from eval.sizes.__main__ import Sizes
 from eval.study import (
     Clock,
     Grid,
@@ -112,17 +112,11 @@ def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
     assert "python -m eval.power --word [/job:0]" in shown.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("study", "flag"),
-    [
-        (Sizes, {"n_sets": 0}),
-        (Sizes, {"seed": -1}),
-    ],
-)
-def test_numbers_that_cannot_be_are_refused_before_anything_is_made(study, flag):
+@pytest.mark.parametrize("flag", [{"n_files": 0}, {"seed": -1}])
+def test_numbers_that_cannot_be_are_refused_before_anything_is_made(flag):
     (name,) = flag
     with pytest.raises(InputError, match=f"--{name.replace('_', '-')} must be"):
-        study(**flag)
+        CleanFiles(**flag)
 
 
 @pytest.mark.parametrize("change", [{"inputs": ["b"]}, {"code": "other"}])

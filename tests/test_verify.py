@@ -1,4 +1,4 @@
-"""Forgeries under a mended seal: what `verify` must find, and what it must not."""
+"""Changes under a mended seal: what does not follow from the evidence is found."""
 
 import json
 import shutil
@@ -15,8 +15,6 @@ from jaxcontam.report.report_files import (
 )
 
 pytestmark = pytest.mark.unoptimised
-
-DECIDING = {"adjacency", "direction"}
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +136,13 @@ def test_tests_that_changed_places_are_found(forge):
     assert "not recomputable" in said
 
 
-@pytest.mark.parametrize(
-    ("claim", "fault"),
-    [
-        ({"verdict": "contaminated"}, "verdict: expected null, got 'contaminated'"),
-        ({"primary": True}, "a ranking decides nothing"),
-    ],
-)
-def test_ranking_that_claims_a_verdict_is_found(forge, claim, fault):
+def test_ranking_that_claims_a_verdict_is_found(forge):
+    claim = {"verdict": "contaminated"}
+
     def change(document):
         next(r for r in document["results"] if r["method"] == "min_k").update(claim)
 
-    assert fault in forge("quickstart", change)
+    assert "verdict: expected null, got 'contaminated'" in forge("quickstart", change)
 
 
 @pytest.mark.parametrize(
@@ -178,106 +171,6 @@ def test_passed_pretest_cannot_be_called_failed(forge, name):
         row["verdict"] = "invalid design"
 
     assert "passed is False, recomputed True" in forge(name, fail_one)
-
-
-def test_pretest_that_counts_cannot_be_called_idle(forge):
-    def idle(document):
-        for row in document["results"]:
-            for test in row["pretests"]:
-                if not test["passed"]:
-                    test |= {"applicable": False, "passed": True}
-
-    assert "pre-test length_trend: p_value is 0.0002" in forge("ordered", idle)
-
-
-def test_pretest_of_direction_cannot_be_called_one_of_likeness(forge):
-    def turn(document):
-        for row in document["results"]:
-            for test in row["pretests"]:
-                if test["name"] == "length_trend":
-                    test["directional"] = False
-
-    said = forge("ordered", turn)
-    assert "pre-test length_trend: directional is False" in said
-
-
-@pytest.mark.parametrize(
-    ("name", "dropped"), [("ordered", "length_trend"), ("quick", "blind_direction")]
-)
-def test_pretest_cannot_be_left_out(forge, name, dropped):
-    def drop(document):
-        for row in document["results"]:
-            row["pretests"] = [
-                test for test in row["pretests"] if not test["name"].startswith(dropped)
-            ]
-
-    assert f"pre-tests are missing: {dropped}" in forge(name, drop)
-
-
-def test_pretests_of_one_file_are_the_same_for_all_its_tests(forge):
-    def change(document):
-        row = first(document)
-        assert row["method"] == "direction"
-        row["pretests"][0]["p_value"] = 0.5
-
-    assert "grouped: its tests state different pre-tests" in forge("grouped", change)
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        ("ordered", "null", "designed randomisation"),
-        ("grouped", "null", "exchangeability"),
-        ("grouped", "validity", "heuristic"),
-        ("prove", "null", "designed randomisation"),
-        ("prove", "validity", "heuristic"),
-        ("ordered", "order_provenance", "released"),
-        ("quick", "order_provenance", "declared"),
-    ],
-)
-def test_words_that_verdicts_rest_on_are_those_of_the_test(forge, name, field, value):
-    said = forge(name, lambda d: first(d).update({field: value}))
-    assert f"{field} is {value!r}, recomputed " in said
-
-
-def test_order_of_a_task_may_be_unknown(forge):
-    def change(document):
-        document["command"][2] = "lm_eval:task"
-        for row in document["results"]:
-            row["order_provenance"] = "unknown"
-        # So that there is a fault of another kind.
-        first(document)["p_value"] = 0.5
-
-    assert "order_provenance" not in forge("reversal", change)
-
-
-def test_benchmark_has_one_test_that_decides(forge):
-    said = forge("grouped", lambda d: first(d, primary=False).update(primary=True))
-    assert "2 tests decide, not 1" in said
-    said = forge("grouped", lambda d: first(d).update(primary=False))
-    assert "0 tests decide, not 1" in said
-
-
-def test_deciding_test_is_the_first_of_those_that_were_asked_for(forge):
-    said = forge("reversal", lambda d: d["command"].extend(["--tests", "adjacency"]))
-    assert "reversal decides, not adjacency" in said
-
-
-def test_what_is_known_of_an_order_says_which_test_decides(forge):
-    def swap(document):
-        of_one = document["results"][0]["benchmark"]
-        for row in document["results"]:
-            if row["benchmark"] == of_one and row["method"] in DECIDING:
-                row["primary"] = not row["primary"]
-
-    assert "adjacency decides, not direction" in forge("ordered", swap)
-    assert " decides, not " in forge("quickstart", swap)
-
-
-def test_effect_that_was_asked_for_is_the_one_that_counts(forge):
-    for name, expected in (("prove", 0.25), ("grouped", 0.5)):
-        said = forge(name, lambda document: document.update(min_effect=9.0))
-        assert f"min_effect is 9.0, the command's is {expected}" in said
 
 
 def change_a_pair(arrays):

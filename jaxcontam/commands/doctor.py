@@ -242,7 +242,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     for file in checked.unscored:
         command = ("audit", "MODEL", benchmark)
         (way,) = Advice(command, method_words()).about_file(file)
-        hint = f"it points forwards: {way.words}" + f": {way.line}" * bool(way.line)
+        hint = f"it points forwards: {way}"
     yield ("note", f"its order is not random: {names}", hint)
 
 

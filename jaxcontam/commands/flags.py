@@ -22,7 +22,7 @@ from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.scoring.mirror import url_folder
-from jaxcontam.scoring.shares import AUTO, Division, parse_share, share_of_process
+from jaxcontam.scoring.shares import Division, parse_share, share_of_process
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.text_model import TextModel
@@ -180,8 +180,7 @@ class DeviceFlags(StoreFlags):
     divided between 2 devices (default: a copy on every device)."""
     shard: str | None = None
     """Score part I of N (I/N, from 0/N) into --store and end; the same command without
-    it finds all parts and judges. auto: as SLURM, an indexed job or a TPU pod says;
-    merge: judge, and refuse if a part is missing."""
+    it finds all parts and judges. merge: judge, and refuse if a part is missing."""
     distributed: bool = False
     """One of the processes of a pod: each scores its part into a store that all see,
     the first judges. A model larger than a host: they score it together."""
@@ -293,7 +292,7 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
 
 
 def _check_share(command: DeviceFlags) -> None:
-    if command.shard not in (None, AUTO, MERGE):
+    if command.shard not in (None, MERGE):
         parse_share(command.shard)
     for name in ("shard", "distributed"):
         if not getattr(command, name):
@@ -314,7 +313,7 @@ def _check_share(command: DeviceFlags) -> None:
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:
-    parse_api(model, flag="MODEL", several=True)
+    parse_api(model, flag="MODEL")
     check_positive(command, "concurrency")
     if command.context is not None and command.context < _LEAST_CONTEXT:
         raise InputError(

@@ -1,23 +1,20 @@
 """A report of order tests against its `orders.npz`: rebuilt, without a model.
 
-Also the words that its verdicts rest on: null, provenance, pre-tests, who decides.
+Null, validity and provenance are taken as stated: digests guard them from accidents.
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.analyses.audit_design import chosen_tests
 from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
-from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, canary, options, reported_method, two_min
-from jaxcontam.methods.method import SingleTest, TestRow
+from jaxcontam.methods import reported_method, two_min
+from jaxcontam.methods.method import SingleTest
 from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.two_min import combined_results
@@ -30,21 +27,12 @@ from jaxcontam.report.report_files import (
     read_document,
     read_report,
 )
-from jaxcontam.results import (
-    DECLARED,
-    RELEASED,
-    Evidence,
-    OrderResult,
-    ReferenceResult,
-    Report,
-)
+from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
 from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
-from jaxcontam.results.terms import Provenance
 from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.pretests import gate, is_directional
-from jaxcontam.stats.rows import padded
-from jaxcontam.verdict import MIN_EFFECT, decide, screen
+from jaxcontam.stats.pretests import gate
+from jaxcontam.verdict import decide, screen
 
 # Only these can be differences of large numbers near 0; they have their own scale.
 _SIGNED = (
@@ -76,23 +64,16 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
     try:
         report = read_result(Report, document, REPORT_NAME, more=True)
         evidence = read_archive(archive, len(report.results))
-        rows = [row for row in report.results if isinstance(row, OrderResult)]
-        faults += report_faults(report, rows)
     except UNREADABLE as e:
         return [*faults, str(e)], 0
     again: dict[int, OrderResult] = {}
     for r, (row, found) in enumerate(zip(report.results, evidence, strict=True)):
         where = f"result {r} ({row.benchmark}, {row.method})"
         if not isinstance(row, OrderResult):
-            if found is not None or getattr(row, "primary", True):
-                faults.append(f"{where}: a ranking decides nothing")
             continue
         try:
-            wrong = pretest_faults(row, scored=report.model is not None)
-            faults += [f"{where}: {fault}" for fault in wrong]
             one = _rebuilt(row, found, report, list(again.values()))
             wrong = _evidence_faults(one, found, report)
-            wrong += _deal_faults(one, evidence, report.seed)
             faults += [f"{where}: {fault}" for fault in wrong]
             again[r] = one
         except UNREADABLE as e:
@@ -168,7 +149,7 @@ def _rebuilt(
     n_strata, n_orders = method.counts(evidence)
     cut = evidence.cut
     return dataclasses.replace(
-        with_premises(stated, report.command),
+        stated,
         n_examples=stated.n_examples if cut is None else len(cut),
         n_cut=0 if cut is None else int(np.count_nonzero(cut)),
         n_strata=n_strata,
@@ -227,49 +208,7 @@ def _evidence_faults(
     ]
     if evidence.rule is not None and result.numbers.stop is None:
         faults.append("ends before its rule says so")
-    if result.group_field is not None and evidence.orders is not None:
-        faults += _permutation_faults(evidence.orders)
     return faults
-
-
-def _permutation_faults(orders_KMS: np.ndarray) -> list[str]:
-    """Whether rows are disjoint runs of the file, and columns permute their run."""
-    # Sequential tests have their strata in the order in which they were scored.
-    orders_KMS = orders_KMS[np.argsort(orders_KMS[:, 0, 0])]
-    published_KS = orders_KMS[:, 0]
-    in_order = published_KS[published_KS >= 0]
-    is_run = np.diff(published_KS, axis=1) == 1
-    if not (is_run | (published_KS[:, 1:] < 0)).all() or (np.diff(in_order) < 1).any():
-        return ["published orders are not disjoint runs of the file"]
-    if (np.sort(orders_KMS, axis=2) != np.sort(published_KS, axis=1)[:, None]).any():
-        return ["a column is no permutation of its stratum"]
-    return []
-
-
-def _deal_faults(
-    joint: OrderResult, evidence: Sequence[Evidence | None], seed: int
-) -> list[str]:
-    """Whether held-out sequences were dealt to the secrets as the seed says."""
-    if joint.method != canary.METHOD.name:
-        return []
-    scores = [found.scores for found in evidence if found is not None]
-    alone = [found[0] for found in scores[1:] if found is not None and len(found)]
-    if len(alone) != joint.n_strata:
-        # A single secret alone is the joint test.
-        return [] if joint.n_strata == 1 else ["not one row for each secret alone"]
-    dealt = canary.canary_rows(
-        np.array([row[0] for row in alone]),
-        alone[0][1:],
-        seed=seed,
-        content_digest=joint.content_digest,
-    )
-    drawn = [padded(dealt.joint), *(row[None] for row in dealt.alone)]
-    if not all(
-        found is not None and np.array_equal(found, one, equal_nan=True)
-        for found, one in zip(scores, drawn, strict=True)
-    ):
-        return ["held-out sequences are not dealt as the seed says"]
-    return []
 
 
 def _noise(evidence: Evidence | None) -> float:
@@ -283,118 +222,3 @@ def _noise(evidence: Evidence | None) -> float:
     return _ROUNDING * sum(
         float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
     )
-
-
-def with_premises(stated: OrderResult, command: Sequence[str]) -> OrderResult:
-    """A row with the provenance, null and validity that method and flags give."""
-    method, origin = reported_method(stated.method), stated.order_provenance
-    # Studies of known orders say their provenance themselves.
-    if list(command[:1]) == ["audit"]:
-        origin = _audited_order(origin, command, of_options=not method.is_of_order)
-    stated = dataclasses.replace(stated, order_provenance=origin)
-    null, validity = method.premises(stated, command)
-    return dataclasses.replace(stated, null=null, validity=validity)
-
-
-def _audited_order(
-    stated: Provenance, command: Sequence[str], *, of_options: bool
-) -> Provenance:
-    """Provenance of the order of a file that was audited, or of its options."""
-    if "--seed-file" in command and not of_options:
-        return RELEASED
-    # The user's word is of the order that decides.
-    decides = _asked_to_decide(command) == options.METHOD.name
-    if "--shuffled" in command and decides == of_options:
-        return DECLARED
-    # A task whose code made its documents has an order that nobody knows.
-    has_task = any(word.startswith(TASK_PREFIX) for word in command[2:])
-    return "unknown" if has_task and stated == "unknown" else "published"
-
-
-def pretest_faults(stated: OrderResult, *, scored: bool) -> list[str]:
-    """Whether the pre-tests that are always made are there, each with a p-value.
-
-    Files were checked before a report that names a model (`scored`).
-    """
-    names = {test.name for test in stated.pretests}
-    made = getattr(METHODS.get(stated.method), "always_checked", ())
-    missing = {*made} - names if scored else set()
-    faults = [f"pre-tests are missing: {', '.join(sorted(missing))}"] * bool(missing)
-    if len(names) < len(stated.pretests):
-        faults.append("a pre-test stands twice")
-    faults += [
-        f"pre-test {test.name}: directional is {test.directional}"
-        for test in stated.pretests
-        if _has_battery(stated.method) and test.directional != is_directional(test.name)
-    ]
-    return faults + [
-        f"pre-test {test.name}: p_value is {test.p_value!r}"
-        for test in stated.pretests
-        if not 0 < test.p_value <= 1 or (test.p_value < 1 and not test.applicable)
-    ]
-
-
-def report_faults(report: Report, rows: Sequence[OrderResult]) -> list[str]:
-    """Whether one test of each benchmark decides, by the effect that was asked for."""
-    faults = []
-    if len({(row.benchmark, row.method) for row in rows}) < len(rows):
-        faults.append("a test stands twice")
-    of_file = {row.benchmark: row.pretests for row in rows if _has_battery(row.method)}
-    faults += [
-        f"{row.benchmark}: its tests state different pre-tests"
-        for row in rows
-        if _has_battery(row.method) and row.pretests != of_file[row.benchmark]
-    ]
-    # Each secret alone has its own name, and the joint test decides.
-    deciding = {row.benchmark: 0 for row in rows if row.method != canary.ALONE.name}
-    deciding |= Counter(row.benchmark for row in rows if row.primary)
-    faults += [
-        f"{name}: {n} tests decide, not 1" for name, n in deciding.items() if n != 1
-    ]
-    # What is known of an order says who decides, and nothing else does.
-    asked = _asked_to_decide(report.command)
-    of_order: dict[str, str] = {}
-    for row in rows:
-        if row.primary:
-            known = of_order.setdefault(row.order_provenance, asked or row.method)
-            if row.method != known:
-                faults.append(f"{row.benchmark}: {row.method} decides, not {known}")
-    expected = _least_effect(report.command, rows)
-    if expected not in (None, report.min_effect):
-        words = f"min_effect is {report.min_effect!r}"
-        faults.append(f"{words}, the command's is {expected!r}")
-    return faults
-
-
-def _asked_to_decide(command: Sequence[str]) -> str | None:
-    """The test that decides by the command's words; None where they do not say it."""
-    tests = _word_after("--tests", command)
-    if tests is None and list(command[:1]) != ["audit"]:
-        return None
-    effort = _word_after("--effort", command) or "standard"
-    known = not {"--shuffled", "--seed-file"}.isdisjoint(command)
-    return chosen_tests(tests, effort=effort, known=known)[0]
-
-
-def _least_effect(command: Sequence[str], rows: Sequence[OrderResult]) -> float | None:
-    """Effect that was asked for; None where neither words nor a test say it."""
-    if (word := _word_after("--min-effect", command)) is not None:
-        return float(word)
-    if list(command[:1]) in (["audit"], ["prove"]):
-        return MIN_EFFECT
-    for row in rows:
-        method = METHODS.get(row.method)
-        if isinstance(method, TestRow) and [method.command] == list(command[:1]):
-            return method.least_effect(row.effect_unit)
-    return None
-
-
-def _word_after(flag: str, command: Sequence[str]) -> str | None:
-    """Value of a flag; flags stand at the end, behind names of files."""
-    places = [i for i, word in enumerate(command[:-1]) if word == flag]
-    return command[places[-1] + 1] if places else None
-
-
-def _has_battery(method: str) -> bool:
-    """Whether rows of a test hold the checks of the order of their file."""
-    return getattr(METHODS.get(method), "is_of_order", False)

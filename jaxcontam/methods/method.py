@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.local import Run, local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
 from jaxcontam.stats.pair_statistic import PairStatistic
-from jaxcontam.stats.pretests import made_of_any_file
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -82,7 +81,6 @@ class TestRow(MethodRow):
         whole: Scores all pairs of a stratum, not only those that tell the direction.
         locates: Say where in the file the evidence lies.
         statistic: What a test of pairs sums, and over which orders; else None.
-        always_checked: Pre-tests that are made of everything that it is given.
         least_effects: Unit -> effect that `no evidence` must have been able to find;
             `MIN_EFFECT` in any other unit.
     """
@@ -100,7 +98,6 @@ class TestRow(MethodRow):
     whole: bool = False
     locates: bool = False
     statistic: PairStatistic | None = None
-    always_checked: tuple[str, ...] = ()
     least_effects: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -112,12 +109,6 @@ class TestRow(MethodRow):
     def scored_as(self) -> "tuple[TestRow, ...]":
         """The tests that are scored for it."""
         return (self,)
-
-    def premises(
-        self, result: OrderResult, command: Sequence[str]
-    ) -> tuple[Null, Validity]:
-        """Null and validity of a row, by what is known of its order and by flags."""
-        return cast(Null, self.null), cast(Validity, self.validity)
 
     def least_effect(self, unit: str) -> float:
         """Effect that `no evidence` must have been able to find by default."""
@@ -194,7 +185,6 @@ class TestMethod(SingleTest):
     grouped: bool = True
     null: Null
     validity: Validity
-    always_checked: tuple[str, ...] = tuple(test.name for test in made_of_any_file())
 
     def assumed(
         self,
@@ -209,17 +199,6 @@ class TestMethod(SingleTest):
         return restricted_null(
             self.null, grouped=group_field is not None, blocks=block_field is not None
         )
-
-    def premises(
-        self, result: OrderResult, command: Sequence[str]
-    ) -> tuple[Null, Validity]:
-        """By the provenance, and what keeps together."""
-        null = self.assumed(
-            result.order_provenance,
-            group_field=result.group_field,
-            block_field=result.block_field,
-        )
-        return null, self.validity
 
     @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:

@@ -27,7 +27,6 @@ from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
-    PLACE_KEYS,
     PLACED,
     REPEATED,
     SHARED,
@@ -146,7 +145,7 @@ class PlannedOptions(Planned):
             n_cut=0,
             method=METHOD.name,
             primary=primary,
-            null=_null(fixed=self.fixed),
+            null=FIXED_NULL if self.fixed else NULL,
             validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
             n_strata=layout.n_strata,
             n_dropped=layout.n_dropped,
@@ -260,10 +259,6 @@ def _checks(
     )
 
 
-def _null(*, fixed: bool) -> Null:
-    return FIXED_NULL if fixed else NULL
-
-
 def options_fingerprint(items: Sequence[Item]) -> str:
     """Digest of items as published."""
     return fingerprint([item.text(range(len(item.options))) for item in items])
@@ -324,8 +319,6 @@ METHOD = VersionMethod(
     default_orders=3,
     null=NULL,
     validity="exact",
-    assumed=lambda command: (_null(fixed="--fix-answer" in command), "exact"),
-    always_checked=tuple(PLACE_KEYS),
     cost="m + 1 passes (4; at most n! for n options)",
     finds="multiple-choice items whose options were seen in the published order",
     source="the test of stratified, an item a stratum",
@@ -365,6 +358,5 @@ METHOD = VersionMethod(
         },
         otherwise="test the order of the file instead: its options are not in random "
         "order",
-        flags={"--options-field": True, "--answer-field": True, "--fix-answer": False},
     ),
 )

@@ -40,7 +40,6 @@ METHOD = CombinedMethod(
         stratified.METHOD,
     ),
     null="exchangeability",
-    always_checked=stratified.METHOD.always_checked,
     validity="exact",
     cost="22 passes: adjacency over strata of 12, stratified",
     finds="the published order by neighbours or by longer context; not shuffled copies",

@@ -4,7 +4,7 @@ from typing import Literal
 
 from jaxcontam.methods.versions import ScoredVersions, VersionMethod, VersionSet
 from jaxcontam.results import DESIGNED, OrderResult
-from jaxcontam.results.terms import Null, ProofWords, Validity
+from jaxcontam.results.terms import Null, ProofWords
 
 DECLARED: Null = "exchangeability of versions (declared)"
 """Null of rewrites that were made after publication: nothing vouches for it."""
@@ -47,7 +47,6 @@ def variants_result(
             "the published versions were not drawn at random: a model that never saw "
             "them may prefer their style, so the verdict is never more than suspected"
         )
-    null, validity = _premises(randomised=randomised)
     return OrderResult(
         benchmark=texts.name,
         fingerprint=texts.fingerprint,
@@ -57,8 +56,8 @@ def variants_result(
         n_cut=0,
         method=METHOD.name,
         primary=True,
-        null=null,
-        validity=validity,
+        null=DESIGNED if randomised else DECLARED,
+        validity="exact" if randomised else "heuristic",
         n_strata=len(texts.rows),
         n_dropped=n_left_out,
         n_orders=max(map(len, texts.rows)) - 1,
@@ -71,16 +70,11 @@ def variants_result(
     )
 
 
-def _premises(*, randomised: bool) -> tuple[Null, Validity]:
-    return (DESIGNED, "exact") if randomised else (DECLARED, "heuristic")
-
-
 METHOD = VersionMethod(
     name="variants",
     command="variants",
     null=f"{DESIGNED}, or {DECLARED}",
     validity="exact if the published versions were drawn at random",
-    assumed=lambda command: _premises(randomised="--randomised" in command),
     least_effects=_LEAST_EFFECTS,
     cost="each version once",
     finds="texts that were seen in their published wording",

@@ -19,7 +19,6 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.method import SingleTest
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
-from jaxcontam.results.terms import Null, Validity
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
@@ -45,22 +44,12 @@ class VersionMethod(SingleTest):
     Attributes:
         analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
         in_random_places: Published versions took random places while they were scored.
-        assumed: Words of a command -> null and validity, where flags decide them.
     """
 
     is_of_order: ClassVar[bool] = False
 
     analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
     in_random_places: bool = True
-    assumed: Callable[[Sequence[str]], tuple[Null, Validity]] | None = None
-
-    def premises(
-        self, result: OrderResult, command: Sequence[str]
-    ) -> tuple[Null, Validity]:
-        """By the flags of the command."""
-        if self.assumed is not None:
-            return self.assumed(command)
-        return super(VersionMethod, self).premises(result, command)
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str

@@ -31,7 +31,7 @@ from jaxcontam.report.plots import (
     null_plot,
     split_plot,
 )
-from jaxcontam.report.remedies import Advice, WayOut
+from jaxcontam.report.remedies import Advice
 from jaxcontam.report.section import (
     Badge,
     Cell,
@@ -347,15 +347,10 @@ def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
     ]
 
 
-def _ways_out(ways: Sequence[WayOut]) -> list[Part]:
-    parts: list[Part] = []
-    for way in ways:
-        words = f"{'Or' if parts else 'Remedy'}: {way.words}"
-        line = way.line
-        parts.append(
-            Paragraph(f"{words}." if line is None else (f"{words}: ", Code(line)))
-        )
-    return parts
+def _ways_out(ways: Sequence[str]) -> list[Part]:
+    return [
+        Paragraph(f"{'Or' if i else 'Remedy'}: {way}.") for i, way in enumerate(ways)
+    ]
 
 
 def _alone(test: OrderResult, report: Report) -> list[Part]:

@@ -23,7 +23,7 @@ from jaxcontam.report.order_words import (
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.report.remedies import Advice, WayOut
+from jaxcontam.report.remedies import Advice
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal, visible
@@ -66,7 +66,7 @@ def print_outcome(
     files = audited_files(results)
     advice = Advice(command, words)
     notes: dict[str, list[str]] = {}
-    ways: dict[tuple[WayOut, ...], list[str]] = {}
+    ways: dict[tuple[str, ...], list[str]] = {}
     for file in files:
         name = file.test.benchmark
         for note in (*file.test.warnings, *_notes(file, words)):
@@ -95,12 +95,11 @@ def print_unscored(
 
 
 def _print_ways(
-    ways: Sequence[WayOut], console: Terminal, names: Sequence[str] = ()
+    ways: Sequence[str], console: Terminal, names: Sequence[str] = ()
 ) -> None:
     for i, way in enumerate(ways):
-        line = "" if way.line is None else f": {way.line}"
         remedy = f"remedy for {told(names)}" if names else "remedy"
-        console.say(f"  {'or' if i else remedy}: {way.words}{line}")
+        console.print(f"  {'or' if i else remedy}: {way}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:

@@ -1,4 +1,4 @@
-"""What to do about a verdict that a file's order leaves open: words and a command."""
+"""What to do about a verdict that a file's order leaves open, with the flags."""
 
 import dataclasses
 import shlex
@@ -42,19 +42,6 @@ _SHUFFLED = "if you know that {what} was shuffled before it was published, say s
 _EXACT = "take an exact test"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WayOut:
-    """One thing to do.
-
-    Attributes:
-        words: What, without a full stop.
-        line: The command; DIR stands for a folder of the user's. None without one.
-    """
-
-    words: str
-    line: str | None
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
     """What is to be done about reports of one command.
@@ -67,26 +54,26 @@ class Advice:
     command: Sequence[str]
     words: Words
 
-    def about_file(self, file: UnscoredFile) -> list[WayOut]:
+    def about_file(self, file: UnscoredFile) -> list[str]:
         """What to do about a file that was not scored."""
-        return self._lines([self._of_invalid(file)])
+        return self._sentences([self._of_invalid(file)])
 
-    def about(self, file: AuditedFile) -> list[WayOut]:
-        """What to do next about a verdict, each with a line to run where one helps.
+    def about(self, file: AuditedFile) -> list[str]:
+        """What to do next about a verdict, with the flags of `audit` where they help.
 
         More orders of the same file after a look at the result would be a second test,
         and hardly a stronger one: only more examples are.
         """
         if file.test.verdict == "invalid design":
-            return self._lines([self._of_invalid(file.test)])
+            return self._sentences([self._of_invalid(file.test)])
         if file.test.verdict == "suspected" and is_of_order(file.test):
-            return self._lines(self._of_suspected(file))
+            return self._sentences(self._of_suspected(file))
         return []
 
-    def _lines(self, ways: Sequence[tuple[str, list[str]]]) -> list[WayOut]:
+    def _sentences(self, ways: Sequence[tuple[str, list[str]]]) -> list[str]:
         is_audit = list(self.command[:1]) == ["audit"]
         return [
-            WayOut(words=words, line=self._line(flags) if flags and is_audit else None)
+            f"{words} ({shlex.join(flags)})" if flags and is_audit else words
             for words, flags in ways
         ]
 
@@ -164,29 +151,3 @@ class Advice:
             for name in named.split(",")
         ]
         return [*([] if any(taken) else tests), "--reference", "DIR"]
-
-    def _line(self, flags: Sequence[str]) -> str:
-        """The command with other flags, less those that contradict them."""
-        # A value follows each of these but `switches`.
-        replaced = {flag for flag in flags if flag.startswith("--")}
-        switches: set[str] = set()
-        if not replaced.isdisjoint(_STRIPS):
-            replaced |= set(_STRIPS)
-        if "--tests" in replaced:
-            replaced.add("--effort")
-            for one in self.words.values():
-                for flag, has_value in (one.proof.flags if one.proof else {}).items():
-                    (replaced if has_value else switches).add(flag)
-            if flags[list(flags).index("--tests") + 1] in self._test_under(
-                "reversibility"
-            ):
-                # Checks spoke against it.
-                switches.add("--shuffled")
-        words = list(self.command)
-        for flag in replaced & set(words):
-            place = words.index(flag)
-            del words[place : place + 2]
-        words = [word for word in words if word not in switches]
-        # Else it would stop before a report that other words made.
-        again = ["--overwrite"] * ("--out" in words)
-        return shlex.join(["jaxcontam", *words, *flags, *again])

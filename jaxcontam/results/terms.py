@@ -156,7 +156,6 @@ class ProofWords:
         takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
         otherwise: What to do about any other failed pre-test of versions.
-        flags: Flags that no other test takes, and whether a value follows.
     """
 
     row: str = "stratum"
@@ -197,7 +196,6 @@ class ProofWords:
     takes_reference: bool = False
     cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     otherwise: str = ""
-    flags: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
 
 ORDER_WORDS = ProofWords()

@@ -1,6 +1,5 @@
 """Open a model behind a server: tokenizer, probe, client, scorer."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -9,8 +8,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from jaxcontam.data.encoding import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
@@ -29,14 +26,7 @@ from jaxcontam.scoring.api.budget import ApiOptions, Spending
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.eras import find_eras
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.probe import (
-    PROMPTS,
-    Capability,
-    check_after,
-    check_alike,
-    encoded,
-    probe,
-)
+from jaxcontam.scoring.api.probe import Capability, check_after, probe
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.api.request import Body
 from jaxcontam.scoring.api.spot import SpotChecks
@@ -85,7 +75,7 @@ def open_api(
         InputError: If the word or an option is not usable, or the server gives no
             log-probabilities that are right.
     """
-    model = parse_api(word, flag="MODEL", several=True)
+    model = parse_api(word, flag="MODEL")
     tokenizer = None
     if options.tokenizer is not None:
         tokenizer = read_local_tokenizer(options.tokenizer)
@@ -93,11 +83,10 @@ def open_api(
     spending = Spending(options.limits)
     found: Capability | None = None
     seen: frozenset[tuple[str, str]] = frozenset()
-    logprobs = np.zeros(0)
     way = Way(echo=True, ids=tokenizer is not None)
     asked_beside = () if beside is None else (beside,)
     own = KEY_VARIABLE if beside is None else REFERENCE_KEY_VARIABLE
-    api_key, _ = key_beside(model.servers[0].url, own, asked_beside)
+    api_key, _ = key_beside(model.url, own, asked_beside)
     unkept = functools.partial(
         ApiClient,
         api_key=api_key,
@@ -105,9 +94,9 @@ def open_api(
         budget=spending,
     )
     if not plan_only:
-        found, logprobs, seen = _probed(
-            [unkept(one) for one in model.servers], tokenizer
-        )
+        with unkept(model) as client:
+            found = _probed(client, tokenizer)
+        seen = frozenset(client.fingerprints)
         way = found.way
     prefix_id = BEFORE_TEXT if way.bos else None
     context = options.context or _CONTEXT_CHARACTERS
@@ -131,7 +120,8 @@ def open_api(
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
         eras = None
         if journal is not None and found is not None:
-            eras = find_eras(journal, model, found.witness.prompt, logprobs)
+            witness = found.witness
+            eras = find_eras(journal, model, witness.prompt, witness.logprobs)
         client = unkept(model, journal=journal).__enter__()
         client.fingerprints |= seen
         opened.append(client)
@@ -198,51 +188,24 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
     )
 
 
-def _probed(
-    clients: list[ApiClient], tokenizer: LocalTokenizer | None
-) -> tuple[Capability, np.ndarray, frozenset[tuple[str, str]]]:
-    """Probe each server anew each run, since servers change.
-
-    Returns:
-        What they can do; the witness's log-probabilities at each, one after the other;
-        and what they are called.
+def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
+    """What the server can do, probed anew each run, since servers change.
 
     Raises:
-        InputError: If one fails the probe, or they are not alike.
+        InputError: If it fails the probe.
     """
+
+    def post(body: Body, *, once: bool = False) -> Any:
+        return client.post(PATH, body, is_kept=False, tries=1 if once else None)
+
     prefix_id = None if tokenizer is None else tokenizer.prefix_id
-    prefix = () if prefix_id is None else (prefix_id,)
-    encoder = None if tokenizer is None else tokenizer.encoder
-    found, posts = {}, {}
-    with contextlib.ExitStack() as stack:
-        for client in map(stack.enter_context, clients):
-
-            def post(body: Body, *, once: bool = False, to: ApiClient = client) -> Any:
-                return to.post(PATH, body, is_kept=False, tries=1 if once else None)
-
-            url = client.model.url
-            posts[url] = post
-            found[url] = probe(post, url=url, tokenizer=encoder, prefix=prefix)
-        (first, kept), *others = found.items()
-        for url, other in others:
-            if other.way != kept.way:
-                raise InputError(
-                    f"{url}: gives log-probabilities in another way ({other.way.words})"
-                    f" than {first} ({kept.way.words})",
-                    hint="several servers must be of one kind and version",
-                )
-        if others:
-            prompts = [encoded(text, encoder, prefix) for text in PROMPTS]
-            check_alike(posts, kept.way, prompts)
-    whole = dataclasses.replace(
-        kept,
-        error=max(one.error for one in found.values()),
-        difference=max(one.difference for one in found.values()),
-        n_requests=sum(client.n_sent for client in clients),
+    found = probe(
+        post,
+        url=client.model.url,
+        tokenizer=None if tokenizer is None else tokenizer.encoder,
+        prefix=() if prefix_id is None else (prefix_id,),
     )
-    logprobs = np.concatenate([one.witness.logprobs for one in found.values()])
-    seen = frozenset().union(*(client.fingerprints for client in clients))
-    return whole, logprobs, seen
+    return dataclasses.replace(found, n_requests=client.n_sent)
 
 
 def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:
@@ -286,13 +249,12 @@ def _notes(
     # Where nothing was asked, the probe has just compared.
     if found is None or not any(client.n_sent for client in opened):
         return tuple(notes)
-    for server in model.servers:
-        with unkept(server) as client:
-            words = check_after(
-                functools.partial(client.post, PATH, is_kept=False, tries=_LAST_TRIES),
-                found.way,
-                server,
-                found.witness,
-            )
-        notes += [] if words is None else [words]
+    with unkept(model) as client:
+        words = check_after(
+            functools.partial(client.post, PATH, is_kept=False, tries=_LAST_TRIES),
+            found.way,
+            model,
+            found.witness,
+        )
+    notes += [] if words is None else [words]
     return tuple(notes)

@@ -8,7 +8,6 @@ the weights spans processes, these score every batch **together**.
 
 import dataclasses
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,18 +31,7 @@ BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
 T = TypeVar("T")
 
-AUTO = "auto"
-"""Value of `--shard` that reads the scheduler's environment."""
-
 _MARK = re.compile(r"shard-\d+-of-(\d+)")
-# Index and count of each scheduler; a count may be a list of names.
-_ENVIRONMENT = (
-    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
-    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("JOB_COMPLETION_INDEX", "JAX_NUM_PROCESSES"),
-    ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES"),
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,48 +55,20 @@ class ShareScored(Exception):
     """A share of the batches is scored: another run judges them, this one is over."""
 
 
-def parse_share(word: str, environment: Mapping[str, str] = os.environ) -> Share:
-    """The share that `--shard` names.
-
-    Args:
-        word: `I/N` or `AUTO`.
-        environment: Variables of SLURM, an indexed job, a TPU pod, or JAX.
+def parse_share(word: str) -> Share:
+    """The share that `--shard I/N` names.
 
     Raises:
         InputError: If it names none.
     """
-    said = word
-    if word == AUTO:
-        for index, count in _ENVIRONMENT:
-            if index in environment and count in environment:
-                word = _said(index, count, environment)
-                said = f"auto, by {index} and {count}: {word}"
-                break
-        else:
-            raise InputError(
-                "--shard auto: no scheduler says which process this is",
-                hint="--shard I/N, I from 0 to N - 1; known variables: "
-                + ", ".join(f"{index} with {count}" for index, count in _ENVIRONMENT),
-            )
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", word, re.ASCII)
     if found is None or not int(found[1]) < int(found[2]):
         raise InputError(
-            f"--shard must be I/N with I from 0 to N - 1, or auto (it is {said})",
-            hint="for 8 processes: 0/8 to 7/8",
+            f"--shard must be I/N with I from 0 to N - 1 (it is {word})",
+            hint="for 8 processes: 0/8 to 7/8; in an array of SLURM: "
+            "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
         )
     return Share(int(found[1]), int(found[2]))
-
-
-def _said(index: str, count: str, environment: Mapping[str, str]) -> str:
-    """`I/N` from two variables."""
-    n = environment[count]
-    if count == "TPU_WORKER_HOSTNAMES":
-        n = str(len(n.split(",")))
-    first = environment.get("SLURM_ARRAY_TASK_MIN", "0")
-    i = environment[index]
-    if index == "SLURM_ARRAY_TASK_ID" and i.isdecimal() and first.isdecimal():
-        i = str(int(i) - int(first))
-    return f"{i}/{n}"
 
 
 class Division:

@@ -28,44 +28,39 @@ _HINT = "such as api:https://host/v1#name"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ApiModel:
-    """A model behind a server or several, as `api:URL#NAME` names it.
+    """A model behind a server, as `api:URL#NAME` names it.
 
     Attributes:
-        url: Base of the protocol, such as `https://host/v1`; commas between several.
-        name: What each server calls the model.
+        url: Base of the protocol, such as `https://host/v1`.
+        name: What the server calls the model.
     """
 
     url: str
     name: str
 
-    @property
-    def servers(self) -> "tuple[ApiModel, ...]":
-        """The model behind each server alone."""
-        return tuple(ApiModel(url, self.name) for url in self.url.split(","))
 
-
-def parse_api(words: str, *, flag: str, several: bool = False) -> ApiModel:
+def parse_api(words: str, *, flag: str) -> ApiModel:
     """Read `api:URL#NAME`.
 
     Args:
         words: What the user typed.
         flag: Where, for the error.
-        several: Whether URL may be several ones, with commas between them.
 
     Raises:
-        InputError: If it is of another form, no request could be sent to a URL, or a
-            URL holds a password or a query, which would stand in the report.
+        InputError: If it is of another form, no request could be sent to the URL, or
+            it holds a password or a query, which would stand in the report.
     """
     typed, _, name = words.removeprefix(PREFIX).partition("#")
     if not words.startswith(PREFIX) or not name:
         raise InputError(
             f"{flag} must be api:URL#NAME, got {_shown(words)!r}", hint=_HINT
         )
-    urls = typed.split(",")
-    if len(urls) > 1 and not several:
-        raise InputError(f"{flag}: one URL, got {_shown(typed)!r}", hint=_HINT)
-    found = dict.fromkeys(_checked_url(url, flag) for url in urls)
-    return ApiModel(",".join(found), name)
+    if "," in typed:
+        raise InputError(
+            f"{flag}: one URL, got {_shown(typed)!r}",
+            hint="a load balancer shares requests among several servers",
+        )
+    return ApiModel(_checked_url(typed, flag), name)
 
 
 def _checked_url(url: str, flag: str) -> str:
@@ -117,10 +112,9 @@ def key_beside(
     No server may see the key of another.
     """
     servers = [
-        one.url
+        parse_api(word, flag="MODEL").url
         for word in beside
         if isinstance(word, str) and word.startswith(PREFIX)
-        for one in parse_api(word, flag="MODEL", several=True).servers
     ]
     is_elsewhere = any(other != url for other in servers)
     api_key = key_from_environment(own)

@@ -39,7 +39,7 @@ Check = Callable[[Body, Answer], object]
 
 
 class ApiClient:
-    """A model behind a server, or several that share the requests; a context manager.
+    """A model behind a server; a context manager.
 
     Attributes:
         model: Where it is, and its name.
@@ -69,7 +69,7 @@ class ApiClient:
             model: Where it is, and its name.
             api_key: See `key_from_environment`.
             journal: Where answers are kept and looked for; None keeps them in memory.
-            concurrency: Most requests on their way together to a server.
+            concurrency: Most requests on their way together.
             budget: What several clients together may use; None is no limit.
             key_variable: Environment variable of the key, for hints.
             retry_refused: Ask again what the server refused in an earlier run.
@@ -93,30 +93,25 @@ class ApiClient:
         self._kept: Journal | _Memory = _Memory() if journal is None else journal
         self._kept_now: set[str] = set()
         self._retry_refused = retry_refused
-        self._rng = rng or random.Random()
-        spending = budget or Spending(Budget())
-        self._senders = [
-            Sender(
-                model=server,
-                api_key=api_key,
-                concurrency=concurrency,
-                spending=spending,
-                key_variable=key_variable,
-                timeout_seconds=timeout_seconds,
-                sleep=sleep,
-                rng=self._rng,
-                transport=transport,
-                is_openai=is_openai,
-            )
-            for server in model.servers
-        ]
-        self._most_together = concurrency * len(self._senders)
+        self._concurrency = concurrency
+        self._sender = Sender(
+            model=model,
+            api_key=api_key,
+            concurrency=concurrency,
+            spending=budget or Spending(Budget()),
+            key_variable=key_variable,
+            timeout_seconds=timeout_seconds,
+            sleep=sleep,
+            rng=rng or random.Random(),
+            transport=transport,
+            is_openai=is_openai,
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        closing = _started(self._close())
+        closing = _started(self._sender.close())
         # The garbage collector may close a client in the loop's own thread.
         if threading.current_thread() is not _loop()[1]:
             closing.result()
@@ -124,7 +119,7 @@ class ApiClient:
     @property
     def n_sent(self) -> int:
         """Requests that went out, those that failed among them."""
-        return sum(sender.n_sent for sender in self._senders)
+        return self._sender.n_sent
 
     def holds(self, path: str, body: Body, *, repeat: int = 0) -> bool:
         """Whether `post` would send nothing."""
@@ -227,10 +222,6 @@ class ApiClient:
         answers = answering.result()
         return [answers[key] for key in keys]
 
-    async def _close(self) -> None:
-        for sender in self._senders:
-            await sender.close()
-
     async def _answer_all(
         self, call: "_Call", bodies: Mapping[str, Body], tell: Callable[[str], None]
     ) -> dict[str, Any]:
@@ -253,7 +244,7 @@ class ApiClient:
                 if call.stop.is_set():
                     return
 
-        n_workers = min(self._most_together, len(bodies))
+        n_workers = min(self._concurrency, len(bodies))
         ends = await asyncio.gather(
             *(work() for _ in range(n_workers)), return_exceptions=True
         )
@@ -284,17 +275,14 @@ class ApiClient:
 
         if key is not None:
             self._kept.claim()
-        # By chance, and not the first that is free: which rows a server gets must not
-        # depend on what they are.
-        sender = self._rng.choice(self._senders)
         try:
-            await sender.ask(
+            await self._sender.ask(
                 call.path, body, keep=keep, stop=call.stop, tries=call.tries
             )
             return held[-1]
         except RefusedError as e:
             # A server that has answered nothing may reject the key or the settings.
-            is_credible = call.keeps_refusals and sender.policy.has_answered
+            is_credible = call.keeps_refusals and self._sender.policy.has_answered
             if is_credible and key not in self._kept_now:
                 self._keep(key, e)
             raise

@@ -59,7 +59,7 @@ def find_eras(
         journal: Where they are kept.
         model: Where it is, and its name.
         prompt: The text, or its ids.
-        logprobs: (S T,) what each of its S servers says of it, nats.
+        logprobs: (T,) what the server says of it, nats.
 
     Raises:
         InputError: If the model is another one, or the journal cannot be written.

@@ -158,33 +158,6 @@ def encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> 
     return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def check_alike(posts: Mapping[str, Post], way: Way, prompts: Sequence[Prompt]) -> None:
-    """Several servers must say the same of the same texts.
-
-    Args:
-        posts: URL -> sends a request there.
-        way: How each of them gives log-probabilities.
-        prompts: What is compared.
-
-    Raises:
-        InputError: If one says something else than the first, or nothing.
-    """
-    found = {
-        url: np.concatenate(
-            [read(post(way.body(p)), way, p, url).logprobs for p in prompts]
-        )
-        for url, post in posts.items()
-    }
-    (first, expected), *others = found.items()
-    for url, values in others:
-        if not is_same(expected, values):
-            raise InputError(
-                f"{url}: another model than behind {first}: the probe's texts have "
-                "other log-probabilities there",
-                hint="the same weights, type and settings on each server",
-            )
-
-
 def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
     """Refuse numbers that are not of the prompt's tokens.
 

@@ -5,20 +5,9 @@ likely. A file that is sorted, grouped or numbered breaks that, and a clean mode
 then be found guilty. Failing checks turn the verdict into `invalid design`.
 """
 
-from jaxcontam.stats.pretests.battery import (
-    is_directional,
-    made_of_any_file,
-    pretest_battery,
-)
+from jaxcontam.stats.pretests.battery import pretest_battery
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.fields import columns
 from jaxcontam.stats.pretests.null import gate
 
-__all__ = [
-    "blind_pretests",
-    "columns",
-    "gate",
-    "is_directional",
-    "made_of_any_file",
-    "pretest_battery",
-]
+__all__ = ["blind_pretests", "columns", "gate", "pretest_battery"]

@@ -7,7 +7,6 @@ Dimension key
 
 import dataclasses
 import functools
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,8 +14,7 @@ import numpy as np
 from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import blind_pretests
-from jaxcontam.stats.pretests.checks import DIRECTIONAL, Check, checks_of
-from jaxcontam.stats.pretests.fields import texts_of_flags
+from jaxcontam.stats.pretests.checks import Check, checks_of
 from jaxcontam.stats.pretests.forward import forward_pretests
 from jaxcontam.stats.pretests.learned import learned_direction
 from jaxcontam.stats.pretests.null import (
@@ -29,7 +27,7 @@ from jaxcontam.stats.pretests.null import (
     tail_p,
     value_codes,
 )
-from jaxcontam.stats.pretests.similarity import ReadWords, read_words
+from jaxcontam.stats.pretests.similarity import read_words
 
 __all__ = ["LEVEL", "pretest_battery"]
 
@@ -42,9 +40,6 @@ _PERMUTATIONS_A_TEST = 400
 # Indices that are permuted at most: longer files have fewer permutations, and p-values
 # below what these resolve come from a law that is fitted to them.
 _MOST_INDICES = 50_000_000
-
-# Remedies that are tried on the file before one is named.
-_REMEDIES = 3
 
 
 def pretest_battery(
@@ -66,8 +61,8 @@ def pretest_battery(
     never saw the file makes of its order (see `blind_pretests`). All are two-sided but
     those of duplicates and contexts, which may be scattered but not gathered, and of
     the learned rule. A pass
-    does not prove exchangeability. A remedy is named only if the whole battery passes
-    with it.
+    does not prove exchangeability. A remedy is the rule of its check: whether the
+    battery passes with it, the next run says.
 
     P-values are permutation p-values. Files above 5,000 rows have fewer permutations,
     and a p-value beyond them comes from a fitted law; likeness of neighbours is
@@ -83,82 +78,10 @@ def pretest_battery(
         blocks: With `--block-field`: permute runs of equal value as wholes.
         say: Told what is looked at next.
     """
-    # Several checks read the same rows, and remedies read them again.
-    read = functools.lru_cache(maxsize=2)(read_words)
-    run = functools.partial(_run, seed=seed, read=read)
+    # Several checks read the same rows.
+    read = functools.lru_cache(maxsize=1)(read_words)
     say("words and fields")
     checks = checks_of(texts, fields, read=read)
-    tests = run(checks, texts, groups=groups, blocks=blocks, say=say)
-    if groups is not None or blocks is not None:
-        return tests
-    works: dict[str, bool] = {}
-    # The field with the most equal neighbours explains the most.
-    for test in sorted(tests, key=lambda test: -test.statistic):
-        if test.passed or not test.remedy or test.remedy in works:
-            continue
-        if len(works) == _REMEDIES:
-            break
-        flag, value = shlex.split(test.remedy)
-
-        def tell(words: str, remedy: str = test.remedy) -> None:
-            say(f"{words} with {remedy}")
-
-        if flag == "--group-field":
-            again = run(checks, texts, groups=fields[value], say=tell)
-        elif flag == "--block-field":
-            again = run(checks, texts, blocks=fields[value], say=tell)
-        else:
-            others = texts_of_flags(flag, value, fields)
-            tell("words and fields")
-            again = run(checks_of(others, fields, read=read), others, say=tell)
-        works[test.remedy] = all(other.passed for other in again)
-    # What cures the whole battery cures each of its checks.
-    of_all = [remedy for remedy in works if works[remedy]]
-    return tuple(
-        dataclasses.replace(test, remedy=_first_that_works(test, works, of_all))
-        for test in tests
-    )
-
-
-def made_of_any_file() -> tuple[Check | Pretest, ...]:
-    """Checks whose names do not depend on the file: every battery holds them."""
-    of_texts = (*forward_pretests(()), learned_direction(()), *blind_pretests(()))
-    return (*checks_of("ab", {}), *of_texts)
-
-
-def is_directional(name: str) -> bool:
-    """Whether the check of this name bears on a reversible order."""
-    kind = name.partition(":")[0]
-    return _directional_kinds().get(kind, kind in DIRECTIONAL)
-
-
-@functools.cache
-def _directional_kinds() -> dict[str, bool]:
-    made = made_of_any_file()
-    return {test.name.partition(":")[0]: test.directional for test in made}
-
-
-def _first_that_works(
-    test: Pretest, works: Mapping[str, bool], of_all: Sequence[str]
-) -> str:
-    if test.passed:
-        return ""
-    if works.get(test.remedy):
-        return test.remedy
-    return of_all[0] if of_all else ""
-
-
-def _run(
-    checks: Sequence[Check],
-    texts: Sequence[str],
-    *,
-    seed: int,
-    read: ReadWords,
-    say: Callable[[str], None],
-    groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
-) -> tuple[Pretest, ...]:
-    """The checks against orders that keep to groups or blocks."""
     say("random orders")
     found = _by_permutation(checks, len(texts), seed, groups, blocks)
     for check in checks:
@@ -181,7 +104,10 @@ def _run(
         seed=seed,
         read=read,
     )
-    return gate([*others, learned])
+    return tuple(
+        test if not test.passed else dataclasses.replace(test, remedy="")
+        for test in gate([*others, learned])
+    )
 
 
 def _by_permutation(

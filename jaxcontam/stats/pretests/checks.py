@@ -95,7 +95,7 @@ def equal_neighbours(codes_N: np.ndarray) -> Statistic:
 
 # Neighbours that are alike are alike in both directions, and a file sorted by a label
 # with few values has few places that have a direction.
-DIRECTIONAL = frozenset(
+_DIRECTIONAL = frozenset(
     {
         "alphabetical_trend",
         "label_steps",
@@ -134,7 +134,7 @@ class Check:
     @property
     def directional(self) -> bool:
         """Whether it bears on the reversed order too."""
-        return self.name.partition(":")[0] in DIRECTIONAL
+        return self.name.partition(":")[0] in _DIRECTIONAL
 
 
 def checks_of(

@@ -140,15 +140,6 @@ def template_without_ids(fields: Sequence[Field]) -> str:
     return shlex.join(["--template", template]) if names else ""
 
 
-def texts_of_flags(
-    flag: str, value: str, fields: Mapping[str, Sequence[object]]
-) -> list[str]:
-    """The texts that flags of `template_without_ids` make."""
-    names = [value] if flag == "--text-field" else re.findall(r"\{(.*?)\}", value)
-    rows = zip(*(fields[name] for name in names), strict=True)
-    return ["\n".join("" if v is None else str(v) for v in row) for row in rows]
-
-
 def shared_heads(texts: Sequence[str]) -> np.ndarray:
     """`codes_N`: equal for texts that begin with the same 64 characters.
 

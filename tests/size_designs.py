@@ -1,6 +1,9 @@
-"""Every test as the study of sizes runs it, and six kinds of exchangeable scores."""
+"""Every test on small designs, six kinds of exchangeable scores, and its size."""
 
 import dataclasses
+import functools
+import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +20,6 @@ from jaxcontam.stats.direction import (
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums, two_min
-from jaxcontam.stats.pair_normal import adjacency_normal_test
 from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
@@ -82,15 +84,14 @@ LEVELS = (0.05, 0.01, 0.001)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SizeTest:
-    """A test as the study runs it.
+    """A test and how it is looked at.
 
     Attributes:
         p_value: (generator, kind) -> p of one fresh null data set of the kind.
         exact: Whether its size may not exceed the level.
         sharp: Whether its size is near the level where nothing is tied; bets and
             other bounds stay below.
-        quick: Whether 12,000 p-values take seconds; the others run in the study and
-            the slow tests alone.
+        quick: Whether 12,000 p-values take seconds; the others are slow tests.
     """
 
     p_value: Callable[[np.random.Generator, Kind], float]
@@ -133,15 +134,6 @@ def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
         return 10.0**tail.log10_upper
 
     return _of_rows(np.full(n_strata, n_examples**2), p_value)
-
-
-def _adjacency_normal(n_strata: int, n_examples: int) -> SizeTest:
-    def p_value(rows: list[np.ndarray]) -> float:
-        strata = strata_of(np.reshape(rows, (-1, n_examples, n_examples)))
-        return adjacency_normal_test(strata, seed=0, content_digest="").p_value
-
-    sizes_K = np.full(n_strata, n_examples**2)
-    return _of_rows(sizes_K, p_value, exact=False, quick=False)
 
 
 def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
@@ -272,7 +264,6 @@ TESTS: Mapping[str, SizeTest] = {
     "adjacency": _adjacency(3, 5),
     "direction": _direction(8, 8),
     "direction, sparse": _direction(8, 8, sparse=True),
-    "adjacency_normal, 20 strata": _adjacency_normal(20, 8),
     "two_min": _two_min(8, 5),
     "options": _exact_test([4] * 12, "centred"),
     "canary": _exact_test([30] * 5, "centred"),
@@ -294,3 +285,31 @@ TESTS: Mapping[str, SizeTest] = {
     "max-T of three": _max_t(10, 5, 999),
     "sharded_t, 10 shards": _sharded_t(10, 50),
 }
+
+
+@functools.cache
+def size_of(test: str, kind: str, n_sets: int, *, seed: int = 0) -> tuple[float, ...]:
+    """Share of p-values at or below each of `LEVELS` over fresh null data sets.
+
+    Args:
+        test: Name in `TESTS`.
+        kind: Name in `KINDS`.
+        n_sets: Data sets.
+        seed: With the two names, seeds them.
+    """
+    entropy = [seed, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
+    rng = np.random.default_rng(entropy)
+    return shares([TESTS[test].p_value(rng, KINDS[kind]) for _ in range(n_sets)])
+
+
+def shares(p: Sequence[float]) -> tuple[float, ...]:
+    """Share of p-values at or below each of `LEVELS`."""
+    return tuple(float(np.mean(np.array(p) <= level)) for level in LEVELS)
+
+
+def excess(sizes: Sequence[float], n_sets: int) -> float:
+    """Standard errors of the simulation above the level, the worst of the levels."""
+    return max(
+        (size - level) / math.sqrt(level * (1 - level) / n_sets)
+        for size, level in zip(sizes, LEVELS, strict=True)
+    )

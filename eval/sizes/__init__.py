@@ -1,1 +1,0 @@
-"""Size of every test under its null: `python -m eval.sizes`."""
