@@ -21,7 +21,7 @@ SCORES = (
     "reference, recall, con_recall, codec, gradient_norm, self_critique"
 )
 TESTS = (
-    "direction, adjacency, stratified, two_min, reversal, permutation, sequential, "
+    "direction, adjacency, stratified, reversal, permutation, sequential, "
     "permutation_sequential, permutation_besag_clifford, adjacency_normal, sharded_t, "
     "sharded_t_released, options"
 )

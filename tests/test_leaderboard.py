@@ -25,7 +25,6 @@ from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.methods.sequential import SequentialMethod
-from jaxcontam.methods.two_min import CombinedMethod
 
 pytestmark = pytest.mark.unoptimised
 
@@ -76,7 +75,7 @@ def example(tmp_path):
 
 def test_every_order_test_and_score_has_an_entry():
     names = set(built_in_entries())
-    tests = (OrderMethod, PairMethod, SequentialMethod, CombinedMethod)
+    tests = (OrderMethod, PairMethod, SequentialMethod)
     # One needs known members, two the weights; the others more
     # passes than a budget of ten buys before any p-value could be small.
     outside = {
@@ -179,8 +178,8 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
 
 @pytest.mark.parametrize("passes", [1, 5, 7])
 def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
-    # Strata of four take four passes, `two_min` at least two more, `direction` 2.5.
-    for name, fewest in (("adjacency", 5), ("two_min", 7), ("direction", 3)):
+    # Strata of four take four passes, `direction` 2.5.
+    for name, fewest in (("adjacency", 5), ("direction", 3)):
         one = built_in_entries()[name].entry
         found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
         assert {trial.refused is None for trial in found} == {passes >= fewest}

@@ -220,7 +220,6 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
         ({"first_tokens": 8}, "the summed score of the first 8 tokens of each example"),
         ({"first_tokens": 8, "p_lower": None}, "the best of several counts of first"),
         ({"method": "adjacency_normal"}, "were normal"),
-        ({"method": "two_min"}, "Effect and plots are those of adj"),
     ],
 )
 def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):

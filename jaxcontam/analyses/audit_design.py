@@ -21,7 +21,7 @@ from jaxcontam.methods import (
     direction,
     methods_to_score,
     options,
-    two_min,
+    stratified,
 )
 from jaxcontam.scoring.pair_plan import ALL_TOKENS
 from jaxcontam.verdict import MIN_EFFECT
@@ -32,7 +32,7 @@ Effort = Literal["quick", "standard", "thorough"]
 _TESTS_OF_EFFORT: dict[str, tuple[str, ...]] = {
     "quick": (),
     "standard": (adjacency.METHOD.name,),
-    "thorough": (two_min.METHOD.name,),
+    "thorough": (adjacency.METHOD.name, stratified.METHOD.name),
 }
 # A memorised order shows in more tokens, and noise grows with them, too.
 _FIRST_TOKENS = {"all": (ALL_TOKENS,), "auto": (4, 8, 16, 32, ALL_TOKENS)}
@@ -216,7 +216,7 @@ def chosen_tests(tests: str | None, *, effort: str, known: bool) -> tuple[str, .
         names = (*beside, direction.METHOD.name)
         return names if known else (direction.METHOD.name, *beside)
     names = [name.strip() for name in tests.split(",")]
-    if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
+    if adjacency.METHOD.name in names:
         # Its pairs tell the direction, too.
         names.append(direction.METHOD.name)
     return tuple(dict.fromkeys(names))

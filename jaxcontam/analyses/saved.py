@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.methods import TESTS, reported_method
+from jaxcontam.methods import reported_method
 from jaxcontam.methods.pair_method import pair_strata
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
@@ -161,23 +161,15 @@ def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
 ) -> list[NullPicture | None]:
     """What each exact primary test saw, for its plots; None for other results."""
-    by_place = {
-        (row.benchmark, row.method): (row, found)
-        for row, found in zip(report.results, evidence, strict=True)
+    return [
+        _picture(found, row, report.seed)
         if isinstance(row, OrderResult)
-    }
-    pictures: list[NullPicture | None] = []
-    for row in report.results:
-        picture = None
-        if isinstance(row, OrderResult) and row.primary and row.validity == "exact":
-            # A combined test is drawn by the scores of its first part.
-            parts = TESTS[row.method].scored_as if row.method in TESTS else ()
-            name = parts[0].name if parts else row.method
-            shown, found = by_place[row.benchmark, name]
-            if found is not None:
-                picture = _picture(found, shown, report.seed)
-        pictures.append(picture)
-    return pictures
+        and row.primary
+        and row.validity == "exact"
+        and found is not None
+        else None
+        for row, found in zip(report.results, evidence, strict=True)
+    ]
 
 
 def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:

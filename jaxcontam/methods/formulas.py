@@ -17,7 +17,6 @@ FORMULAS: Mapping[str, str] = {
     "moments over all orders",
     "stratified": "p = P(sum over k of l[k, J_k] >= sum over k of l[k, 0]), J_k "
     "uniform on 0 .. m",
-    "two_min": "p = min(1, 2 min(p_adjacency, p_stratified))",
     "reversal": "p = P(sum of +-d[k] >= sum of d[k]), d[k] = l[k, published] - l[k, "
     "reversed], signs at random",
     "permutation": "p = (1 + #{j: l[j] >= l[published]}) / (m + 1)",
