@@ -53,7 +53,6 @@ REWRITES = {
     "member_prefix": np.array([-1.5]),
     "own_file": np.array([-3.25]),
     "gradients": np.array([7.5]),
-    "answers": np.array([0.75]),
 }
 COUNTS = np.arange(V) ** 2
 MEMBER_SHOTS = drawn_texts(2, seed=4, n_words=4)
@@ -132,7 +131,6 @@ def plain_scores(text, logits_TV, ids_T):
         "con_recall": (-4.5 + 0.5 * 1.5) / mean,
         "codec": mean + 3.25,
         "gradient_norm": -7.5,
-        "self_critique": 0.75,
     }
 
 
@@ -304,8 +302,7 @@ def table():
     )
 
 
-# What `self_critique` finds are prompts that were rewarded, not texts that were read.
-@pytest.mark.parametrize("name", [r.name for r in ROWS if "answers" not in r.reads])
+@pytest.mark.parametrize("name", [row.name for row in ROWS])
 def test_members_of_an_overfitted_model_score_higher(table, name):
     scores = table.values[:, table.names.index(name)]
     members, others = scores[: len(MEMBERS)], scores[len(MEMBERS) :]

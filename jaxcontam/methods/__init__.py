@@ -58,7 +58,6 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         text_scores.CON_RECALL,
         text_scores.CODEC,
         text_scores.GRADIENT_NORM,
-        text_scores.SELF_CRITIQUE,
     )
 }
 
