@@ -311,7 +311,7 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
             if n >= 2 or (known, role) == (MEMBER, TEXT):
                 continue
             unit = "text" if documents is None else "document"
-            shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+            shots = " beside those of a prefix" if (side_N & left_out_N).any() else ""
             more = ", or leave recall and con_recall out" if shots else ""
             raise InputError(
                 f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
@@ -358,7 +358,7 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
         raise InputError(
             f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
             f"{n_shots} of them as a prefix",
-            hint=f"give more {role}s or fewer --shots, or leave these scores out",
+            hint=f"give more {role}s, or leave recall and con_recall out",
         )
     digest = content_digest([run.texts[i] for i in distinct])
     words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)

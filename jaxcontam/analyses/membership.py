@@ -31,6 +31,7 @@ from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public
+from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Scores
@@ -187,6 +188,9 @@ def membership(
     """
     watch = Stopwatch()
     check_ranges(k, fprs)
+    for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}")
     run = read_texts(
         texts,
         members=members,
@@ -247,7 +251,7 @@ def score_and_judge(
     plan: MembershipPlan,
     *,
     fprs: Sequence[float],
-    convention: Literal["le", "lt"],
+    convention: Literal["le", "lt"] = "le",
     command: Sequence[str],
     watch: Stopwatch,
     progress: Progress | None = None,

@@ -236,7 +236,7 @@ def _swept(
         )
     except ValueError as e:
         raise InputError(
-            f"--sweep-k: {e}", hint="give more texts, or leave it out"
+            f"sweep_k: {e}", hint="give more texts, or leave it out"
         ) from e
 
 

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -111,8 +111,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
-    sweep_k: bool = False
-    """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
     """Model that saw neither side; without one the verdict is at
     most `may rank higher`."""
@@ -120,20 +118,14 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None
     """Folder of a masked language model for neighbours (default: edits of words)."""
-    n_neighbours: int = 10
-    """Neighbours of each text for the score `neighbourhood`."""
-    shots: int = 5
-    """Known texts in front of each text, for `recall` and `con_recall`."""
     fpr: tuple[float, ...] = (0.05, 0.01)
     """False-positive rates at which to say how many members are found."""
-    convention: Literal["le", "lt"] = "le"
-    """Whether a false-positive rate may be reached (le) or must stay below (lt)."""
     dry_run: bool = False
     """Say which scores from how many tokens, and how long that takes; score nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "length", "n_neighbours", "shots")
+        check_positive(self, "length", "limit")
         check_ranges(self.k, self.fpr)
         if self.masked_lm is not None and not self.masked_lm.is_dir():
             raise InputError(
@@ -165,8 +157,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             self._available(),
             primary=self.primary,
             k=self.k,
-            sweep_k=self.sweep_k,
-            n_shots=self.shots,
             seed=self.seed,
         )
         # JAX and transformers are imported once the input is known to be good.
@@ -186,7 +176,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             analysis = score_and_judge(
                 plan,
                 fprs=self.fpr,
-                convention=self.convention,
                 command=("membership", *words, *flags_of(self)),
                 watch=watch,
                 progress=progress,
@@ -228,7 +217,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             reference=reference,
             corpus_counts=counts_V,
             neighbours=neighbours,
-            n_neighbours=self.n_neighbours,
         )
 
 
