@@ -42,7 +42,7 @@ from jaxcontam.analyses.model import load
 from jaxcontam.analyses.prompted_model import open_judge, open_prompted
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import read_text
-from jaxcontam.data.chunks import consecutive_chunks, count_words, cut_words
+from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.rouge import rouge_l
@@ -230,7 +230,10 @@ def read_chunks(source: str, words: int, prompt_words: int) -> list[Text]:
     """Chunks of each text; a shorter end is left out, a shorter text is one chunk."""
     found = []
     for name, text in _whole_texts(source):
-        chunks = list(consecutive_chunks(text, words))
+        chunks, rest = [], text.strip()
+        while rest:
+            chunks.append(cut_words(rest, words))
+            rest = rest[len(chunks[-1]) :].lstrip()
         if len(chunks) > 1 and count_words(chunks[-1]) < words:
             chunks.pop()
         for chunk in chunks:
@@ -311,11 +314,8 @@ def _check_pair(
 def score_ratios(original_N: np.ndarray, unlearned_N: np.ndarray) -> np.ndarray:
     """Mean log-probability after unlearning over that before, of the same texts.
 
-    A forgotten text gets less probability, so the ratio is above 1 for it.
-
-    Returns:
-        1 where both models are certain, inf where the original alone is, NaN without a
-        score.
+    Above 1 for a forgotten text; 1 where both models are certain, inf where the
+    original alone is, NaN without a score.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_N = np.abs(unlearned_N) / np.abs(original_N)

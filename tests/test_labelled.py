@@ -250,7 +250,7 @@ def test_a_split_of_the_hub_is_its_files_in_order(tmp_path):
         "data/WikiMIA_length32-00000-of-00001.parquet",
     ]
     hub = Hub(tmp_path, files)
-    texts = hub.load("hf:swj0419/WikiMIA:WikiMIA_length64", limit=4)
+    texts = hub.load("hf:swj0419/WikiMIA:WikiMIA_length64")
     assert hub.downloaded == [(files[2], None), (files[1], None)]
     assert texts.name == "WikiMIA-WikiMIA_length64"
     assert texts.labels == (True, False, True, True)

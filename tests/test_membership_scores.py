@@ -28,6 +28,7 @@ from jaxcontam.methods.membership.token_scores import (
     token_frequencies,
 )
 from jaxcontam.scoring.kernel import target_scores
+from jaxcontam.scoring.opened import opened_checkpoint
 from tests.membership_model import (
     MEMBERS,
     OTHERS,
@@ -289,7 +290,8 @@ def table():
         model,
         inputs=Inputs(
             reference=text_model(
-                checkpoint_of(fresh_decoder(5), fingerprint="other"), store=None
+                opened_checkpoint(checkpoint_of(fresh_decoder(5), fingerprint="other")),
+                store=None,
             ),
             nonmember_prefix=tuple(SHOTS),
             member_prefix=tuple(MEMBER_SHOTS),

@@ -15,7 +15,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import Question
-from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.methods.versions import VersionSet, plan_texts
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
 from jaxcontam.scoring.choices import choice_groups
@@ -75,7 +75,7 @@ def test_it_stands_before_a_text_once(form, tmp_path, monkeypatch):
     written = read_chat_layout(folder).text([{"role": "user", "content": "in"}], asks=1)
     for text in (written, "the inn"):
         rows = [
-            text_model_of(model, store=None).sequences([text])[0],
+            text_model(model, store=None).sequences([text])[0],
             choice_groups([Question("1", text, ("a", "b"), 0)], model)[0].prefix,
             LocalCompleter(
                 checkpoint=model.checkpoint, journal=Journal(tmp_path / "j")

@@ -35,7 +35,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.membership import study_of
 from jaxcontam.results import Report
@@ -204,7 +204,7 @@ def membership(
     target = load(model, tokenizer=tokenizer, dtype=dtype)
     other = None
     if reference is not None:
-        other = text_model_of(
+        other = text_model(
             load(reference, tokenizer=tokenizer, dtype=dtype, beside=model),
             store=None if folder is None else folder / "reference",
             batch_tokens=batch_tokens,
@@ -227,7 +227,7 @@ def membership(
     plan = plan_membership(
         run,
         chosen,
-        text_model_of(target, store=folder, batch_tokens=batch_tokens),
+        text_model(target, store=folder, batch_tokens=batch_tokens),
         Inputs(
             reference=other,
             corpus_counts=corpus_counts,

@@ -67,6 +67,7 @@ from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.scoring.opened import OpenModel
 
 # Documents of the printed table, as in table 2 of Shi et al.; the page has all.
@@ -125,7 +126,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "length", "limit")
+        check_positive(self, "length")
         check_ranges(self.k, self.fpr)
         if self.masked_lm is not None and not self.masked_lm.is_dir():
             raise InputError(
@@ -164,7 +165,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
         out = self.made_folder("membership", opened, run.fingerprint)
-        model = self.text_model(opened, out)
+        model = self._text_model(opened, out)
         plan = plan_membership(
             run, chosen, model, self._inputs(opened, out), seed=self.seed
         )
@@ -191,6 +192,12 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         return shown(lambda: analysis.written(out), show, as_json=self.json)
 
+    def _text_model(self, model: "OpenModel", out: Path) -> "TextModel":
+        from jaxcontam.methods.membership.text_model import text_model
+
+        store = self.store_of(model, out)
+        return text_model(model, store=store, batch_tokens=self.batch_tokens)
+
     def _available(self) -> set[Reading]:
         """What scores can read of this model and beside it."""
         found: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
@@ -207,7 +214,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             other = open_for(
                 self, self.reference, plan_only=self.dry_run, beside=opened
             )
-            reference = self.text_model(other, out)
+            reference = self._text_model(other, out)
         if self.masked_lm is not None:
             from jaxcontam.models.masked import MaskedModel
 

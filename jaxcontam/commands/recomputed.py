@@ -156,19 +156,15 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        unit: What is counted.
         checked: What agrees, and what was not checked.
         fields: What each row of `texts.jsonl` must have.
         skip: Words that follow from no number.
-        count: How many units were rebuilt.
     """
 
     rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]
-    unit: str
     checked: str
     fields: Mapping[str, type] = dataclasses.field(default_factory=lambda: SCORED)
     skip: tuple[str, ...] = ("setting",)
-    count: Callable[[Rebuilt], int] = lambda again: len(again["results"])
 
 
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
@@ -187,7 +183,7 @@ def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str],
             )
     except UNREADABLE as e:
         return [*faults, f"{REPORT_NAME}: not recomputable ({e})"], 0
-    return faults, kind.count(again)
+    return faults, len(again["results"])
 
 
 def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
@@ -241,14 +237,12 @@ def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
 KINDS: Mapping[str, Kind] = {
     membership.COMMAND: Kind(
         membership_again,
-        "result",
         f"judged again from {TEXTS_NAME}: AUCs, rates, p-values, blind baselines, "
         "thresholds, verdicts and digests agree; the scores themselves need the model "
         "and were not computed again",
     ),
     inflation.COMMAND: Kind(
         inflation_again,
-        "result",
         f"judged again from {TEXTS_NAME}: accuracies, estimates, intervals, the "
         "verdict and digests agree; the scores themselves need the models and were not "
         "computed again",
@@ -256,7 +250,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     replication.COMMAND: Kind(
         replication_again,
-        "result",
         f"judged again from {TEXTS_NAME}: ROUGE-L, the local judge, counts, p-values, "
         "verdicts and digests agree; other measures, other judges and further methods "
         "need their models and were not asked again",

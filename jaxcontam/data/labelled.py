@@ -109,7 +109,6 @@ def load_labelled(
     label_field: str | None = None,
     cluster_field: str | None = None,
     template: str | None = None,
-    limit: int | None = None,
     length: int | None = None,
     with_labels: bool = True,
     allow_whole_rows: bool = False,
@@ -125,7 +124,6 @@ def load_labelled(
         cluster_field: Field that names the document of a text; None takes that of
             BookMIA's rows.
         template: Text of an example with fields in braces, instead of `text_field`.
-        limit: Most rows, from the start.
         length: Most words of a text, from its start.
         with_labels: False ignores a field `label`: the file says what its texts are.
         allow_whole_rows: Take records of none of these formats as they stand, with
@@ -139,7 +137,7 @@ def load_labelled(
     check_template(template, text_field)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
-    file = load_benchmark(source, limit=limit, no_header=no_header)
+    file = load_benchmark(source, no_header=no_header)
     name, rows = file.name, file.rows
     whole_rows = False
     if template is None and text_field is None:
