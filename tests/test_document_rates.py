@@ -153,7 +153,7 @@ def finished(library, tmp_path_factory):
 
 
 def test_seen_books_have_high_rates_and_new_ones_low(finished):
-    """The numbers of the former command `books` on the same books."""
+    """Nothing but training tells the books apart, and no baseline does."""
     document = json.loads((finished / "report.json").read_text())
     found = document["study"]["documents"]
     rates = {row["document"]: row for row in found["rates"]}
