@@ -51,7 +51,7 @@ class AuditDesign:
     """Order tests, comma-separated, the deciding one first (see: methods)."""
     effort: Effort = "standard"
     """quick: direction, 2.5 passes; standard: and adjacency, 7; thorough: and
-    stratified, 21. Direction decides unless the order is known to be random."""
+    stratified, 17. Direction decides unless the order is known to be random."""
     shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """You know that the order that decides was drawn at random: of the rows (adjacency
     decides), or where --tests options comes first of each item's options. The report

@@ -241,7 +241,7 @@ def load_snippets(
         f"too short for {n_snippets} snippets": sum(0 < n < n_snippets for n in counts),
     }
     return LabelledTexts(
-        name=folder.name,
+        name=folder.resolve().name,
         texts=tuple(text for _, text in texts),
         labels=None,
         clusters=tuple(name for name, _ in texts),
