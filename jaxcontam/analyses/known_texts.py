@@ -51,7 +51,7 @@ class RunTexts:
     name: str
     texts: tuple[str, ...]
     roles: tuple[str, ...]
-    clusters: tuple[str | int, ...] | None
+    clusters: tuple[str, ...] | None
     sources: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ class RunTexts:
         """Some of the texts."""
         return rows_of(self.texts, chosen_N)
 
-    def clusters_of(self, chosen_N: np.ndarray) -> list[str | int] | None:
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
         """Documents of some of the texts; None where none are known."""
         return rows_of(self.clusters, chosen_N)
 

@@ -126,7 +126,7 @@ def rows_of(
     *,
     n_tokens: np.ndarray,
     left_out: np.ndarray,
-    found: JudgedRun | None = None,
+    found: JudgedRun,
 ) -> list[dict[str, Any]]:
     """A row of `texts.jsonl` for each text, in their order; null where it has no score.
 
@@ -154,9 +154,9 @@ def rows_of(
         if table.reference is not None:
             row["reference"] = list(map(number_or_none, table.reference[i]))
         for name in ("p_values", "p_adjusted"):
-            if (values_N := getattr(found, name, None)) is not None:
+            if (values_N := getattr(found, name)) is not None:
                 row[name.removesuffix("s")] = number_or_none(values_N[i])
-        if found is not None and found.no_p_value is not None:
+        if found.no_p_value is not None:
             row["no_p_value"] = found.no_p_value[i]
         rows.append(row)
     return rows
@@ -223,7 +223,7 @@ def _ranked(
 def _swept(
     table: Scores,
     labels: np.ndarray,
-    clusters: Sequence[str | int] | None,
+    clusters: Sequence[str] | None,
     seed: int,
 ) -> Sweep | None:
     names = [method.name for method in sweep_methods()]

@@ -386,7 +386,7 @@ class TextScores:
     n_tokens: int
     left_out: bool
     scores: dict[str, float | None]
-    cluster: str | int | None = None
+    cluster: str | None = None
     reference: tuple[float | None, float | None] | None = None
     p_value: float | None = None
     p_adjusted: float | None = None

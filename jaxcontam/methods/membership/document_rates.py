@@ -20,7 +20,7 @@ _ASKED, _MEMBER, _NONMEMBER = "text", "member", "nonmember"
 def document_rates(
     method: str,
     scores_N: np.ndarray,
-    documents: Sequence[object],
+    documents: Sequence[str],
     roles: Sequence[str],
     *,
     known_N: np.ndarray,
@@ -58,7 +58,7 @@ def document_rates(
     }
     of_document: dict[tuple[str, str], list[int]] = {}
     for i in np.flatnonzero(known_N | asked_N).tolist():
-        of_document.setdefault((roles[i], str(documents[i])), []).append(i)
+        of_document.setdefault((roles[i], documents[i]), []).append(i)
 
     def cut(rest_N: np.ndarray) -> tuple[float, float]:
         sides = (scores_N[own_N & rest_N] for own_N in is_known.values())
