@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 
 COMMANDS = (
     "Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate",
-    "Score", "Overlap", "Canary", "Variants", "Books", "Unlearning", "Release",
-    "Verify", "Report", "Annotate", "Methods", "Doctor", "Convert",
+    "Score", "Overlap", "Canary", "Variants", "Release", "Verify", "Report",
+    "Annotate", "Methods", "Doctor", "Convert",
 )  # fmt: skip
 """Commands in the order of the help, each in a module of its name."""
 

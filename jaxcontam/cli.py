@@ -57,6 +57,12 @@ GONE = {
     "--completion": "jaxcontam --tyro-print-completion bash (or zsh, fish)",
     "compare": "two reports side by side are ten lines of Python: "
     "docs/how_to/hand_on.md",
+    "books": "jaxcontam membership MODEL books/ --members old/ --nonmembers new/",
+    "unlearning": "python -m eval.unlearning",
+    "membership --sweep-k": "sweep_k=True of jaxcontam.membership in Python",
+    "membership --convention": "convention='lt' of jaxcontam.membership in Python",
+    "membership --n-neighbours": "n_neighbours=N of jaxcontam.membership in Python",
+    "membership --shots": "shots=N of jaxcontam.membership in Python",
     **dict.fromkeys(
         (
             "report --database-row",

@@ -1,4 +1,4 @@
-"""Records of books as lines of a file."""
+"""Records as lines of a file."""
 
 import json
 

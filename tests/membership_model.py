@@ -15,6 +15,7 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import target_scores
+from jaxcontam.scoring.opened import opened_checkpoint
 
 N_TEXTS = 24
 CONTEXT = 96
@@ -117,7 +118,9 @@ def overfitted(texts=None) -> TextModel:
 
     (state, _), losses = train(state)
     assert losses[-1] < 1.0, "it knows them by heart"
-    return text_model(checkpoint_of(nnx.merge(graphdef, state)), store=None)
+    return text_model(
+        opened_checkpoint(checkpoint_of(nnx.merge(graphdef, state))), store=None
+    )
 
 
 def save_overfitted(folder, texts=None):

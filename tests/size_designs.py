@@ -19,7 +19,7 @@ from jaxcontam.stats.direction import (
 )
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
-from jaxcontam.stats.multiple import max_t, shared_sums, two_min
+from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
 from jaxcontam.stats.rows import Matrix
@@ -201,18 +201,6 @@ def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
     return SizeTest(p_value=p_value, quick=False)
 
 
-def _two_min(n_strata: int, n_columns: int) -> SizeTest:
-    """The smaller p-value of two dependent tests of the same orders, doubled."""
-    sizes_K = np.full(n_strata, n_columns)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        one_KM, other_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
-        both = (one_KM, one_KM + other_KM)
-        return 10.0 ** two_min(*(_log10_p(matrix, "centred") for matrix in both))
-
-    return SizeTest(p_value=p_value, sharp=False)
-
-
 def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
     def p_value(rows: list[np.ndarray]) -> float:
         return sharded_t.analyse(np.stack(rows), np.ones(n_shards), 0).p_value
@@ -234,7 +222,6 @@ TESTS: Mapping[str, SizeTest] = {
     "adjacency": _adjacency(3, 5),
     "direction": _direction(8, 8),
     "direction, sparse": _direction(8, 8, sparse=True),
-    "two_min": _two_min(8, 5),
     "options": _exact_test([4] * 12, "centred"),
     "canary": _exact_test([30] * 5, "centred"),
     "canary_chat": _exact_test([64] * 32, "centred"),

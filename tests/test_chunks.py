@@ -1,4 +1,4 @@
-"""Cuts, chunks and random snippets end between words and keep what is inside."""
+"""Cuts and random snippets end between words and keep what is inside."""
 
 import itertools
 from collections import Counter
@@ -7,7 +7,6 @@ import pytest
 import scipy.stats
 
 from jaxcontam.data.chunks import (
-    consecutive_chunks,
     count_words,
     cut_words,
     random_snippets,
@@ -31,18 +30,7 @@ def test_a_cut_holds_as_many_words_as_asked():
 
 def test_a_text_without_words_has_no_parts():
     assert cut_words(" \n", 3) == " \n"
-    assert consecutive_chunks(" \n", 3) == ()
     assert random_snippets("", n_snippets=3, n_words=2, seed=0) == ()
-
-
-def test_chunks_hold_every_word_once_and_in_order():
-    for n_words in range(1, 9):
-        chunks = consecutive_chunks(TEXT, n_words)
-        assert " ".join(chunks).split() == TEXT.split()
-        assert [count_words(chunk) for chunk in chunks[:-1]] == [n_words] * (
-            len(chunks) - 1
-        )
-        assert all(chunk in TEXT for chunk in chunks)
 
 
 def test_snippets_are_slices_that_share_no_word():
@@ -84,7 +72,6 @@ def test_places_depend_on_seed_and_text_alone():
 def test_counts_below_one_are_refused():
     for call in (
         lambda: cut_words("a", 0),
-        lambda: consecutive_chunks("a", 0),
         lambda: random_snippets("a", n_snippets=0, n_words=1, seed=0),
         lambda: random_snippets("a", n_snippets=1, n_words=0, seed=0),
     ):

@@ -11,6 +11,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import SCORES
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model
+from jaxcontam.scoring.opened import opened_checkpoint
 from tests.membership_model import (
     MEMBERS,
     OTHERS,
@@ -27,7 +28,9 @@ TEXTS, BEFORE = drawn_texts(5, seed=1), drawn_texts(5, seed=2)
 
 @pytest.mark.parametrize("prefix", [True, False])
 def test_score_is_what_the_text_before_takes_by_whole_sequences(prefix):
-    model = text_model(checkpoint_of(fresh_decoder(), prefix=prefix), store=None)
+    model = text_model(
+        opened_checkpoint(checkpoint_of(fresh_decoder(), prefix=prefix)), store=None
+    )
     methods = [SCORES["codec"]]
     found = score_texts(TEXTS, methods, model, inputs=Inputs(company=tuple(BEFORE)))
     alone = model.sequences(TEXTS)
@@ -47,7 +50,7 @@ def test_score_is_what_the_text_before_takes_by_whole_sequences(prefix):
 
 
 def test_without_another_text_it_is_refused():
-    model = text_model(checkpoint_of(fresh_decoder()), store=None)
+    model = text_model(opened_checkpoint(checkpoint_of(fresh_decoder())), store=None)
     with pytest.raises(InputError, match="codec: needs another text beside each one"):
         score_texts(TEXTS, [SCORES["codec"]], model)
 

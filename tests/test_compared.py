@@ -210,4 +210,4 @@ def test_documents_that_have_one_name_in_two_files_are_told(tmp_path):
         rows = [{"input": text, "book": f"b{i % 3}"} for i, text in enumerate(texts)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = read_texts(None, members=paths[0], nonmembers=paths[1], document_field="book")
-    assert run.warnings[-1].startswith("3 names of documents stand in both files")
+    assert run.warnings[-1].startswith("3 names of documents stand in more than one")

@@ -5,10 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.book_rates import without_copies
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.analyses.membership_judging import judged
-from jaxcontam.data.book_files import Book
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines
 from jaxcontam.methods.membership.documents import (
@@ -226,19 +224,6 @@ def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
     )
     assert len(found.results) == 1
     assert any("texts alone tell the suspected set" in said for said in found.warnings)
-
-
-def test_a_copy_of_a_known_book_is_no_further_book():
-    first, other, asked = (
-        Book(title="a", pieces=("one long tale",), role=MEMBER),
-        Book(title="b", pieces=("two long tales",), role=NONMEMBER),
-        Book(title="c", pieces=("one long tale",)),
-    )
-    again = Book(title="again", pieces=("one", " long  tale\n"), role=MEMBER)
-    kept, notes = without_copies([asked, asked, first, again, other, first])
-    assert [book.title for book in kept] == ["c", "c", "a", "b"]
-    assert notes == ["copies of known members, which were left out: 2"]
-    assert without_copies([asked, first, other]) == ([asked, first, other], [])
 
 
 def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():

@@ -1,4 +1,4 @@
-"""Embeddings of texts, samples of texts with a journal, and the judge's numbers."""
+"""Embeddings of texts, and samples of texts with a journal."""
 
 import jax
 import numpy as np
@@ -6,18 +6,13 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.models.generation import Sampling
-from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.completions import complete_texts
+from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.embedding import text_embeddings
-from jaxcontam.scoring.similarity_judge import judge_similarities
-from tests.api_server import chat, prompt_of, serving
 from tests.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
 pytestmark = pytest.mark.unoptimised
 
 TEXTS = ["beno bist", "", "ka keno kor kist kun la leno", "beno bist"]
-SAMPLING = Sampling(n_samples=2, new_tokens=5)
 
 
 @pytest.fixture(scope="module")
@@ -53,39 +48,19 @@ def test_a_text_beyond_the_context_is_cut(checkpoint):
     assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
 
 
+def completed(checkpoint, prompts, path):
+    model = LocalCompleter(checkpoint=checkpoint, journal=Journal(path))
+    return model.complete(prompts, max_tokens=5, temperature=1.0, n_samples=2)
+
+
 def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
     path = tmp_path / "j.jsonl"
     prompts = ["beno bist", "ka keno", "beno bist"]
-    first = complete_texts(checkpoint, prompts, SAMPLING, Journal(path))
+    first = completed(checkpoint, prompts, path)
     assert first[0] == first[2] != first[1]
     # One line a distinct prompt.
     assert path.read_bytes().count(b"\n") == 2
     written = path.read_bytes()
-    again = complete_texts(checkpoint, prompts[::-1], SAMPLING, Journal(path))
+    again = completed(checkpoint, prompts[::-1], path)
     assert again == first[::-1]
     assert path.read_bytes() == written
-
-
-def test_the_judge_is_asked_once_a_sample_and_never_of_an_empty_one(tmp_path):
-    grades = {"a}": 2, "b": 3}
-
-    def answer(body, *_):
-        sample = next(one for one in grades if f"B:\n{one}" in prompt_of(body))
-        return chat(f"{grades[sample]}\nA reason.")
-
-    triples = [("be{gin", "the {original}", one) for one in ("a}", " ", "b", "a}")]
-    done = []
-    with serving(answer) as (url, seen):
-        for _ in range(2):
-            found = judge_similarities(
-                ApiModel(url, "m"),
-                triples,
-                Journal(tmp_path / "j.jsonl"),
-                api_key=None,
-                progress=lambda now, total: done.append((now, total)),
-            )
-            assert list(found.numbers) == [2, 1, 3, 2]
-    assert len(seen) == 2
-    for _, _, body in seen:
-        assert "be{gin" in prompt_of(body) and "the {original}" in prompt_of(body)
-    assert done[-1] == (4, 4)

@@ -60,7 +60,9 @@ def test_too_few_texts_for_a_prefix_are_refused():
 def test_a_side_whose_documents_all_stand_in_a_prefix_is_refused():
     texts = drawn_texts(30, seed=8)
     run = run_of(texts, [MEMBER, NONMEMBER] * 15, clusters=("d", "e") * 15)
-    with pytest.raises(InputError, match="0 documents of members beside the --shots"):
+    with pytest.raises(
+        InputError, match="0 documents of members beside those of a pre"
+    ):
         check_sides(run, left_out(run, [0]))
 
 
@@ -75,10 +77,10 @@ def test_a_shot_that_is_too_long_is_passed_over():
     ("words", "line"),
     [
         (["m"], "no texts to score"),
-        (["m", "a.txt", "--members", "b.txt"], "TEXTS and --members are both given"),
+        (["m", "a.txt", "--members", "b.txt"], "--members without --nonmembers"),
         (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
         (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
-        (["m", "a.txt", "--shots", "0"], "--shots must be at least 1, got 0"),
+        (["m", "a.txt", "--limit", "0"], "--limit must be at least 1, got 0"),
         (["m", "a.txt", "--fpr", "0.1", "0.1"], "--fpr names a rate twice (0.1, 0.1)"),
         (["m", "nowhere.txt"], "nowhere.txt: no such file"),
     ],

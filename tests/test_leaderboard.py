@@ -24,7 +24,6 @@ from jaxcontam.methods import METHODS, OWN, adjacency
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.pair_method import PairMethod
-from jaxcontam.methods.two_min import CombinedMethod
 
 pytestmark = pytest.mark.unoptimised
 
@@ -75,9 +74,9 @@ def example(tmp_path):
 
 def test_every_order_test_and_score_has_an_entry():
     names = set(built_in_entries())
-    tests = (OrderMethod, PairMethod, CombinedMethod)
-    # One needs known members, two the weights.
-    outside = {"con_recall", "gradient_norm", "self_critique", *OWN}
+    tests = (OrderMethod, PairMethod)
+    # One needs known members, one the weights.
+    outside = {"con_recall", "gradient_norm", *OWN}
     for name, method in METHODS.items():
         if isinstance(method, (*tests, ScoreMethod)) and name not in outside:
             assert name in names, name
@@ -170,8 +169,8 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
 
 @pytest.mark.parametrize("passes", [1, 5, 7])
 def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
-    # Strata of four take four passes, `two_min` at least two more, `direction` 2.5.
-    for name, fewest in (("adjacency", 5), ("two_min", 7), ("direction", 3)):
+    # Strata of four take four passes, `direction` 2.5.
+    for name, fewest in (("adjacency", 5), ("direction", 3)):
         one = built_in_entries()[name].entry
         found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
         assert {trial.refused is None for trial in found} == {passes >= fewest}

@@ -175,9 +175,10 @@ def test_replacements_serve_the_neighbourhood_score(masked):
     from jaxcontam.methods import METHODS
     from jaxcontam.methods.membership.plan import Inputs, score_texts
     from jaxcontam.methods.membership.text_model import text_model
+    from jaxcontam.scoring.opened import opened_checkpoint
     from tests.membership_model import checkpoint_of, fresh_decoder
 
-    model = text_model(checkpoint_of(fresh_decoder()), store=None)
+    model = text_model(opened_checkpoint(checkpoint_of(fresh_decoder())), store=None)
     found = score_texts(
         [TEXT, "cat sat"],
         [METHODS["neighbourhood"]],

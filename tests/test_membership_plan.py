@@ -16,6 +16,7 @@ from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
+from jaxcontam.scoring.opened import opened_checkpoint
 from jaxcontam.scoring.prefixed import plan_prefixed
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from tests.membership_model import (
@@ -43,7 +44,7 @@ EVERY = (
 def model_of(decoder=None, *, store=None, prefix=True, fingerprint="sha256:tiny"):
     decoder = decoder or fresh_decoder()
     checkpoint = checkpoint_of(decoder, prefix=prefix, fingerprint=fingerprint)
-    return text_model(checkpoint, store=store)
+    return text_model(opened_checkpoint(checkpoint), store=store)
 
 
 def inputs_of(**changes):

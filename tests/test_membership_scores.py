@@ -28,6 +28,7 @@ from jaxcontam.methods.membership.token_scores import (
     token_frequencies,
 )
 from jaxcontam.scoring.kernel import target_scores
+from jaxcontam.scoring.opened import opened_checkpoint
 from tests.membership_model import (
     MEMBERS,
     OTHERS,
@@ -53,7 +54,6 @@ REWRITES = {
     "member_prefix": np.array([-1.5]),
     "own_file": np.array([-3.25]),
     "gradients": np.array([7.5]),
-    "answers": np.array([0.75]),
 }
 COUNTS = np.arange(V) ** 2
 MEMBER_SHOTS = drawn_texts(2, seed=4, n_words=4)
@@ -132,7 +132,6 @@ def plain_scores(text, logits_TV, ids_T):
         "con_recall": (-4.5 + 0.5 * 1.5) / mean,
         "codec": mean + 3.25,
         "gradient_norm": -7.5,
-        "self_critique": 0.75,
     }
 
 
@@ -291,7 +290,8 @@ def table():
         model,
         inputs=Inputs(
             reference=text_model(
-                checkpoint_of(fresh_decoder(5), fingerprint="other"), store=None
+                opened_checkpoint(checkpoint_of(fresh_decoder(5), fingerprint="other")),
+                store=None,
             ),
             nonmember_prefix=tuple(SHOTS),
             member_prefix=tuple(MEMBER_SHOTS),
@@ -304,8 +304,7 @@ def table():
     )
 
 
-# What `self_critique` finds are prompts that were rewarded, not texts that were read.
-@pytest.mark.parametrize("name", [r.name for r in ROWS if "answers" not in r.reads])
+@pytest.mark.parametrize("name", [row.name for row in ROWS])
 def test_members_of_an_overfitted_model_score_higher(table, name):
     scores = table.values[:, table.names.index(name)]
     members, others = scores[: len(MEMBERS)], scores[len(MEMBERS) :]

@@ -217,7 +217,6 @@ def test_place_of_the_evidence_is_said_only_where_there_is_one(
         ({}, "of all its orders to put expected examples after each other; the summed"),
         ({"n_orders": 99_999}, "of 100,000 orders, drawn to put"),
         ({"group_field": "topic"}, "of all its orders that keep to equal topic to"),
-        ({"method": "two_min"}, "Effect and plots are those of adj"),
     ],
 )
 def test_chance_of_pairs_is_said_as_it_was_computed(row, change, words):

@@ -15,12 +15,11 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import Question
-from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.methods.versions import VersionSet, plan_texts
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
-from jaxcontam.models.generation import Sampling
 from jaxcontam.scoring.choices import choice_groups
-from jaxcontam.scoring.completions import LocalCompleter, complete_texts
+from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.remote_model import read_local_tokenizer
 from tests.served_model import BOS, EOS, byte_tokenizer, save
 
@@ -76,7 +75,7 @@ def test_it_stands_before_a_text_once(form, tmp_path, monkeypatch):
     written = read_chat_layout(folder).text([{"role": "user", "content": "in"}], asks=1)
     for text in (written, "the inn"):
         rows = [
-            text_model_of(model, store=None).sequences([text])[0],
+            text_model(model, store=None).sequences([text])[0],
             choice_groups([Question("1", text, ("a", "b"), 0)], model)[0].prefix,
             LocalCompleter(
                 checkpoint=model.checkpoint, journal=Journal(tmp_path / "j")
@@ -87,7 +86,6 @@ def test_it_stands_before_a_text_once(form, tmp_path, monkeypatch):
                 prefix_id=first,
                 seed=0,
             ).sequences,
-            _completed(model, text, monkeypatch),
         ]
         local = read_local_tokenizer(folder)
         assert local.prefix_id == model.prefix_id == first
@@ -101,17 +99,6 @@ def test_it_stands_before_a_text_once(form, tmp_path, monkeypatch):
 def _ids(model, text):
     (encoding,) = model.tokenizer.encode_batch([text], add_special_tokens=False)
     return np.array(encoding.ids)
-
-
-def _completed(model, text, monkeypatch):
-    """What a model is asked to continue."""
-    asked = []
-    monkeypatch.setattr(
-        "jaxcontam.scoring.completions.complete_ids",
-        lambda _, prompts, *args, **more: asked.extend(prompts),
-    )
-    complete_texts(model.checkpoint, [text], Sampling(n_samples=1, new_tokens=4), None)
-    return asked[0]
 
 
 @pytest.mark.parametrize("tests", ["adjacency", "stratified"])

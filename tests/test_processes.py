@@ -144,7 +144,7 @@ def test_one_that_fails_keeps_its_words_and_ends_the_others(files):
     "words",
     [
         ["score", "model", "b.txt"],
-        ["membership", "model", "b.txt", "--nonmembers", "c.txt", "--shots", "2"],
+        ["membership", "model", "b.txt", "--nonmembers", "c.txt"],
         [
             "calibrate",
             "model",

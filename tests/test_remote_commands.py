@@ -47,7 +47,7 @@ def served(tmp_path_factory):
     (root / "labelled.jsonl").write_text(
         "".join(
             json.dumps({"text": text, "label": i % 2}) + "\n"
-            for i, text in enumerate(drawn_texts(24, seed=31, n_words=3))
+            for i, text in enumerate(drawn_texts(32, seed=31, n_words=3))
         )
     )
     checkpoint = Checkpoint(
@@ -152,7 +152,7 @@ def test_membership_by_ids_and_by_text_has_the_scores_of_the_model(served, tmp_p
         out = tmp_path / name
         run(
             *("membership", model, served.labelled, "--text-field", "text"),
-            *("--label-field", "label", "--shots", "1"),
+            *("--label-field", "label"),
             *("--scores", *SCORES, "--out", out, *flags),
         )
         lines = (out / "texts.jsonl").read_text().splitlines()
@@ -362,15 +362,6 @@ def test_flags_that_do_not_fit_the_model_are_refused(
         capsys, "audit", model, served.benchmark, "--text-field", "text", *flags
     )
     assert expected in said
-
-
-def test_what_needs_weights_says_so_in_one_line(served, tmp_path, capsys):
-    said = refused(
-        capsys,
-        *("unlearning", served.word, served.word, served.benchmark),
-        *("--text-field", "text", "--out", tmp_path),
-    )
-    assert "the weights are needed here" in said
 
 
 def test_other_commands_take_served_models_too(served, tmp_path):

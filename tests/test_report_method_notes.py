@@ -22,10 +22,6 @@ NAMES = [
     "bleurt_sign_flip",
     "min_k_10",
     "matrix",
-    "perplexity",
-    "rouge_l_recall",
-    "embedding_cosine",
-    "judge",
 ]
 
 

@@ -137,7 +137,7 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     assert re.search(r"x +adjacency +([\d,]+) +\1 ", said)
 
 
-def test_dry_run_of_a_combined_test_lists_its_parts_after_direction(
+def test_dry_run_of_a_thorough_audit_lists_direction_first(
     pulse, benchmark, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

@@ -17,8 +17,8 @@ from tokenizers import (
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
+    model_fingerprint,
     read_fast_tokenizer,
-    read_identity,
     read_tokenizer,
 )
 from jaxcontam.models.families import FAMILIES
@@ -160,7 +160,7 @@ def test_another_split_in_the_file_is_another_model(tmp_path):
         made = Tokenizer.from_str(TOKENIZERS["cl100k"].to_str())
         made.pre_tokenizer = TOKENIZERS[split].pre_tokenizer
         path = folder(save(tmp_path / split), made, tokenizer_class="GPT2Tokenizer")
-        digests.add(read_identity(str(path)).fingerprint)
+        digests.add(model_fingerprint(str(path)))
     assert len(digests) == 2
 
 

@@ -20,8 +20,8 @@ Fixed before any result of these seeds was looked at:
   two sets share one.
 - Order tests of `jaxcontam audit` with as many random orders as the budget buys: m + 1
   passes, and up to eight times as many where orders of short strata coincide and fit.
-  Pairs in strata of 8, or of the most that fit. `two_min` at half the budget for each
-  part. Two permutation tests that can say nothing before tens of passes are left out.
+  Pairs in strata of 8, or of the most that fit. Two permutation tests that can say
+  nothing before tens of passes are left out.
   Scores with their own settings, neighbours as many as the budget buys; `con_recall`,
   which needs known members, and `gradient_norm`, which costs a backward pass, are left
   out. One reference model, trained on background alone, seed 7999.

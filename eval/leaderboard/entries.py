@@ -14,7 +14,6 @@ import numpy as np
 from eval.leaderboard.detector import Entry, Finding, Subject, finding_of_p
 from eval.leaderboard.methods import (
     affordable_orders,
-    affordable_strata,
     labelled,
     mean_entry,
     order_entry,
@@ -25,7 +24,7 @@ from eval.leaderboard.methods import (
 from eval.study import data_file
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.methods import adjacency, score_method, sharded_t, stratified, two_min
+from jaxcontam.methods import score_method, sharded_t, stratified
 from jaxcontam.methods.membership.blind import grouped_folds
 from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
 from jaxcontam.scoring.choices import choice_scores
@@ -141,19 +140,9 @@ def _t_same_strata(subject: Subject) -> Finding:
     return finding_of_p(numbers.log10_p)
 
 
-def _two_min(subject: Subject) -> Finding:
-    """Adjacency in strata of half the passes, then stratified with what is left."""
-    passes = subject.budget.left // subject.budget.pass_tokens
-    neighbours = affordable_strata(subject, adjacency.METHOD, most=passes // 2)
-    parts = [order_numbers(subject, neighbours, n_orders=None)]
-    n_orders = affordable_orders(subject, stratified.METHOD)
-    parts.append(order_numbers(subject, stratified.METHOD, n_orders=n_orders))
-    return finding_of_p(two_min.combined_numbers(parts).log10_p)
-
-
 _DETECTORS = (
     *(_blind_length, _blind_words, _choice_gap, _codec, _coin, _dataset_inference),
-    *(_first_pieces, _share_seen, _t_same_strata, _two_min),
+    *(_first_pieces, _share_seen, _t_same_strata),
 )
 _OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}
 _TABLE = data_file(__file__)

@@ -17,6 +17,7 @@ from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.membership.text_model import TextModel, text_model
 from jaxcontam.methods.membership.token_scores import token_frequencies
+from jaxcontam.scoring.opened import opened_checkpoint
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset
 
@@ -108,7 +109,7 @@ class Bench:
 
     def ready(self, model: Model) -> TextModel:
         """A model with its scorers; what they score is kept under `out`."""
-        return text_model(model.checkpoint, store=self.out / "store")
+        return text_model(opened_checkpoint(model.checkpoint), store=self.out / "store")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

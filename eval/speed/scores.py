@@ -54,9 +54,10 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
     from jaxcontam.methods.membership.sweep import sweep_methods
     from jaxcontam.methods.membership.text_model import text_model
     from jaxcontam.methods.membership.token_scores import MIN_K, corpus_logprobs
+    from jaxcontam.scoring.opened import opened_checkpoint
 
     checkpoint = _checkpoint(tiny=tiny)
-    model = text_model(checkpoint, store=None)
+    model = text_model(opened_checkpoint(checkpoint), store=None)
     with_moments = model.with_moments
     assert with_moments is not None
     V = checkpoint.config.vocab_size

@@ -21,7 +21,6 @@ from jaxcontam.methods import (
     direction,
     methods_to_score,
     options,
-    two_min,
 )
 from jaxcontam.verdict import MIN_EFFECT
 
@@ -186,7 +185,7 @@ def chosen_tests(tests: str | None, *, known: bool) -> tuple[str, ...]:
         names = (direction.METHOD.name, adjacency.METHOD.name)
         return names[::-1] if known else names
     names = [name.strip() for name in tests.split(",")]
-    if {adjacency.METHOD.name, two_min.METHOD.name} & set(names):
+    if adjacency.METHOD.name in names:
         # Its pairs tell the direction, too.
         names.append(direction.METHOD.name)
     return tuple(dict.fromkeys(names))

@@ -274,11 +274,11 @@ def _refuse_same_weights(models: Sequence[Any]) -> None:
     folders = [one for one in folders if os.path.isdir(one)]
     if len(folders) < 2:
         return
-    from jaxcontam.models.checkpoint import read_identity
+    from jaxcontam.models.checkpoint import model_fingerprint
 
     seen: dict[str, str] = {}
     for folder in folders:
-        digest = read_identity(folder).fingerprint
+        digest = model_fingerprint(folder)
         if digest in seen:
             raise InputError(
                 f"{folder}: the same model as {seen[digest]}", hint=NAME_ONCE

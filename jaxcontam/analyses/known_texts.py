@@ -1,6 +1,7 @@
 """Read: the texts of a membership run, what is known of each, and its prefixes."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import numpy as np
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.labelled import (
     LABEL_FIELD,
+    N_SNIPPETS,
+    SNIPPET_WORDS,
     LabelledTexts,
     has_field,
     load_labelled,
+    load_snippets,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.documents import (
@@ -22,7 +26,7 @@ from jaxcontam.methods.membership.documents import (
 )
 
 Source = str | Path | Sequence[str]
-"""Texts, the path of a file of them, or `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`."""
+"""Texts, a file of them, a folder of .txt files, or `hf:ORG/NAME[...]:SPLIT`."""
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
 """What is known of a text: nothing, or the side on which it is."""
@@ -47,7 +51,7 @@ class RunTexts:
     name: str
     texts: tuple[str, ...]
     roles: tuple[str, ...]
-    clusters: tuple[str | int, ...] | None
+    clusters: tuple[str, ...] | None
     sources: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -66,7 +70,7 @@ class RunTexts:
         """Some of the texts."""
         return rows_of(self.texts, chosen_N)
 
-    def clusters_of(self, chosen_N: np.ndarray) -> list[str | int] | None:
+    def clusters_of(self, chosen_N: np.ndarray) -> list[str] | None:
         """Documents of some of the texts; None where none are known."""
         return rows_of(self.clusters, chosen_N)
 
@@ -83,12 +87,15 @@ def read_texts(
     document_field: str | None = None,
     limit: int | None = None,
     length: int | None = None,
+    seed: int = 0,
 ) -> RunTexts:
-    """Read texts with labels, two sides, or texts in question with non-members.
+    """Read texts with labels, or up to three sides.
+
+    A folder gives random snippets of each of its .txt files, which is a document.
 
     Args:
-        texts: In question, or with a label each; None where `members` are given.
-        members: Known to have been seen; `nonmembers` are then the other side.
+        texts: In question, or with a label each.
+        members: Known to have been seen; with `nonmembers`.
         nonmembers: Cannot have been seen; of the same kind.
         template: Text of a record, with fields in braces.
         text_field: Field of a record that is its text; None takes that of WikiMIA or
@@ -96,8 +103,10 @@ def read_texts(
         no_header: The first row of a .csv or .tsv file is a text, too.
         label_field: Field of 1 for members and 0 for others.
         document_field: Field that names the document of a text.
-        limit: Keep N texts of each source, drawn by what they hold.
-        length: Cut each text to its first N words.
+        limit: Keep N texts of each source, drawn by what they hold; N snippets of each
+            file of a folder.
+        length: Cut each text to its first N words; words of a snippet.
+        seed: Seeds the places of snippets.
 
     Raises:
         InputError: If the sources contradict each other, nothing can be read, labels
@@ -115,6 +124,13 @@ def read_texts(
                 clusters=None,
                 rows=(None,) * len(found),
             ).drawn(limit)
+        if Path(source).is_dir():
+            return load_snippets(
+                Path(source),
+                n_snippets=limit or N_SNIPPETS,
+                n_words=length or SNIPPET_WORDS,
+                seed=seed,
+            )
         return load_labelled(
             source,
             template=template,
@@ -135,10 +151,10 @@ def read_texts(
             if one.labels is None
             else _labelled(one, length)
         )
-    first = members if texts is None else texts
-    assert first is not None
-    role = MEMBER if texts is None else TEXT
-    return _joined([(read(first), role), (read(nonmembers), NONMEMBER)], length)
+    sides = ((texts, TEXT), (members, MEMBER), (nonmembers, NONMEMBER))
+    return _joined(
+        [(read(source), role) for source, role in sides if source is not None], length
+    )
 
 
 def check_sources(
@@ -154,11 +170,10 @@ def check_sources(
             "no texts to score",
             hint="name a file of texts, or give --members and --nonmembers",
         )
-    if texts is not None and members is not None:
+    if members is not None and nonmembers is None:
         raise InputError(
-            "TEXTS and --members are both given",
-            hint="--members with --nonmembers compares two files and takes no "
-            "TEXTS; TEXTS with --nonmembers asks of each text",
+            "--members without --nonmembers",
+            hint="members are compared with texts that cannot have been seen",
         )
     if label_field is not None and nonmembers is not None:
         raise InputError(
@@ -221,16 +236,18 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
     clusters: tuple[str, ...] | None = None
     if any(part.clusters is not None for part, _ in parts):
         # A document of one file is no document of another.
-        names = [set(part.clusters or ()) for part, _ in parts]
-        if len(names) == 2 and (n := len(names[0] & names[1])):
+        counts = Counter(name for part, _ in parts for name in set(part.clusters or ()))
+        if n := sum(count > 1 for count in counts.values()):
             warnings.append(
-                f"{n} names of documents stand in both files and are taken for two "
-                "documents each; where texts of one document stand in both, no p-value "
+                f"{n} names of documents stand in more than one file and are taken for "
+                "a document each; where texts of one document stand in two, no p-value "
                 "holds: leave --document-field out if each text was put there by lot"
             )
+        is_told = n > 0 or any(part.clusters is None for part, _ in parts)
         clusters = tuple(
-            f"{number}/{i if part.clusters is None else part.clusters[i]}"
+            f"{number}/" * is_told + str(i if names is None else names[i])
             for number, (part, _) in enumerate(parts)
+            for names in [part.clusters]
             for i in range(len(part.texts))
         )
     return RunTexts(
@@ -294,7 +311,7 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
             if n >= 2 or (known, role) == (MEMBER, TEXT):
                 continue
             unit = "text" if documents is None else "document"
-            shots = " beside the --shots" if (side_N & left_out_N).any() else ""
+            shots = " beside those of a prefix" if (side_N & left_out_N).any() else ""
             more = ", or leave recall and con_recall out" if shots else ""
             raise InputError(
                 f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
@@ -341,7 +358,7 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
         raise InputError(
             f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
             f"{n_shots} of them as a prefix",
-            hint=f"give more {role}s or fewer --shots, or leave these scores out",
+            hint=f"give more {role}s, or leave recall and con_recall out",
         )
     digest = content_digest([run.texts[i] for i in distinct])
     words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)

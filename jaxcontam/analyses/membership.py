@@ -31,10 +31,11 @@ from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public
+from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.text_model import text_model_of
+from jaxcontam.methods.membership.text_model import text_model
 from jaxcontam.progress import Progress, default_bar
 from jaxcontam.report.membership import study_of
 from jaxcontam.results import Report
@@ -151,11 +152,13 @@ def membership(
     Args:
         model: A directory, hub name, `api:URL#NAME` or model in memory; see
             `jaxcontam.analyses.model.load`.
-        texts: In question, or a file with labels: strings, a path, or an hf: name.
-        members: Known to have been seen, in place of `texts`.
+        texts: In question, or a file with labels: strings, a path, or an hf: name. A
+            folder gives 100 snippets of 512 words of each of its .txt files.
+        members: Known to have been seen; with `nonmembers`.
         nonmembers: Cannot have been seen; of the same kind.
         label_field: Field of 1 for members and 0 for others (default: known names).
-        document_field: Field that names the document a text was cut from.
+        document_field: Field that names the document a text was cut from; beside known
+            documents of both kinds each has a rate, in `report.study`.
         scores: Names of METHODS, or auto (one pass or two), or all.
         primary: The score that decides (default: min_k); choose it beforehand.
         k: Percentage of least likely tokens that the Min-K% family keeps.
@@ -185,19 +188,23 @@ def membership(
     """
     watch = Stopwatch()
     check_ranges(k, fprs)
+    for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}")
     run = read_texts(
         texts,
         members=members,
         nonmembers=nonmembers,
         label_field=label_field,
         document_field=document_field,
+        seed=seed,
     )
     check_sides(run, np.zeros(len(run.texts), bool))
     folder = local_folder(store)
     target = load(model, tokenizer=tokenizer, dtype=dtype)
     other = None
     if reference is not None:
-        other = text_model_of(
+        other = text_model(
             load(reference, tokenizer=tokenizer, dtype=dtype, beside=model),
             store=None if folder is None else folder / "reference",
             batch_tokens=batch_tokens,
@@ -220,7 +227,7 @@ def membership(
     plan = plan_membership(
         run,
         chosen,
-        text_model_of(target, store=folder, batch_tokens=batch_tokens),
+        text_model(target, store=folder, batch_tokens=batch_tokens),
         Inputs(
             reference=other,
             corpus_counts=corpus_counts,
@@ -244,7 +251,7 @@ def score_and_judge(
     plan: MembershipPlan,
     *,
     fprs: Sequence[float],
-    convention: Literal["le", "lt"],
+    convention: Literal["le", "lt"] = "le",
     command: Sequence[str],
     watch: Stopwatch,
     progress: Progress | None = None,

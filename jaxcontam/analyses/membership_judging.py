@@ -46,7 +46,7 @@ class JudgedRun:
         no_p_value: (N,) why a text in question has none; or None.
         warnings: What the reader should know of the run as a whole.
         pictures: Curves of the scores where both sides are known.
-        study: What was asked, with `sweep`, `seen` and `codec` as they were found.
+        study: What was asked, with `sweep`, `seen`, `codec` and `documents` as found.
     """
 
     study: MembershipStudy
@@ -90,10 +90,11 @@ def judged(
         sweep=None,
         seen=None,
         codec=_codec_shares(run, table) if "codec" in table.names else (),
+        documents=None,
     )
     found = JudgedRun(study=study)
     if members.any() and nonmembers.any():
-        found = _ranked(run, table, members | nonmembers, study, seed)
+        found = _ranked(run, table, members | nonmembers, asked, study, seed)
     if asked.any() and nonmembers.any():
         found = _asked(run, table, asked, nonmembers, found, seed)
     return dataclasses.replace(found, warnings=run.warnings + found.warnings)
@@ -125,7 +126,7 @@ def rows_of(
     *,
     n_tokens: np.ndarray,
     left_out: np.ndarray,
-    found: JudgedRun | None = None,
+    found: JudgedRun,
 ) -> list[dict[str, Any]]:
     """A row of `texts.jsonl` for each text, in their order; null where it has no score.
 
@@ -153,9 +154,9 @@ def rows_of(
         if table.reference is not None:
             row["reference"] = list(map(number_or_none, table.reference[i]))
         for name in ("p_values", "p_adjusted"):
-            if (values_N := getattr(found, name, None)) is not None:
+            if (values_N := getattr(found, name)) is not None:
                 row[name.removesuffix("s")] = number_or_none(values_N[i])
-        if found is not None and found.no_p_value is not None:
+        if found.no_p_value is not None:
             row["no_p_value"] = found.no_p_value[i]
         rows.append(row)
     return rows
@@ -176,9 +177,11 @@ def _ranked(
     run: RunTexts,
     table: Scores,
     chosen_N: np.ndarray,
+    asked_N: np.ndarray,
     study: MembershipStudy,
     seed: int,
 ) -> JudgedRun:
+    from jaxcontam.methods.membership.document_rates import document_rates
     from jaxcontam.methods.membership.judging import judge, score_pictures
 
     labels = run.with_role(MEMBER)[chosen_N]
@@ -198,18 +201,29 @@ def _ranked(
     kept_N[chosen_N] = ranking.kept
     scores, labels = table.rows(kept_N), run.with_role(MEMBER)[kept_N]
     swept = _swept(scores, labels, run.clusters_of(kept_N), seed)
+    rates = None
+    if run.clusters is not None:
+        primary_N = table.values[:, table.names.index(study.primary)]
+        rates = document_rates(
+            study.primary,
+            primary_N,
+            run.clusters,
+            run.roles,
+            known_N=kept_N,
+            asked_N=asked_N,
+        )
     return JudgedRun(
         results=ranking.results,
         blind=ranking.blind.rows,
         pictures=score_pictures(scores, labels),
-        study=dataclasses.replace(study, sweep=swept),
+        study=dataclasses.replace(study, sweep=swept, documents=rates),
     )
 
 
 def _swept(
     table: Scores,
     labels: np.ndarray,
-    clusters: Sequence[str | int] | None,
+    clusters: Sequence[str] | None,
     seed: int,
 ) -> Sweep | None:
     names = [method.name for method in sweep_methods()]
@@ -222,7 +236,7 @@ def _swept(
         )
     except ValueError as e:
         raise InputError(
-            f"--sweep-k: {e}", hint="give more texts, or leave it out"
+            f"sweep_k: {e}", hint="give more texts, or leave it out"
         ) from e
 
 

@@ -145,7 +145,7 @@ def choose(
     chosen = _primary(primary, methods, k / 100)
     if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
         raise InputError(
-            "--sweep-k needs members and non-members",
+            "sweep_k needs members and non-members",
             hint="give labels, or --members and --nonmembers",
         )
     shots: dict[Reading, np.ndarray] = {

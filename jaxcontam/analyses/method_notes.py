@@ -10,7 +10,6 @@ from jaxcontam.report.page import method_rows, named_methods
 from jaxcontam.results import Report
 from jaxcontam.results.terms import MethodWords, Words
 
-_SHI = "Shi et al. 2023, arXiv:2310.16789, section 7"
 # Numbers of single commands, which no table of methods has.
 _OTHERS = (
     MethodWords(
@@ -28,30 +27,6 @@ _OTHERS = (
         source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
         "scales come from both sides, all texts are held out once, and a permutation "
         "replaces the t-test",
-    ),
-    MethodWords(
-        name="perplexity",
-        label="perplexity",
-        finds="texts whose perplexity unlearning left alone; as min_k",
-        source=_SHI,
-    ),
-    MethodWords(
-        name="rouge_l_recall",
-        finds="samples that share words with the text, in order",
-        source=f"Lin 2004, ROUGE; its use here: {_SHI}",
-        label="ROUGE-L recall",
-    ),
-    MethodWords(
-        name="embedding_cosine",
-        finds="samples that are like the text in meaning; common phrases, too",
-        source=f"{_SHI}, with mean hidden states in place of SimCSE",
-        label="cosine of embeddings",
-    ),
-    MethodWords(
-        name="judge",
-        label="judge",
-        finds="samples that a chat model finds like the text",
-        source=_SHI,
     ),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.methods import TESTS, reported_method
+from jaxcontam.methods import reported_method
 from jaxcontam.methods.pair_method import pair_strata
 from jaxcontam.report.archive import (
     ARCHIVE_NAME,
@@ -37,7 +37,6 @@ from jaxcontam.results import Evidence, NullPicture, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
 from jaxcontam.results.membership import ScorePicture, TextScores
 from jaxcontam.results.replication import AskedInstance
-from jaxcontam.results.unlearning import ScreenedText
 from jaxcontam.stats.pair_test import drawn_sums
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, redrawn_sums, row_scores
 from jaxcontam.stats.rows import unpadded
@@ -132,13 +131,11 @@ def write_page(
 def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> Page:
     # matplotlib takes a third of a second to import: only for a page.
     from jaxcontam.report import (
-        books,
         calibration,
         inflation,
         membership,
         order_page,
         replication,
-        unlearning,
     )
 
     words, n = report_words(report), len(report.results)
@@ -148,14 +145,9 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
         return calibration.calibration_page(report, drawn, words)
     if kind == inflation.COMMAND:
         return inflation.inflation_page(report, words)
-    if kind == books.COMMAND:
-        return books.books_page(report, words)
     if kind == membership.COMMAND:
         texts = typed_rows(read_text_rows(directory), TextScores)
         return membership.membership_page(report, pictures, texts, words)
-    if kind == unlearning.COMMAND:
-        texts = typed_rows(read_text_rows(directory), ScreenedText)
-        return unlearning.unlearning_page(report, texts, words)
     if kind == replication.COMMAND:
         rows = [row for row in read_text_rows(directory, ASKED) if "first_piece" in row]
         instances = typed_rows(rows, AskedInstance)
@@ -169,23 +161,15 @@ def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
 ) -> list[NullPicture | None]:
     """What each exact primary test saw, for its plots; None for other results."""
-    by_place = {
-        (row.benchmark, row.method): (row, found)
-        for row, found in zip(report.results, evidence, strict=True)
+    return [
+        _picture(found, row, report.seed)
         if isinstance(row, OrderResult)
-    }
-    pictures: list[NullPicture | None] = []
-    for row in report.results:
-        picture = None
-        if isinstance(row, OrderResult) and row.primary and row.validity == "exact":
-            # A combined test is drawn by the scores of its first part.
-            parts = TESTS[row.method].scored_as if row.method in TESTS else ()
-            name = parts[0].name if parts else row.method
-            shown, found = by_place[row.benchmark, name]
-            if found is not None:
-                picture = _picture(found, shown, report.seed)
-        pictures.append(picture)
-    return pictures
+        and row.primary
+        and row.validity == "exact"
+        and found is not None
+        else None
+        for row, found in zip(report.results, evidence, strict=True)
+    ]
 
 
 def _picture(evidence: Evidence, row: OrderResult, seed: int) -> NullPicture:

@@ -12,12 +12,11 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.methods import TESTS, direction, methods_to_score, two_min
+from jaxcontam.methods import TESTS, direction, methods_to_score
 from jaxcontam.methods.method import Planned, SingleTest, TestMethod
 from jaxcontam.methods.options import plan_options
 from jaxcontam.methods.order_test import NothingToPermuteError, plan_test, score_test
 from jaxcontam.methods.pair_method import reference_result
-from jaxcontam.methods.two_min import combined_results
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import DECLARED, Evidence, ModelInfo, OrderResult
 from jaxcontam.results.terms import Provenance
@@ -45,7 +44,6 @@ def plan_audit(
     """
     tests: list[Planned] = []
     left_out: list[str] = []
-    deciding = {one.name for one in methods_to_score(design.test_names[:1])}
     methods = methods_to_score(design.test_names)
     if any(method.whole for method in methods):
         # Direction is read from these pairs.
@@ -96,7 +94,7 @@ def plan_audit(
                     block_field=design.block_field,
                 )
             except NothingToPermuteError as e:
-                if method.name in deciding:
+                if method.name == design.test_names[0]:
                     raise
                 left_out.append(str(e))
                 continue
@@ -148,10 +146,6 @@ def scored_rows(
                 n_repeats = checked.n_repeats[name]
                 result = dataclasses.replace(result, n_repeats=n_repeats)
             rows.append((result, scored.evidence))
-    if two_min.METHOD.name in names:
-        parts = [result for result, _ in rows]
-        primary = two_min.METHOD.name == names[0]
-        rows += [(row, None) for row in combined_results(parts, primary=primary)]
     return rows
 
 

@@ -25,7 +25,6 @@ from jaxcontam.scoring.mirror import url_folder
 from jaxcontam.scoring.shares import Division, parse_share, share_of_process
 
 if TYPE_CHECKING:
-    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
 STORE_DIR = "store"
@@ -209,16 +208,6 @@ class DeviceFlags(StoreFlags):
         if getattr(self, "out", None) is not None:
             return self.store_in(out / model.store_name)
         return self.store_in(out.parent / f"{model.name}-store")
-
-    def text_model(self, model: "OpenModel", out: Path) -> "TextModel":
-        """The same for scores of single texts."""
-        from jaxcontam.methods.membership.text_model import text_model_of
-
-        return text_model_of(
-            model,
-            store=self.store_of(model, out),
-            batch_tokens=self.batch_tokens,
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

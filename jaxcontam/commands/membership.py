@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -49,13 +49,15 @@ from jaxcontam.report.membership import (
     increment_words,
     membership_sentence,
     operating_header,
+    rate_sentence,
+    rate_table,
     share_sentences,
     study_of,
     sweep_sentence,
     tpr_words,
 )
 from jaxcontam.report.numbers import plain_p
-from jaxcontam.report.outcome import bare_table, first_that_fits
+from jaxcontam.report.outcome import bare_table, first_that_fits, print_table
 from jaxcontam.report.page import looks_sentence
 from jaxcontam.report.report_files import replace_bytes
 from jaxcontam.results import Report
@@ -65,7 +67,11 @@ from jaxcontam.terminal import Terminal, printable
 
 if TYPE_CHECKING:
     from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
     from jaxcontam.scoring.opened import OpenModel
+
+# Documents of the printed table, as in table 2 of Shi et al.; the page has all.
+_PRINTED = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +84,14 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
         # texts in question
         jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
+        # a rate for each book of a folder
+        jaxcontam membership MODEL_DIR books/ --members old/ --nonmembers new/
         # beyond `may rank higher`
         jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
     """
 
     texts: Positional[str | None] = None
-    """File of texts, or hf:ORG/NAME:SPLIT; left out where --members is given."""
+    """File of texts, hf:ORG/NAME:SPLIT, or folder of .txt files, each a document."""
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
@@ -91,19 +99,19 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     label_field: str | None = None
     """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
     document_field: str | None = None
-    """Field that names the document a text was cut from; its texts count as one."""
+    """Field that names the document a text was cut from; its texts count as one, and
+    beside known documents of both kinds it has a rate."""
     length: int | None = None
-    """Cut each text to its first N words."""
+    """Cut each text to its first N words; words of a folder's snippets (else 512)."""
     limit: int | None = None
-    """Take N records of each file, drawn by what they hold."""
+    """Take N records of each file, drawn by what they hold; snippets of each file of a
+    folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
     primary: str | None = None
     """The score that decides (default: min_k, or the first); choose it beforehand."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
-    sweep_k: bool = False
-    """Also choose k of 10 to 50 on a random half of the texts, judged on the other."""
     reference: str | None = None
     """Model that saw neither side; without one the verdict is at
     most `may rank higher`."""
@@ -111,20 +119,14 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
     """Text files whose token frequencies the score `dc_pdd` reads."""
     masked_lm: Path | None = None
     """Folder of a masked language model for neighbours (default: edits of words)."""
-    n_neighbours: int = 10
-    """Neighbours of each text for the score `neighbourhood`."""
-    shots: int = 5
-    """Known texts in front of each text, for `recall` and `con_recall`."""
     fpr: tuple[float, ...] = (0.05, 0.01)
     """False-positive rates at which to say how many members are found."""
-    convention: Literal["le", "lt"] = "le"
-    """Whether a false-positive rate may be reached (le) or must stay below (lt)."""
     dry_run: bool = False
     """Say which scores from how many tokens, and how long that takes; score nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "length", "n_neighbours", "shots")
+        check_positive(self, "length")
         check_ranges(self.k, self.fpr)
         if self.masked_lm is not None and not self.masked_lm.is_dir():
             raise InputError(
@@ -147,6 +149,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             document_field=self.document_field,
             limit=self.limit,
             length=self.length,
+            seed=self.seed,
         )
         check_sides(run, np.zeros(len(run.texts), bool))
         chosen = choose(
@@ -155,8 +158,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             self._available(),
             primary=self.primary,
             k=self.k,
-            sweep_k=self.sweep_k,
-            n_shots=self.shots,
             seed=self.seed,
         )
         # JAX and transformers are imported once the input is known to be good.
@@ -164,7 +165,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         opened = open_for(self, self.model, plan_only=self.dry_run)
         out = self.made_folder("membership", opened, run.fingerprint)
-        model = self.text_model(opened, out)
+        model = self._text_model(opened, out)
         plan = plan_membership(
             run, chosen, model, self._inputs(opened, out), seed=self.seed
         )
@@ -176,7 +177,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             analysis = score_and_judge(
                 plan,
                 fprs=self.fpr,
-                convention=self.convention,
                 command=("membership", *words, *flags_of(self)),
                 watch=watch,
                 progress=progress,
@@ -191,6 +191,12 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             console.say(f"\nscores: {printable(out / TEXTS_NAME)}")
 
         return shown(lambda: analysis.written(out), show, as_json=self.json)
+
+    def _text_model(self, model: "OpenModel", out: Path) -> "TextModel":
+        from jaxcontam.methods.membership.text_model import text_model
+
+        store = self.store_of(model, out)
+        return text_model(model, store=store, batch_tokens=self.batch_tokens)
 
     def _available(self) -> set[Reading]:
         """What scores can read of this model and beside it."""
@@ -208,7 +214,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             other = open_for(
                 self, self.reference, plan_only=self.dry_run, beside=opened
             )
-            reference = self.text_model(other, out)
+            reference = self._text_model(other, out)
         if self.masked_lm is not None:
             from jaxcontam.models.masked import MaskedModel
 
@@ -218,7 +224,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             reference=reference,
             corpus_counts=counts_V,
             neighbours=neighbours,
-            n_neighbours=self.n_neighbours,
         )
 
 
@@ -348,6 +353,11 @@ def print_membership(report: Report, console: Terminal) -> None:
     )
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
+    if study.documents is not None:
+        asked = rate_table(study.documents, "text")
+        if asked.rows:
+            print_table(asked, console, most=_PRINTED)
+        console.print(rate_sentence(study.documents))
     if report.earlier:
         console.print(looks_sentence(report.earlier))
     for sentence in (*beside_words(decisive), *share_sentences(study)):

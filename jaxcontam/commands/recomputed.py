@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.book_rates import Shelf, judged_books
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
 from jaxcontam.analyses.replicate_judging import ARMS
 from jaxcontam.analyses.replicate_rows import partition_from_rows
-from jaxcontam.analyses.unlearning_audit import audit_from_rows
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.report import books, inflation, membership, replication, unlearning
+from jaxcontam.report import inflation, membership, replication
 from jaxcontam.report.archive import (
     ASKED,
     SCORED,
@@ -40,10 +38,8 @@ from jaxcontam.report.report_files import (
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
-from jaxcontam.results import Report
 from jaxcontam.results.membership import MembershipStudy, TextScores
 from jaxcontam.results.read import read_result
-from jaxcontam.results.unlearning import ScreenedText
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -160,19 +156,15 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        unit: What is counted.
         checked: What agrees, and what was not checked.
         fields: What each row of `texts.jsonl` must have.
         skip: Words that follow from no number.
-        count: How many units were rebuilt.
     """
 
     rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]
-    unit: str
     checked: str
     fields: Mapping[str, type] = dataclasses.field(default_factory=lambda: SCORED)
     skip: tuple[str, ...] = ("setting",)
-    count: Callable[[Rebuilt], int] = lambda again: len(again["results"])
 
 
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
@@ -191,7 +183,7 @@ def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str],
             )
     except UNREADABLE as e:
         return [*faults, f"{REPORT_NAME}: not recomputable ({e})"], 0
-    return faults, kind.count(again)
+    return faults, len(again["results"])
 
 
 def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
@@ -212,55 +204,6 @@ def membership_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
             found=again,
         ),
     }
-
-
-def books_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Thresholds, rates and rankings of a report of books."""
-    texts = typed_rows(rows, TextScores)
-    # A book without words has no snippet, and stands in the report alone.
-    stated = [row for row in document["books"] if row["primary"]]
-    shelf = Shelf(
-        titles=tuple(row["title"] for row in stated),
-        roles=tuple(row["role"] for row in stated),
-        book=np.array([text.cluster for text in texts], np.int64),
-    )
-    (primary,) = (row["method"] for row in document["results"] if row["primary"])
-    table = table_from_rows(texts)
-    again = judged_books(
-        shelf,
-        [text.text for text in texts],
-        table.names,
-        table.values,
-        primary=primary,
-        seed=document["seed"],
-    )
-    return {
-        "results": again.results,
-        "blind": again.blind,
-        "book_thresholds": again.thresholds,
-        "books": again.rates,
-        TEXTS_NAME: [
-            {**row, "source": shelf.titles[b], "role": shelf.roles[b]}
-            for row, b in zip(rows, shelf.book.tolist(), strict=True)
-        ],
-    }
-
-
-def unlearning_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Ratios, recalls, means and intervals of an unlearning report."""
-    report = read_result(Report, document, REPORT_NAME, more=True)
-    screens, measures = unlearning.unlearning_rows(report)
-    results, texts, typed = [], [], typed_rows(rows, ScreenedText)
-    for task in dict.fromkeys(row.task for row in screens):
-        screen = next(row for row in screens if row.task == task)
-        alike = [row for row in measures if row.task == task]
-        own = [row for row in typed if row.task == task]
-        audit = audit_from_rows(screen, alike, own)
-        n_samples = alike[-1].n_samples if alike else 0
-        # Words that tell of k and of the length of a chunk are not compared.
-        results += audit.results(k=100, words=0, n_samples=n_samples, seed=report.seed)
-        texts += audit.rows()
-    return {"results": results, TEXTS_NAME: texts}
 
 
 def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
@@ -306,38 +249,19 @@ def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
 KINDS: Mapping[str, Kind] = {
     membership.COMMAND: Kind(
         membership_again,
-        "result",
         f"judged again from {TEXTS_NAME}: AUCs, rates, p-values, blind baselines, "
         "thresholds, verdicts and digests agree; the scores themselves need the model "
         "and were not computed again",
     ),
-    books.COMMAND: Kind(
-        books_again,
-        "book",
-        f"judged again from {TEXTS_NAME}: thresholds, rates, AUCs, blind baselines, "
-        "verdicts and digests agree; the scores themselves need the model and were not "
-        "computed again",
-        count=lambda again: sum(row.primary for row in again["books"]),
-    ),
     inflation.COMMAND: Kind(
         inflation_again,
-        "result",
         f"judged again from {TEXTS_NAME}: accuracies, estimates, intervals, the "
         "verdict and digests agree; the scores themselves need the models and were not "
         "computed again",
         skip=("warnings",),
     ),
-    unlearning.COMMAND: Kind(
-        unlearning_again,
-        "result",
-        f"counted again from {TEXTS_NAME}: ratios, recalls, means, intervals and "
-        "digests agree; scores, samples, cosines and what a judge said need the models "
-        "and were not computed again",
-        skip=("setting", "warnings"),
-    ),
     replication.COMMAND: Kind(
         replication_again,
-        "result",
         f"judged again from {TEXTS_NAME}: ROUGE-L, the local judge, counts, p-values, "
         "verdicts and digests agree; other measures, other judges and further methods "
         "need their models and were not asked again",

@@ -68,7 +68,7 @@ class Verify:
         for command, kind in KINDS.items():
             if is_report_of(document, command):
                 faults, n = verify_texts(self.directory, document, kind)
-                unit, what = kind.unit, kind.checked
+                unit, what = "result", kind.checked
                 break
         else:
             # The command that audits is imported once it is clear that it is needed.

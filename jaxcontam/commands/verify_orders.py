@@ -4,7 +4,6 @@ Null, validity and provenance are taken as stated: digests guard them from accid
 """
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,10 @@ from jaxcontam.analyses.prove import prove
 from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
-from jaxcontam.methods import reported_method, two_min
+from jaxcontam.methods import reported_method
 from jaxcontam.methods.method import SingleTest
 from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.pair_method import reference_result
-from jaxcontam.methods.two_min import combined_results
 from jaxcontam.report import calibration
 from jaxcontam.report.archive import read_archive
 from jaxcontam.report.report_files import (
@@ -71,7 +69,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
         if not isinstance(row, OrderResult):
             continue
         try:
-            one = _rebuilt(row, found, report, list(again.values()))
+            one = _rebuilt(row, found, report)
             wrong = _evidence_faults(one, found, report.seed)
             faults += [f"{where}: {fault}" for fault in wrong]
             again[r] = one
@@ -126,12 +124,8 @@ def _rebuilt(
     stated: OrderResult,
     evidence: Evidence | None,
     report: Report,
-    before: Sequence[OrderResult],
 ) -> OrderResult:
     """A row with all that follows from its evidence, before verdicts are given."""
-    if stated.method == two_min.METHOD.name:
-        parts = [row for row in before if row.benchmark == stated.benchmark]
-        return combined_results(parts, primary=stated.primary)[0]
     if evidence is None:
         raise ValueError(f"no scores in {ARCHIVE_NAME}")
     if stated.method == MATRIX:

@@ -1,4 +1,4 @@
-"""Parts of a text at word boundaries: its beginning, chunks, and random snippets.
+"""Parts of a text at word boundaries: its beginning, and random snippets.
 
 A word is a run of characters without white space. A part is a slice of the text, with
 the line breaks and spaces inside it, since a model was trained on those; white space
@@ -30,24 +30,6 @@ def cut_words(text: str, n_words: int) -> str:
 def count_words(text: str) -> int:
     """Runs of characters without white space."""
     return len(text.split())
-
-
-def consecutive_chunks(text: str, n_words: int) -> tuple[str, ...]:
-    """Consecutive chunks of `n_words` words.
-
-    Every word is in one chunk. The last chunk is shorter than the others unless the
-    words divide evenly.
-
-    Raises:
-        ValueError: If `n_words` is below 1.
-    """
-    if n_words < 1:
-        raise ValueError(f"n_words must be at least 1, got {n_words}")
-    spans = [word.span() for word in _WORD.finditer(text)]
-    return tuple(
-        text[spans[first][0] : spans[min(first + n_words, len(spans)) - 1][1]]
-        for first in range(0, len(spans), n_words)
-    )
 
 
 def random_snippets(

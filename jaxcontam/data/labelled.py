@@ -16,8 +16,13 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxcontam.data.benchmark import check_text, fingerprint, load_benchmark
-from jaxcontam.data.chunks import count_words, cut_words
+from jaxcontam.data.benchmark import (
+    check_text,
+    fingerprint,
+    load_benchmark,
+    read_text,
+)
+from jaxcontam.data.chunks import count_words, cut_words, random_snippets
 from jaxcontam.data.repeats import drawn_places
 from jaxcontam.data.templates import (
     check_template,
@@ -30,6 +35,9 @@ from jaxcontam.data.templates import (
 from jaxcontam.errors import InputError
 
 Row = dict[str, object] | None
+
+N_SNIPPETS, SNIPPET_WORDS = 100, 512
+"""Snippets of each file of a folder and their words (Shi et al. 2023, section 5)."""
 
 LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
@@ -101,13 +109,10 @@ def load_labelled(
     label_field: str | None = None,
     cluster_field: str | None = None,
     template: str | None = None,
-    limit: int | None = None,
     length: int | None = None,
     with_labels: bool = True,
     allow_whole_rows: bool = False,
     no_header: bool = False,
-    cluster_flag: str = "--document-field",
-    null_text: str | None = None,
 ) -> LabelledTexts:
     """Read texts and their labels.
 
@@ -119,14 +124,11 @@ def load_labelled(
         cluster_field: Field that names the document of a text; None takes that of
             BookMIA's rows.
         template: Text of an example with fields in braces, instead of `text_field`.
-        limit: Most rows, from the start.
         length: Most words of a text, from its start.
         with_labels: False ignores a field `label`: the file says what its texts are.
         allow_whole_rows: Take records of none of these formats as they stand, with
             a field `text` or without, unless one of their fields is the label.
         no_header: See `load_benchmark`.
-        cluster_flag: Flag of the command that names `cluster_field`, for the error.
-        null_text: Text of a row whose field of the text is null; None leaves it out.
 
     Raises:
         InputError: If there is nothing to read, a field is missing, a label is unknown,
@@ -135,7 +137,7 @@ def load_labelled(
     check_template(template, text_field)
     if length is not None and length < 1:
         raise InputError(f"--length must be at least 1, got {length}")
-    file = load_benchmark(source, limit=limit, no_header=no_header)
+    file = load_benchmark(source, no_header=no_header)
     name, rows = file.name, file.rows
     whole_rows = False
     if template is None and text_field is None:
@@ -161,8 +163,7 @@ def load_labelled(
         if template is not None:
             text = fill_template(template, row, where)
         elif text_field is not None:
-            found = text_if_any(text_field, row, where)
-            text = null_text if found is None else found
+            text = text_if_any(text_field, row, where)
             if text is None:
                 continue
         else:
@@ -171,11 +172,11 @@ def load_labelled(
         texts.append(text)
         kept.append(i)
         if cluster_field is not None:
-            cluster = _value(cluster_field, row, where, cluster_flag)
+            cluster = _value(cluster_field, row, where, "--document-field")
             if is_missing(cluster):
                 raise InputError(
                     f"{where}: field {cluster_field!r} is null",
-                    hint=f"{cluster_flag} must name a field of every row",
+                    hint="--document-field must name a field of every row",
                 )
             clusters.append(str(cluster))
     left_out = file.left_out + null_words(len(rows) - len(kept), text_field)
@@ -195,6 +196,60 @@ def load_labelled(
         whole_rows=whole_rows,
         n_short=n_short,
         left_out=left_out,
+    )
+
+
+def load_snippets(
+    folder: Path,
+    *,
+    n_snippets: int = N_SNIPPETS,
+    n_words: int = SNIPPET_WORDS,
+    seed: int = 0,
+) -> LabelledTexts:
+    """Random snippets of each .txt file of a folder and below; a file is a document.
+
+    Args:
+        folder: Hidden files and folders in it are passed over.
+        n_snippets: Most snippets of a file; see `random_snippets`.
+        n_words: Words of each.
+        seed: With the text it seeds the places.
+
+    Raises:
+        InputError: If there is no such file, or none has a word.
+    """
+    files = {
+        path.relative_to(folder).with_suffix(""): path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() == ".txt" and path.is_file()
+    }
+    snippets = {
+        name.as_posix(): random_snippets(
+            read_text(path), n_snippets=n_snippets, n_words=n_words, seed=seed
+        )
+        for name, path in files.items()
+        if not any(part.startswith(".") for part in name.parts)
+    }
+    texts = [(name, text) for name, some in snippets.items() for text in some]
+    if not texts:
+        raise InputError(
+            f"{folder}: no .txt file with words in this folder",
+            hint="each file is a document, which is cut to snippets",
+        )
+    counts = [len(some) for some in snippets.values()]
+    notes = {
+        "without words": counts.count(0),
+        f"too short for {n_snippets} snippets": sum(0 < n < n_snippets for n in counts),
+    }
+    return LabelledTexts(
+        name=folder.resolve().name,
+        texts=tuple(text for _, text in texts),
+        labels=None,
+        clusters=tuple(name for name, _ in texts),
+        rows=(None,) * len(texts),
+        n_short=sum(count_words(text) < n_words for _, text in texts),
+        left_out=tuple(
+            f"{n} of {len(counts)} files {words}" for words, n in notes.items() if n
+        ),
     )
 
 

@@ -7,7 +7,7 @@ points of the group `jaxcontam.methods`.
 import importlib.metadata
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxcontam.errors import unknown_name
+from jaxcontam.errors import check_names, unknown_name
 from jaxcontam.methods import (
     adjacency,
     canary,
@@ -18,7 +18,6 @@ from jaxcontam.methods import (
     reversal,
     sharded_t,
     stratified,
-    two_min,
     variants,
 )
 from jaxcontam.methods.membership import text_scores, token_scores
@@ -31,7 +30,6 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         direction.METHOD,
         adjacency.METHOD,
         stratified.METHOD,
-        two_min.METHOD,
         reversal.METHOD,
         permutation.METHOD,
         sharded_t.METHOD,
@@ -55,7 +53,6 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
         text_scores.CON_RECALL,
         text_scores.CODEC,
         text_scores.GRADIENT_NORM,
-        text_scores.SELF_CRITIQUE,
     )
 }
 
@@ -124,22 +121,13 @@ def score_method(name: str) -> ScoreMethod:
 
 
 def methods_to_score(names: Sequence[str]) -> list[TestRow]:
-    """Tests that names after `--tests` ask for: a combined one for its parts, once.
-
-    A test that is also a part of a combined one is scored as that part.
+    """Tests that names after `--tests` ask for.
 
     Raises:
         InputError: If there is no such test; suggests the nearest one.
     """
-    asked: dict[str, TestRow] = {}
-    parts: dict[str, TestRow] = {}
-    for name in names:
-        if name not in TESTS:
-            raise unknown_name("test", name, TESTS)
-        method = TESTS[name]
-        to_score = asked if method.scored_as == (method,) else parts
-        to_score |= {part.name: part for part in method.scored_as}
-    return list((asked | parts).values())
+    check_names("test", names, TESTS)
+    return [TESTS[name] for name in names]
 
 
 def order_method(name: str) -> TestMethod:

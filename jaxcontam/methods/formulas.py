@@ -15,7 +15,6 @@ FORMULAS: Mapping[str, str] = {
     "sum over neighbours of L[i, j], centred by rows and columns",
     "stratified": "p = P(sum over k of l[k, J_k] >= sum over k of l[k, 0]), J_k "
     "uniform on 0 .. m",
-    "two_min": "p = min(1, 2 min(p_adjacency, p_stratified))",
     "reversal": "p = P(sum of +-d[k] >= sum of d[k]), d[k] = l[k, published] - l[k, "
     "reversed], signs at random",
     "permutation": "p = (1 + #{j: l[j] >= l[published]}) / (m + 1)",
@@ -47,8 +46,6 @@ FORMULAS: Mapping[str, str] = {
     "con_recall": "(LL(x | non-members) - 0.5 LL(x | members)) / LL(x)",
     "codec": "mean log p of x - mean log p of x after another text of its file",
     "gradient_norm": "-||gradient of the mean loss of x by all weights||",
-    "self_critique": "cosine of the token entropies of two greedy answers to x, the "
-    "second asked to differ, times shorter length / longer length",
     "judge_local": "1 exact or 2 near-exact copies of 10 (5 of 50); near-exact: "
     "(ROUGE-L precision + content-word precision) / 2 >= 0.70",
     "judge_llm": "1 exact or 2 near-exact copies of 10 (5 of 50), as the model labels",

@@ -97,11 +97,6 @@ class TestRow(MethodRow):
         """What vouches for its p-value."""
         return f"p-value, {self.validity}"
 
-    @property
-    def scored_as(self) -> "tuple[TestRow, ...]":
-        """The tests that are scored for it."""
-        return (self,)
-
     def least_effect(self, unit: str) -> float:
         """Effect that `no evidence` must have been able to find by default."""
         return self.least_effects.get(unit, MIN_EFFECT)

@@ -67,25 +67,8 @@ class Checkpoint:
         return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(self.decoder)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Identity:
-    """Identity of a model, known before its weights are read.
-
-    Attributes:
-        name: See `Checkpoint`, as for all fields.
-        tokenizer: Adds no special tokens.
-        prefix_id: Before a text, or None.
-        fingerprint: SHA-256 of the config, the weights and the tokenizer.
-    """
-
-    name: str
-    tokenizer: Tokenizer
-    prefix_id: int | None
-    fingerprint: str
-
-
-def read_identity(model: str) -> Identity:
-    """Name, tokenizer and digest of a model; the weights are hashed, not loaded.
+def model_fingerprint(model: str) -> str:
+    """The fingerprint of a model, before its weights are read: they are hashed alone.
 
     Args:
         model: The directory or name.
@@ -95,14 +78,9 @@ def read_identity(model: str) -> Identity:
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
-    tokenizer, prefix_id, _ = read_tokenizer(directory, raw)
+    tokenizer, _, _ = read_tokenizer(directory, raw)
     files = [directory / "config.json", *weight_files(directory)]
-    return Identity(
-        name=_name(model),
-        tokenizer=tokenizer,
-        prefix_id=prefix_id,
-        fingerprint=fingerprint_files(files, tokenizer.to_str()),
-    )
+    return fingerprint_files(files, tokenizer.to_str())
 
 
 @public

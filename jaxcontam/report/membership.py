@@ -19,6 +19,7 @@ from jaxcontam.report.section import (
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
     BlindBaseline,
+    DocumentRates,
     MembershipStudy,
     OperatingPoint,
     ScorePicture,
@@ -69,6 +70,13 @@ _CHECK = (
     Code("jaxcontam verify DIR"),
     " computes every number and the verdict again from it, without the model.",
 )
+_RATES = (
+    "A rate is the share of a document's texts at or above the cut. It is no share of "
+    "the document that was read and no proof: unread documents show rates above zero, "
+    "and a low rate clears none. Intervals (Wilson) take texts for independent; those "
+    "of one document resemble each other, so that the truth is wider."
+)
+_HELD_OUT = "Each is judged by the cut that all other known documents give."
 _N_TOP = 20
 _BEGINNING = 120
 # Curves of more scores than this cannot be told apart.
@@ -108,6 +116,7 @@ def membership_page(
         Section([*first, *_plots(pictures, texts, study.primary)]),
         *_rankings(report, study),
         *_thresholds(report.thresholds),
+        *_documents(study.documents),
         *_top_texts(texts, study.primary),
     ]
     model = report.model
@@ -228,6 +237,50 @@ def share_sentences(study: MembershipStudy) -> list[str]:
             "texts of a kind that the model knows have a high share unseen."
         )
     return found
+
+
+def rate_sentence(found: DocumentRates) -> str:
+    """The cut of document rates, and what it makes of the known documents."""
+    return (
+        f"Rates of documents, by {found.method}: the cut at {found.threshold:.4g} gets "
+        f"{found.accuracy:.1%} of the texts of {found.n_members:,} seen and "
+        f"{found.n_nonmembers:,} unseen documents right. Judged by the others, a seen "
+        f"one shows a rate of {found.tpr_held_out:.0%} on average and an unseen one "
+        f"{found.fpr_held_out:.0%} (accuracy {found.accuracy_held_out:.1%})."
+    )
+
+
+def rate_table(found: DocumentRates, *roles: str) -> Table:
+    """Documents of some roles, highest rate first, then by name."""
+    rows = [row for row in found.rates if row.role in roles]
+    rows.sort(key=lambda row: (row.rate is None, -(row.rate or 0), row.document))
+    cells = [
+        [
+            row.document,
+            row.role,
+            str(row.n_scored),
+            shown_or_dash(row.rate, ".0%"),
+            "-" if row.rate is None else f"{row.rate_low:.0%} to {row.rate_high:.0%}",
+        ]
+        for row in rows
+    ]
+    header = ("document", "known as", "texts", "rate", "95 % interval")
+    return Table(header, cells, "rates of documents", words=(1,))
+
+
+def _documents(found: DocumentRates | None) -> list[Section]:
+    if found is None:
+        return []
+    asked = rate_table(found, "text")
+    known = rate_table(found, "member", "nonmember")
+    first: list[Part] = [Paragraph(rate_sentence(found)), Paragraph(_RATES, "quiet")]
+    first[1:1] = [asked] * bool(asked.rows)
+    return [
+        Section(first, "How much of each document?"),
+        Section(
+            [Paragraph(_HELD_OUT, "quiet"), known], "Known documents", is_folded=True
+        ),
+    ]
 
 
 def _rankings(report: Report, study: MembershipStudy) -> list[Section]:

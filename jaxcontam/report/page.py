@@ -166,12 +166,11 @@ def provenance_rows(report: Report) -> list[tuple[str, str]]:
         ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),
         ("seed", str(report.seed)),
     ]
-    for name, model in (("original model", report.original), ("model", report.model)):
-        if model is not None:
-            rows.append((name, f"{model.name}, {model_words(model)}"))
-            rows.append((f"digest of the {name}", model.fingerprint))
-            if model.precision != "unknown":
-                rows.append((f"precision of the {name}", model.precision))
+    if (model := report.model) is not None:
+        rows.append(("model", f"{model.name}, {model_words(model)}"))
+        rows.append(("digest of the model", model.fingerprint))
+        if model.precision != "unknown":
+            rows.append(("precision of the model", model.precision))
     rows += [
         (f"reference {one.name}", f"{model_words(one)}, {one.fingerprint}")
         for one in report.references

@@ -77,19 +77,6 @@ MEMBERSHIP = PageWords(
         _THIS_ONE,
     ),
 )
-BOOKS = PageWords(
-    assumed=(
-        "That the books in question are like the known ones, seen or unseen, in all "
-        "but having been read: the same years, languages and kinds of text.",
-        "That the known books are what their labels say.",
-    ),
-    limits=(
-        "A rate is not the share of a book that was read, and no proof against one "
-        "book. Unread books show rates above zero, and a low rate clears no book.",
-        "A book may be familiar by quotations, reviews and summaries alone.",
-        _THIS_ONE,
-    ),
-)
 REPLICATION = PageWords(
     assumed=(
         "That the control cannot have been seen and is as easy to guess as the "
@@ -107,22 +94,6 @@ REPLICATION = PageWords(
         "A few instances were asked for. They say little about the share of the "
         "partition that is known, and other words or another temperature may bring "
         "other answers.",
-        _THIS_ONE,
-    ),
-)
-UNLEARNING = PageWords(
-    assumed=(
-        "That the first model knew the texts and the second is the same one after "
-        "unlearning.",
-        "That chunks are like each other: a screen compares each one's scores under "
-        "the two models.",
-    ),
-    limits=(
-        "A suspicious chunk is a place to look, no proof that it survived: a text that "
-        "the first model never knew is scored alike by both.",
-        "A chunk that is not suspicious may still come back under another prompt, or "
-        "after a little more training.",
-        "Likeness of a sample to the truth counts words. Read the samples.",
         _THIS_ONE,
     ),
 )

@@ -81,54 +81,40 @@ def histogram(
     xlabel: str,
     ylabel: str,
     *,
-    edges: np.ndarray | None = None,
-    shares: bool = True,
-    band: tuple[float, float] | None = None,
-    ticks: Sequence[float] = (),
     mark: tuple[str, float] | None = None,
 ) -> str:
-    """Histograms of groups in one plot; values beyond the edges go into the last bins.
+    """Histograms of groups in one plot, each adding up to 1.
+
+    Bins lie between quantiles of all values; what lies beyond goes into the last ones.
 
     Args:
         groups: Label -> finite values; what is known or unremarkable comes first.
         xlabel: What the values are.
         ylabel: What is counted.
-        edges: (n_bins + 1,) ascending; by default between quantiles of all values.
-        shares: Each group adds up to 1; else values are counted.
-        band: Shaded range of what is suspicious, on a logarithmic axis.
-        ticks: Of a logarithmic axis.
         mark: Label and value of a line.
     """
-    if edges is None:
-        # Scores have long tails.
-        every = np.concatenate(list(groups.values()))
-        ends = [*np.quantile(every, [0.005, 0.995]), *(mark or ())[1:]]
-        low, high = float(min(ends)), float(max(ends))
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        edges = np.linspace(low, high, _BINS + 1)
+    # Scores have long tails.
+    every = np.concatenate(list(groups.values()))
+    ends = [*np.quantile(every, [0.005, 0.995]), *(mark or ())[1:]]
+    low, high = float(min(ends)), float(max(ends))
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, _BINS + 1)
     with plotted(_SMALL) as (figure, axes):
-        if band is not None:
-            axes.axvspan(*band, color=GREY, alpha=0.25, lw=0, label="suspicious")
-        colours = (GREY, ORANGE, BLUE) if band is None else (ORANGE, BLUE)
+        colours = GREY, ORANGE, BLUE
         for i, (label, values) in enumerate(groups.items()):
-            weight = 1 / max(1, len(values)) if shares else 1
             axes.hist(
-                np.clip(values, edges[0], edges[-1]),
+                np.clip(values, low, high),
                 bins=edges.tolist(),
-                weights=np.full(len(values), weight),
-                histtype="stepfilled" if band is None else "step",
-                alpha=0.55 if band is None else None,
+                weights=np.full(len(values), 1 / max(1, len(values))),
+                histtype="stepfilled",
+                alpha=0.55,
                 lw=1.5,
                 color=colours[i % len(colours)],
                 label=label,
             )
         if mark is not None:
             axes.axvline(mark[1], color=ORANGE, lw=2, label=mark[0])
-        if ticks:
-            axes.set_xscale("log")
-            axes.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
-            axes.minorticks_off()
         axes.set(xlabel=xlabel, ylabel=ylabel)
         # Above the axes: it hides neither the bars nor the line.
         figure.legend(frameon=False, loc="outside upper left", ncols=3)

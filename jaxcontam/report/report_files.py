@@ -46,7 +46,6 @@ _ALWAYS = (
     *("schema", "jaxcontam", "command", "seed", "started", "wall_seconds", "model"),
     *("device", "versions", "min_effect", "results"),
 )
-_OF_BOOKS = ("book_thresholds", "books", "book_warnings")
 
 
 def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
@@ -77,8 +76,7 @@ def to_document(report: Report) -> dict[str, Any]:
     fields = dataclasses.asdict(report)
     fields["results"] = [result_row(result) for result in report.results]
     fields["wall_seconds"] = round(report.wall_seconds, 3)
-    always = _ALWAYS + _OF_BOOKS * bool(report.books)
-    fields = {name: value for name, value in fields.items() if value or name in always}
+    fields = {name: value for name, value in fields.items() if value or name in _ALWAYS}
     for name in ("model", "reference"):
         # What is said of servers and of kernels only where there is one.
         for part in ("attention", "served"):

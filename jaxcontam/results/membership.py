@@ -248,6 +248,63 @@ class CodecShare:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRate:
+    """How much of a document looks seen by the primary score.
+
+    Attributes:
+        document: Its name.
+        role: `text` for one in question, `member` or `nonmember` for a known one.
+        n_texts: Its texts; of a known one, those that can be compared.
+        n_scored: Those with a score.
+        n_above: Those at or above the threshold.
+        rate: `n_above` of `n_scored`, the contamination rate; None without a score.
+        rate_low: Lower end of its 95 % interval (Wilson), as if texts were independent.
+        rate_high: Upper end.
+        threshold: For a known document that of the other known ones.
+    """
+
+    document: str
+    role: str
+    n_texts: int
+    n_scored: int
+    n_above: int | None
+    rate: float | None
+    rate_low: float | None
+    rate_high: float | None
+    threshold: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRates:
+    """The cut that tells texts of known documents apart, and what it says of each.
+
+    Attributes:
+        method: The score.
+        threshold: Texts that score at or above it count as seen.
+        accuracy: Mean of the shares of seen and of unseen texts that it gets right, on
+            the texts that it was chosen on.
+        accuracy_held_out: The same where each document is judged by the cut that all
+            other known ones give.
+        tpr_held_out: Its part of seen texts.
+        fpr_held_out: Share of unseen texts that it calls seen: what a document that the
+            model never saw may show.
+        n_members: Known documents that the model was trained on.
+        n_nonmembers: Known documents that it was not.
+        rates: One a document.
+    """
+
+    method: str
+    threshold: float
+    accuracy: float
+    accuracy_held_out: float
+    tpr_held_out: float
+    fpr_held_out: float
+    n_members: int
+    n_nonmembers: int
+    rates: tuple[DocumentRate, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """A share of tokens for Min-K%, chosen on one half and judged on the other.
 
@@ -282,6 +339,7 @@ class MembershipStudy:
         sweep: How Min-K% chose its share of tokens, if it was asked to.
         seen: Share of the texts in question that was seen, by the primary score.
         codec: CoDeC's share of each side, where that score was made.
+        documents: Rates of documents, where both sides come from some.
         warnings: What the reader should know, one sentence each.
     """
 
@@ -298,6 +356,7 @@ class MembershipStudy:
     sweep: Sweep | None = None
     seen: SeenShare | None = None
     codec: tuple[CodecShare, ...] = ()
+    documents: DocumentRates | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -307,7 +366,7 @@ class TextScores:
 
     Attributes:
         id: Its place in the run.
-        source: The file or book that it comes from.
+        source: The file that it comes from.
         role: `member`, `nonmember` or `text`.
         text: The text.
         n_tokens: Scored tokens.
@@ -327,7 +386,7 @@ class TextScores:
     n_tokens: int
     left_out: bool
     scores: dict[str, float | None]
-    cluster: str | int | None = None
+    cluster: str | None = None
     reference: tuple[float | None, float | None] | None = None
     p_value: float | None = None
     p_adjusted: float | None = None

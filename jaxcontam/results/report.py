@@ -5,7 +5,6 @@ Rows of `report.json` are these fields under these names; None becomes null.
 
 import dataclasses
 
-from jaxcontam.results.books import BookRate, BookThreshold
 from jaxcontam.results.calibration import CalibrationResult
 from jaxcontam.results.inflation import InflationResult
 from jaxcontam.results.membership import (
@@ -20,7 +19,6 @@ from jaxcontam.results.replication import (
     JudgeResult,
     OverlapResult,
 )
-from jaxcontam.results.unlearning import ScreenResult, SimilarityResult
 
 SCHEMA = 1
 """Schema version of report.json: its fields and their meaning."""
@@ -145,8 +143,6 @@ Result = (
     | OverlapResult
     | JudgeResult
     | ComparisonResult
-    | ScreenResult
-    | SimilarityResult
     | InflationResult
 )
 """One row of `results`."""
@@ -177,11 +173,7 @@ class Report:
         reference: The model that cannot have seen the files, if one was given.
         earlier: Names of folders beside this one with finished reports of the same
             model on a file of this report, by other tests or flags.
-        original: The model before unlearning, of `unlearning`.
         references: Models that saw neither side, of `inflation`.
-        book_thresholds: Cuts of each score, of `books`.
-        books: Rates of each book by each score.
-        book_warnings: What the reader should know of the books, one sentence each.
         digests: Digest of each file that the numbers follow from.
         digest: That of the text of report.json without it.
     """
@@ -205,10 +197,6 @@ class Report:
     unscored: tuple[UnscoredFile, ...] = ()
     reference: ModelInfo | None = None
     earlier: tuple[str, ...] = ()
-    original: ModelInfo | None = None
     references: tuple[ModelInfo, ...] = ()
-    book_thresholds: tuple[BookThreshold, ...] = ()
-    books: tuple[BookRate, ...] = ()
-    book_warnings: tuple[str, ...] = ()
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
     digest: str = ""

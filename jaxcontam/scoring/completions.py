@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
-from jaxcontam.data.encoding import encode_texts
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.models.chat import ChatLayout
 from jaxcontam.models.checkpoint import Checkpoint
@@ -14,7 +13,6 @@ from jaxcontam.models.generation import (
     VERSION,
     Sampling,
     continuations,
-    prompt_ids,
 )
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import Completion
@@ -78,38 +76,6 @@ class LocalCompleter:
         return [tuple(Completion(text=text) for text in texts) for texts in found]
 
 
-def complete_texts(
-    checkpoint: Checkpoint,
-    prompts: Sequence[str],
-    sampling: Sampling,
-    journal: Journal,
-    progress: Progress | None = None,
-) -> list[tuple[str, ...]]:
-    """Samples that follow each prompt.
-
-    A prompt stands after the tokenizer's BOS or EOS, as a text does when it is scored.
-    One that is too long for the context keeps its end.
-
-    Args:
-        checkpoint: The model; its stop ids are taken.
-        prompts: Texts, at least one token each.
-        sampling: How; without stop ids.
-        journal: Where finished prompts are kept.
-        progress: Receives finished prompts and their total.
-
-    Returns:
-        `n_samples` texts a prompt.
-
-    Raises:
-        ValueError: If `new_tokens` leaves no room for a prompt.
-    """
-    tokenizer, prefix_id = checkpoint.tokenizer, checkpoint.prefix_id
-    room = checkpoint.config.context - sampling.new_tokens
-    encoded = encode_texts(tokenizer, prompts)
-    ids = [prompt_ids(one, prefix_id=prefix_id, room=room) for one in encoded]
-    return complete_ids(checkpoint, ids, sampling, journal, progress=progress)
-
-
 def complete_ids(
     checkpoint: Checkpoint,
     prompts: Sequence[np.ndarray],
@@ -119,7 +85,18 @@ def complete_ids(
     stop: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> list[tuple[str, ...]]:
-    """Samples that follow ids; arguments as for `complete_texts`.
+    """Samples that follow ids.
+
+    Args:
+        checkpoint: The model; its stop ids are taken.
+        prompts: Ids of each, at least one.
+        sampling: How; without stop ids.
+        journal: Where finished prompts are kept.
+        stop: Strings that end a sample.
+        progress: Receives finished prompts and their total.
+
+    Returns:
+        `n_samples` texts a prompt.
 
     Raises:
         ValueError: If `new_tokens` leaves no room for a prompt, or one is empty.

@@ -99,22 +99,6 @@ def e_bh(e_values_N: np.ndarray) -> np.ndarray:
     return _step_up(inverse, inverse * len(inverse))
 
 
-def mean_e(e_values_N: np.ndarray) -> float:
-    """Mean of e-values: an e-value of the common null, whatever their dependence.
-
-    For several models, seeds or statistics of one benchmark, whose e-values must not
-    be multiplied.
-
-    Source:
-        Vovk and Wang (2021), "E-values: calibration, combination and applications",
-        arXiv:1912.06116: no symmetric rule is essentially better.
-    """
-    if len(e_values_N) == 0:
-        raise ValueError("e_values must not be empty")
-    # Divided first: the sum of two e-values of 1e308 is no float.
-    return float((np.asarray(e_values_N, np.float64) / len(e_values_N)).sum())
-
-
 def calibrated_e(log10_p: float) -> float:
     """The e-value 1 / (2 sqrt(p)) of a p-value, for tests that have none of their own.
 
@@ -131,24 +115,6 @@ def calibrated_e(log10_p: float) -> float:
     if log10_p > 0:
         raise ValueError(f"log10_p must be at most 0, got {log10_p}")
     return 10.0 ** min(-0.5 * log10_p - math.log10(2), 300.0)
-
-
-def two_min(log10_p: float, other_log10_p: float) -> float:
-    """log10 of min(1, 2 min(p, q)): both tests in one p-value, however dependent.
-
-    For two tests of one published order, such as `stratified` and `adjacency`. Their
-    p-values are positively dependent, so Fisher's or Stouffer's rule is not valid.
-
-    Args:
-        log10_p: log10 of a valid p-value, at most 0.
-        other_log10_p: The same of the other test.
-
-    Source:
-        Bonferroni's inequality.
-    """
-    if max(log10_p, other_log10_p) > 0:
-        raise ValueError(f"log10_p must be at most 0, got {log10_p, other_log10_p}")
-    return min(0.0, math.log10(2) + min(log10_p, other_log10_p))
 
 
 def _step_up(order_by_N: np.ndarray, scaled_N: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from jaxcontam.commands.prove import read_matrix
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.book_files import load_books, load_known
 from jaxcontam.data.corpus import read_segments
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.labelled import load_labelled
@@ -330,7 +329,6 @@ def targets():
         ),
         "file to release": a_file("b.jsonl", release, lines, 2),
         "table to release": a_file("b.csv", release, table(RECORDS), 2),
-        "books": a_file("t.jsonl", _read_books, lines, 2),
         "corpus.jsonl": a_file("c.jsonl", read_corpus, lines, 3),
         "corpus.json": a_file("c.json", read_corpus, as_json(RECORDS), 3),
         "corpus.csv": a_file("c.csv", read_corpus, table(RECORDS), 3),
@@ -381,8 +379,3 @@ def targets():
 def _lines_of(rows):
     rows = rows if isinstance(rows, list) else [rows]
     return b"".join(as_json(row) + b"\n" for row in rows)
-
-
-def _read_books(path):
-    allowed(lambda: load_books([path], "tested"))
-    allowed(lambda: load_known(path))

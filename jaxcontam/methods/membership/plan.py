@@ -25,7 +25,6 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind_classifiers import fluency_of
-from jaxcontam.methods.membership.critique import critique_pass
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.readings import (
     Pass,
@@ -255,8 +254,7 @@ def _check_inputs(
     if inputs.corpus_counts is None:
         missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
     if model.model.checkpoint is None:
-        weights = "the weights of the model", directory
-        missing["gradients"] = missing["answers"] = weights
+        missing["gradients"] = "the weights of the model", directory
     if model.plain.pairs is None:
         both = "a model that reads many texts after one prefix", "leave the score out"
         missing["nonmember_prefix"] = missing["member_prefix"] = both
@@ -346,9 +344,6 @@ def _passes(
             )
     if "own_file" in reads and model.plain.pairs is not None:
         passes.append(company_pass(model.plain.pairs, inputs.company, own, model))
-    if "answers" in reads and model.with_moments is not None:
-        asked = dict(zip(owners, texts, strict=True))
-        passes.append(critique_pass(model, model.with_moments, asked, own))
     if "gradients" in reads and isinstance(model.plain, Scorer):
         passes.append(gradient_pass(model.checkpoint.decoder, own, model.plain))
     return passes

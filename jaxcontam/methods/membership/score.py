@@ -25,7 +25,6 @@ Reading = Literal[
     "member_prefix",
     "own_file",
     "gradients",
-    "answers",
 ]
 """What a score needs besides the log-probabilities of the text itself."""
 
@@ -46,8 +45,7 @@ class ScoredText:
             corpus that the user named; or None.
         rewrites: Reading -> (R,) float64, mean log-probability a token of the
             lowercased text, of each neighbour, of the text under the reference model,
-            after a prefix or after another text; for `gradients`, one norm; for
-            `answers`, one similarity.
+            after a prefix or after another text; for `gradients`, one norm.
     """
 
     text: str

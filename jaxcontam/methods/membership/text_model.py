@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.scoring.opened import OpenModel, SequenceScorer, opened_checkpoint
+from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -64,15 +64,6 @@ class TextModel:
 
 
 def text_model(
-    checkpoint: Checkpoint, *, store: Path | None, batch_tokens: int | None = None
-) -> TextModel:
-    """Make a checkpoint ready to score texts; see `text_model_of`."""
-    return text_model_of(
-        opened_checkpoint(checkpoint), store=store, batch_tokens=batch_tokens
-    )
-
-
-def text_model_of(
     model: OpenModel, *, store: Path | None, batch_tokens: int | None = None
 ) -> TextModel:
     """Make a model of any kind ready to score texts.

@@ -260,31 +260,3 @@ GRADIENT_NORM = ScoreMethod(
     departure="one L2 norm over all weights; MIMIR takes by default the mean over "
     "tensors of their largest entries",
 )
-
-
-def self_critique(text: ScoredText) -> float:
-    """Similarity of the model's answer to a text and of one that was to differ from it.
-
-    In [0, 1], of the entropies token by token; see `critique.similarity`. Higher is
-    more likely a prompt whose answers were rewarded: there the model keeps to one way.
-    It says nothing of texts that are no prompts, and of models that are as sure of
-    every answer, or follow no instruction, next to nothing.
-
-    Source:
-        Tao et al., arXiv:2510.09259, "Self-Critique", with the padding and the ratio of
-        lengths of their code.
-    """
-    return text.only("answers")
-
-
-SELF_CRITIQUE = ScoreMethod(
-    name="self_critique",
-    score=self_critique,
-    reads=("answers",),
-    needs="the weights; texts that are prompts; a model that follows instructions",
-    cost="2 greedy answers and 3 passes, by its own name alone",
-    finds="prompts whose answers were rewarded in reinforcement learning",
-    source="Tao et al. 2025, arXiv:2510.09259",
-    departure="other words ask for the second answer; entropies are those of the whole "
-    "vocabulary; two answers without any entropy are alike, theirs then score 0",
-)

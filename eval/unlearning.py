@@ -1,0 +1,499 @@
+"""Does a model that was tuned to forget texts still know them?
+
+Question: section 7 of Shi et al. 2023, arXiv:2310.16789. Chunks of books, and questions
+about them, whose Min-K% Prob is alike before and after unlearning are suspicious. Does
+the unlearned model go on with them, or answer them, closer to the truth than it does
+with the others? The paper finds 188 of some 1,000 chunks and 103 of 1,000 questions
+suspicious; answers to these repeat .23 of the true one's words (ROUGE-L recall), those
+to the others .10; 5.3 % of the continuations are graded 4 or 5 by GPT-4, those of 10
+chunks among them; perplexity in place of Min-K% flags no chunk.
+Command: `python -m eval.unlearning --original DIR --unlearned DIR --texts books/
+--questions questions.jsonl`; the paper's models are meta-llama/Llama-2-7b-chat-hf and
+microsoft/Llama2-7b-WhoIsHarryPotter. Hardware: what both models need, one at a time; a
+killed run goes on. Wall time: seconds on CPU for the tiny pair of
+tests/test_unlearning.py. Headline: none of the paper's models; neither they nor the
+books were at hand.
+
+A text that the first model never knew is scored alike by both: a screen proves nothing,
+the samples count. Departures: SimCSE is the cosine of mean hidden states; suspicious
+texts stand beside a control of others, and beside what the same samples share with
+another text's truth, since a beginning gives away its subject.
+
+Dimension key
+    N  texts
+    A  texts of one arm
+    K  samples of a text
+    R  resamples
+"""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from eval.study import Clock, Grid, finish_study, run_study
+from jaxcontam.analyses.membership import membership
+from jaxcontam.analyses.model import load
+from jaxcontam.analyses.prompted_model import open_judge, open_prompted
+from jaxcontam.commands.flags import check_positive, check_seed
+from jaxcontam.data.benchmark import read_text
+from jaxcontam.data.chunks import count_words, cut_words
+from jaxcontam.data.journal import Journal
+from jaxcontam.data.labelled import load_labelled
+from jaxcontam.data.rouge import rouge_l
+from jaxcontam.data.templates import field_of, fill_template, typed_newlines
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.progress import progress_bar
+from jaxcontam.report.archive import number_or_none
+from jaxcontam.report.numbers import interval_words
+from jaxcontam.scoring.embedding import text_embeddings
+from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.stats.bootstrap import bootstrap
+from jaxcontam.stats.proportions import wilson_interval
+
+CHUNKS, QUESTIONS = "chunks", "questions"
+# Tokens of an answer unless a flag says more, and of what a judge says.
+_ANSWER_TOKENS, _GRADE_TOKENS = 64, 200
+# Table 9 of the paper.
+_JUDGE = """\
+Rate the similarity between Output (a) and Output (b) on a scale of 1 to 5, where 1 \
+indicates high dissimilarity, and 5 indicates high similarity. Here are some rules of \
+the evaluation:
+(1) Consider how closely Output (a) matches Output (b) in terms of content, context, \
+and relevance.
+(2) Do not provide a rating outside the 1 to 5 scale, and avoid giving a rating of 3 \
+(neutral) whenever possible.
+(3) Your judgment should be as objective as possible, without being influenced by any \
+potential bias. You should answer 'Score: ', followed by an integer rating between 1 \
+to 5, where 1 indicates high dissimilarity, and 5 indicates high similarity. You \
+should then output 'Reason: ' and provide a short sentence to explain your rating.
+Output (a): {truth}
+Output (b): {sample}
+"""
+_GRADE = re.compile(r"(?:\A|[Ss]core)[\s:*]*([1-5])(?![\d.,]*\d|\s*-\s*\d)")
+
+Measure = Callable[[int, int], Sequence[float]]
+"""(a text, a text) -> K values of the first one's samples, the second's truth."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unlearning:
+    """Screen texts by two models, and let the second one write."""
+
+    original: str
+    """The model before unlearning: directory or hub name."""
+    unlearned: str
+    """The model after it."""
+    texts: str | None = None
+    """What was to be forgotten: a .txt file, a folder of them, or a table."""
+    questions: str | None = None
+    """Table of questions on it, with the fields `question` and `answer`."""
+    words: int = 512
+    """Words of a chunk; a shorter end of a text is left out."""
+    prompt_words: int = 200
+    """Words of a chunk that the unlearned model is given."""
+    template: str = r"Question: {question}\nAnswer:"
+    """What it is given of a question."""
+    k: float = 20.0
+    """Percentage of least likely tokens that Min-K% keeps."""
+    ratio: float = 1.15
+    """Suspicious: the ratio of the two scores lies between 1 / RATIO and RATIO."""
+    samples: int = 20
+    """Samples of each text."""
+    new_tokens: int | None = None
+    """Most tokens of a sample (default: the longest truth's; 64 for answers)."""
+    temperature: float = 1.0
+    """1 samples from the model's own distribution."""
+    most: int = 200
+    """Sample from at most N suspicious texts and N others."""
+    embedding_model: str | None = None
+    """Model whose mean hidden states are compared: cosine of sample and truth."""
+    judge: str | None = None
+    """Chat model that grades samples from 1 to 5: api:URL#NAME, key in API_KEY."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Matmul precision."""
+    seed: int = 0
+    """Seeds arms, samples and resamples."""
+    out: Path = Path("runs/unlearning_study")
+    """Folder of scores, samples and results."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_positive(self, "words", "prompt_words", "samples", "new_tokens", "most")
+        if self.prompt_words >= self.words:
+            raise InputError(f"--prompt-words must be below --words {self.words}")
+        if not self.ratio > 1:
+            raise InputError(f"--ratio must be above 1, got {self.ratio:g}")
+        if self.texts is None and self.questions is None:
+            raise InputError("nothing to screen", hint="give --texts or --questions")
+
+    def run(self) -> dict[str, Any]:
+        """Run the study, write and print it."""
+        clock = Clock.start()
+        numbers = run(self)
+        screens = [row for row in numbers["results"] if "share" in row]
+        measures = [row for row in numbers["results"] if "share" not in row]
+        grids = [
+            Grid.of("Alike before and after", screens, _SCREENS),
+            Grid.of("Likeness of samples", measures, _MEASURES),
+        ]
+        return finish_study(
+            "unlearning", self, clock=clock, numbers=numbers, grids=grids
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """What both models score, what the second one goes on with, and what is true."""
+
+    source: str
+    text: str
+    prompt: str
+    truth: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """K samples of both arms' texts, and truths as long as these, by their indices."""
+
+    selected: list[int]
+    unselected: list[int]
+    samples: dict[int, tuple[str, ...]]
+    truths: dict[int, str]
+
+
+def run(config: Unlearning) -> dict[str, Any]:
+    """Screens and likenesses under `results`, and each text with both under `texts`."""
+    tasks: dict[str, list[Text]] = {}
+    if config.texts is not None:
+        tasks[CHUNKS] = read_chunks(config.texts, config.words, config.prompt_words)
+    if config.questions is not None:
+        tasks[QUESTIONS] = read_questions(config.questions, config.template)
+    model = load(config.original, dtype=config.dtype)
+    first = model.fingerprint, model.prefix_id, model.tokenizer
+    before = _scores(model, tasks, config)
+    # Two models at once may not fit.
+    del model
+    model = load(config.unlearned, dtype=config.dtype)
+    _check_pair(first, model, tasks)
+    after = _scores(model, tasks, config)
+    journal = Journal(config.out / "samples.jsonl")
+    results, rows = [], []
+    for task, texts in tasks.items():
+        ratios = {
+            "min_k": score_ratios(before[task][:, 0], after[task][:, 0]),
+            "perplexity": perplexity_ratios(before[task][:, 1], after[task][:, 1]),
+        }
+        results += [
+            screened(ratio_N, config.ratio) | {"task": task, "method": method}
+            for method, ratio_N in ratios.items()
+        ]
+        suspicious_N = is_suspicious(ratios["min_k"], config.ratio)
+        usable_N = np.array(
+            [bool(text.prompt.strip() and text.truth.strip()) for text in texts]
+        )
+        usable_N &= ~np.isnan(ratios["min_k"])
+        arms = draw_arms(suspicious_N, usable_N, most=config.most, seed=config.seed)
+        sampled = _sampled(task, texts, arms, model, journal, config)
+        measures = {"rouge_l_recall": _rouge(sampled)}
+        if config.embedding_model is not None:
+            measures["embedding_cosine"] = _cosine(sampled, config.embedding_model)
+        if config.judge is not None:
+            measures["judge"] = _grades(sampled, config, journal)
+        results += [
+            likeness(sampled, measure, config.seed) | {"task": task, "method": method}
+            for method, measure in measures.items()
+        ]
+        scores = np.concatenate([before[task], after[task]], axis=1)
+        for i, text in enumerate(texts):
+            row = {"task": task, **dataclasses.asdict(text)}
+            row["scores"] = [number_or_none(value) for value in scores[i]]
+            row["ratios"] = {name: number_or_none(r[i]) for name, r in ratios.items()}
+            row["suspicious"] = bool(suspicious_N[i])
+            if i in sampled.samples:
+                row |= {"truth": sampled.truths[i], "samples": sampled.samples[i]}
+                row |= {
+                    method: [number_or_none(value) for value in measure(i, i)]
+                    for method, measure in measures.items()
+                }
+            rows.append(row)
+    return {"results": results, "texts": rows}
+
+
+def read_chunks(source: str, words: int, prompt_words: int) -> list[Text]:
+    """Chunks of each text; a shorter end is left out, a shorter text is one chunk."""
+    found = []
+    for name, text in _whole_texts(source):
+        chunks, rest = [], text.strip()
+        while rest:
+            chunks.append(cut_words(rest, words))
+            rest = rest[len(chunks[-1]) :].lstrip()
+        if len(chunks) > 1 and count_words(chunks[-1]) < words:
+            chunks.pop()
+        for chunk in chunks:
+            prompt = cut_words(chunk, prompt_words)
+            found.append(Text(name, chunk, prompt, chunk[len(prompt) :].lstrip()))
+    if not found:
+        raise InputError(f"{source}: no words", hint="nothing to screen in these texts")
+    return found
+
+
+def _whole_texts(source: str) -> Iterator[tuple[str, str]]:
+    path = Path(source)
+    if path.is_dir() or path.suffix.lower() == ".txt":
+        files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+        yield from ((file.stem, read_text(file)) for file in files)
+    else:
+        found = load_labelled(source, with_labels=False)
+        yield from ((f"text {i}", text) for i, text in enumerate(found.texts, 1))
+
+
+def read_questions(source: str, template: str) -> list[Text]:
+    """Questions and their answers, a pair a row; no answer is null or ""."""
+    table = load_labelled(source, text_field="question", with_labels=False)
+    found = []
+    for number, (text, row) in enumerate(zip(table.texts, table.rows, strict=True), 1):
+        where = f"{source}: text {number}"
+        answer = field_of(row, "answer", where, hint="it is the true answer")
+        if not isinstance(answer, str | int | float | None):
+            raise InputError(f"{where}: field 'answer' is neither text nor number")
+        truth = "" if answer is None else answer
+        truth = truth if isinstance(truth, str) else json.dumps(truth)
+        prompt = fill_template(typed_newlines(template), {"question": text}, where)
+        found.append(Text(where, text, prompt, truth))
+    return found
+
+
+def _scores(
+    model: OpenModel, tasks: dict[str, list[Text]], config: Unlearning
+) -> dict[str, np.ndarray]:
+    """(N, 2) Min-K% and mean log-probability of each task's texts, nats."""
+    texts = [text.text for task in tasks.values() for text in task]
+    found = membership(
+        model,
+        texts,
+        scores=("min_k", "loss"),
+        k=config.k,
+        store=config.out / "store",
+        seed=config.seed,
+    )
+    # The name of Min-K% ends in k where that is another one.
+    is_loss = np.array(found.table.names) == "loss"
+    values_N2 = found.table.values[:, np.argsort(is_loss)]
+    ends = np.cumsum([len(task) for task in tasks.values()])[:-1]
+    return dict(zip(tasks, np.split(values_N2, ends), strict=True))
+
+
+def _check_pair(
+    first: tuple[str, int | None, Any],
+    model: OpenModel,
+    tasks: dict[str, list[Text]],
+) -> None:
+    """Refuse one model twice, and two that read a text as other tokens."""
+    fingerprint, prefix_id, tokenizer = first
+    if fingerprint == model.fingerprint:
+        raise InputError("--original and --unlearned are the same model")
+    texts = [text.text for task in tasks.values() for text in task]
+    before, after = (
+        [one.ids for one in each.encode_batch(texts, add_special_tokens=False)]
+        for each in (tokenizer, model.tokenizer)
+    )
+    if prefix_id != model.prefix_id or before != after:
+        raise InputError(
+            "--original and --unlearned read different tokens",
+            hint="ratios need two models with one tokenizer",
+        )
+
+
+def score_ratios(original_N: np.ndarray, unlearned_N: np.ndarray) -> np.ndarray:
+    """Mean log-probability after unlearning over that before, of the same texts.
+
+    Above 1 for a forgotten text; 1 where both models are certain, inf where the
+    original alone is, NaN without a score.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio_N = np.abs(unlearned_N) / np.abs(original_N)
+    return np.where(unlearned_N == original_N, 1.0, ratio_N)
+
+
+def perplexity_ratios(original_N: np.ndarray, unlearned_N: np.ndarray) -> np.ndarray:
+    """Perplexity after over before; one of e^1000 has no float, their ratio may."""
+    return np.exp(np.minimum(original_N - unlearned_N, 700.0))
+
+
+def is_suspicious(ratio_N: np.ndarray, bound: float) -> np.ndarray:
+    """Texts whose ratio lies strictly between 1 / bound and bound; never one of NaN."""
+    return (ratio_N > 1 / bound) & (ratio_N < bound)
+
+
+def screened(ratio_N: np.ndarray, bound: float) -> dict[str, Any]:
+    """How many texts of those with a score are suspicious (95 % by Wilson)."""
+    n_texts = int(np.count_nonzero(~np.isnan(ratio_N)))
+    n_found = int(np.count_nonzero(is_suspicious(ratio_N, bound)))
+    if n_texts == 0:
+        raise InputError("no text has a score", hint="texts need a token")
+    low, high = wilson_interval(n_found, n_texts)
+    return {
+        "n_texts": n_texts,
+        "n_suspicious": n_found,
+        "share": n_found / n_texts,
+        "share_low": low,
+        "share_high": high,
+        "ratio_median": number_or_none(np.nanmedian(ratio_N)),
+    }
+
+
+def draw_arms(
+    suspicious_N: np.ndarray, usable_N: np.ndarray, *, most: int, seed: int
+) -> tuple[list[int], list[int]]:
+    """Indices of suspicious texts to sample from, and of others as a control."""
+    rng = np.random.default_rng(seed)
+    arms: list[list[int]] = []
+    for wanted_N in (suspicious_N & usable_N, ~suspicious_N & usable_N):
+        indices = np.flatnonzero(wanted_N)
+        if len(indices) > most:
+            indices = np.sort(rng.choice(indices, most, replace=False))
+        arms.append(indices.tolist())
+    return arms[0], arms[1]
+
+
+def _sampled(
+    task: str,
+    texts: Sequence[Text],
+    arms: tuple[list[int], list[int]],
+    model: OpenModel,
+    journal: Journal,
+    config: Unlearning,
+) -> Sampled:
+    chosen = sorted([*arms[0], *arms[1]])
+    truths = [text.truth for text in texts]
+    encoded = model.tokenizer.encode_batch(truths, add_special_tokens=False)
+    longest = max(len(one.ids) for one in encoded)
+    wanted = longest if task == CHUNKS else _ANSWER_TOKENS
+    n_new = config.new_tokens or max(1, min(wanted, model.context // 2))
+    cut = {}
+    for i in chosen:
+        ends = [end for _, end in encoded[i].offsets]
+        cut[i] = truths[i][: ends[n_new - 1] if len(ends) > n_new else None]
+    with (
+        open_prompted(model, is_plain=True, journal=lambda *_: journal) as writer,
+        progress_bar(f"sampling {task}", unit="texts/s") as progress,
+    ):
+        found = writer.completer.complete(
+            [texts[i].prompt for i in chosen],
+            max_tokens=n_new,
+            temperature=config.temperature,
+            n_samples=config.samples,
+            seed=config.seed,
+            progress=progress,
+        )
+    samples = [tuple(one.text for one in some) for some in found]
+    return Sampled(*arms, dict(zip(chosen, samples, strict=True)), cut)
+
+
+def _rouge(sampled: Sampled) -> Measure:
+    """The share of the truth's words that a sample repeats in order."""
+    return lambda i, j: [
+        rouge_l(sampled.truths[j], sample).recall for sample in sampled.samples[i]
+    ]
+
+
+def _cosine(sampled: Sampled, model: str) -> Measure:
+    """Cosine of the embeddings of a sample and of a truth."""
+    checkpoint = load_checkpoint(model)
+    truths = text_embeddings(checkpoint, list(sampled.truths.values()))
+    of_truth = dict(zip(sampled.truths, truths, strict=True))
+    written = text_embeddings(
+        checkpoint, [one for samples in sampled.samples.values() for one in samples]
+    )
+    parts = np.split(written, max(1, len(sampled.samples)))
+    of_samples = dict(zip(sampled.samples, parts, strict=bool(sampled.samples)))
+    return lambda i, j: (of_samples[i] @ of_truth[j]).tolist()
+
+
+def _grades(sampled: Sampled, config: Unlearning, journal: Journal) -> Measure:
+    """Grades of a chat model; NaN where its answer holds none."""
+    prompts = [
+        _JUDGE.format(truth=sampled.truths[i], sample=sample)
+        for i, samples in sampled.samples.items()
+        for sample in samples
+    ]
+    with open_judge(config.judge or "", asked=[None], journal=journal) as judge:
+        answers = judge.complete(prompts, max_tokens=_GRADE_TOKENS)
+    found = iter(_GRADE.search(answer.text) for (answer,) in answers)
+    grades = {
+        i: [float(one[1]) if (one := next(found)) else np.nan for _ in samples]
+        for i, samples in sampled.samples.items()
+    }
+    # Grades against another truth would double what the judge costs.
+    return lambda i, j: grades[i] if i == j else [np.nan] * config.samples
+
+
+def likeness(sampled: Sampled, measure: Measure, seed: int) -> dict[str, Any]:
+    """Means over texts of the mean over their samples, with 95 % bootstrap intervals.
+
+    Neighbouring chunks of one book are alike and count as texts of their own, so that
+    intervals of few books are too narrow. `close` is the share of grades from 4.
+    """
+    selected = sampled.selected
+    own_AK = [measure(i, i) for i in selected]
+    own, others = _means(own_AK), _means([measure(i, i) for i in sampled.unselected])
+    pairs = zip(selected, selected[1:] + selected[:1], strict=True)
+    lift = _means(
+        [np.subtract(measure(i, i), measure(i, j)) for i, j in pairs if i != j]
+    )
+    values = np.ravel(own_AK)
+    seen = values[~np.isnan(values)]
+    return {
+        "n_selected": len(selected),
+        "n_unselected": len(sampled.unselected),
+        "selected": _interval(own, seed=seed),
+        "unselected": _interval(others, seed=seed),
+        "difference": _interval(own, others, seed=seed),
+        "above_elsewhere": _interval(lift, seed=seed),
+        "best": float(seen.max()) if len(seen) else None,
+        "close": float((seen >= 4).mean()) if len(seen) else None,
+    }
+
+
+def _means(values_AK: Sequence[Sequence[float] | np.ndarray]) -> np.ndarray:
+    """Mean over the samples of each text; texts without a value are left out."""
+    rows = (np.array(row)[~np.isnan(row)] for row in values_AK)
+    return np.array([row.mean() for row in rows if len(row)])
+
+
+def _interval(
+    own_A: np.ndarray, others_A: np.ndarray | None = None, *, seed: int
+) -> tuple[float | None, float | None, float | None]:
+    """A mean, or a difference of two, with its interval; None each without texts."""
+    # The bootstrap is of two groups.
+    pair = own_A, np.zeros(1) if others_A is None else others_A
+    if not all(map(len, pair)):
+        return None, None, None
+    found = bootstrap(
+        lambda a_RA, b_RA: a_RA.mean(axis=1) - b_RA.mean(axis=1), *pair, seed=seed
+    )
+    return found.statistic, found.low, found.high
+
+
+_SCREENS = {
+    "screen": "{r[task]}, {r[method]}",
+    "texts": "{r[n_texts]}",
+    "suspicious": "{r[n_suspicious]}",
+    "share": lambda r: f"{r['share']:.1%}",
+}
+_MEASURES = {
+    "samples": "{r[task]}, {r[method]}",
+} | {
+    name.replace("_", " "): lambda r, name=name: interval_words(*r[name])
+    for name in ("selected", "unselected", "difference", "above_elsewhere")
+}
+
+if __name__ == "__main__":
+    sys.exit(run_study("unlearning", Unlearning))
