@@ -144,7 +144,7 @@ def pasted(line):
 
 
 def test_an_audit_and_all_that_follows_it(typed):
-    flags = ("--text-field", "question", "--effort", "quick", "--score-anyway")
+    flags = ("--text-field", "question", "--tests", "direction", "--score-anyway")
     typed("audit", "MODEL", "NAME.jsonl", *flags, "--out", "NAME-out")
     (folder,) = Path().glob("*-out")
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -191,7 +191,7 @@ def test_a_release_and_its_proof(typed):
     assert Path(words[3]).is_file() and Path(words[5]).is_file()
     assert not any(word.startswith("-a") for word in words)
     typed("release", "NAME-released.jsonl", *seed, "--check")
-    field = ("--text-field", "question", "--effort", "quick")
+    field = ("--text-field", "question", "--tests", "direction")
     typed("audit", "MODEL", "NAME-released.jsonl", *seed, *field, "--out", "NAME-out")
     typed("verify", "NAME-out")
 

@@ -35,7 +35,13 @@ def reports(pulse, tmp_path_factory):
         "ordered": ["audit", model, str(ordered), "--score-anyway"],
         "quick": ["audit", model, plain, "--tests", "direction"],
         "reversal": ["audit", model, plain, "--tests", "reversal"],
-        "combined": ["audit", model, plain, "--tests", "direction,two_min"],
+        "combined": [
+            "audit",
+            model,
+            plain,
+            "--tests",
+            "direction,adjacency,stratified",
+        ],
         "prove": ["prove", str(folder / "m.npy"), "--min-effect", "0.25"],
     }
     for name, typed in words.items():

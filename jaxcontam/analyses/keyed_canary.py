@@ -26,6 +26,7 @@ from jaxcontam.methods.canary_chat import (
 from jaxcontam.progress import Progress, default_bar
 from jaxcontam.results import DESIGNED, RELEASED, Evidence, OrderResult
 from jaxcontam.scoring.completer import Completion
+from jaxcontam.terminal import printable
 from jaxcontam.verdict import decide
 
 NEW_TOKENS = 64
@@ -87,7 +88,7 @@ def keyed_canary(
     named = np.array([value_of(one) for one in answers], object)
     scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
     result = OrderResult(
-        benchmark=Path(rows).stem,
+        benchmark=printable(Path(rows).stem),
         fingerprint=released.released_digest,
         content_digest=released.content_digest,
         order_provenance=RELEASED,

@@ -171,7 +171,7 @@ class Canary(DeviceFlags, ReportFlags):
         results, evidence = canary_results(
             np.concatenate(scored.rows)[place],
             n_secrets,
-            name=self.secret.stem,
+            name=printable(self.secret.stem),
             digest=digest,
             seed=self.seed,
             n_scored=scored.n_scored,
@@ -225,7 +225,7 @@ class Canary(DeviceFlags, ReportFlags):
         places += [f"{self.held_out}: example {i}" for i in range(1, len(others) + 1)]
         alphabetical = sorted(range(len(both)), key=both.__getitem__)
         texts = VersionSet(
-            name=self.secret.stem,
+            name=printable(self.secret.stem),
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )

@@ -30,7 +30,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.outcome import print_results
 from jaxcontam.results import Evidence, OrderResult
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal
+from jaxcontam.terminal import Terminal, printable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,9 @@ class Variants(ScoringFlags, ReportFlags):
             variants_field=self.variants_field,
             limit=self.limit,
         )
-        texts = VersionSet(name=self.file.stem, rows=tuple(rows), places=tuple(places))
+        texts = VersionSet(
+            name=printable(self.file.stem), rows=tuple(rows), places=tuple(places)
+        )
         model = open_for(self, self.model)
         out = self.made_folder("variants", model, texts.fingerprint)
         scorer = self.scorer(model, out)
