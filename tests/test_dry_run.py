@@ -39,34 +39,35 @@ def _run(capsys, code, *words):
     return out, err
 
 
-def _json(capsys, *words):
-    return json.loads(_said(capsys, *words, "--json"))
+def _estimate_of(*words):
+    return parse(DryRun, ["--no-compile", *words], prog="dry_run").run()
 
 
-def test_the_papers_model_fits_a_v4_8_and_a_v5e_64(capsys):
+def test_the_papers_model_fits_a_v4_8_and_a_v5e_64():
     for on, n_chips in (("v4-8", 4), ("v5e-64", 64)):
-        found = _json(capsys, "--preset", "1.4b", "--on", on)
-        assert found["fits"] and found["n_chips"] == n_chips
-        assert found["mesh"]["data"] * found["mesh"]["model"] == n_chips
+        found = _estimate_of("--preset", "1.4b", "--on", on)
+        assert found.fits and found.machine.n_chips == n_chips
+        assert found.shape.data * found.shape.model == n_chips
         # Its weights, moments and gradients alone are more than a v5e chip has.
-        assert found["mesh"]["model"] > 1 or on == "v4-8"
+        assert found.shape.model > 1 or on == "v4-8"
 
 
 def test_whole_copies_that_no_chip_holds_do_not_fit_and_it_says_so(capsys):
     words = ("--preset", "1.4b", "--on", "v5e-8", "--mesh", "model=1")
-    found = _json(capsys, *words)
-    assert not found["fits"] and found["needed_bytes"] > found["usable_bytes"]
+    found = _estimate_of(*words)
+    assert not found.fits and found.needed > found.usable
     assert "DOES NOT FIT" in _said(capsys, *words)
 
 
 def test_chip_hours_are_chips_times_hours_and_cost_follows(capsys):
     words = ("--preset", "124m", "--on", "h100-8", "--tokens", "1e9")
-    found = _json(capsys, *words, "--price-per-chip-hour", "2.5")
-    steps = 1e9 / found["step_tokens"]
-    hours = steps * found["step_seconds"] / 3600
-    assert found["hours"] == pytest.approx(hours)
-    assert found["chip_hours"] == pytest.approx(8 * hours)
-    assert found["cost"] == pytest.approx(8 * hours * 2.5)
+    found = _estimate_of(*words)
+    steps = 1e9 / found.preset.step_tokens
+    hours = steps * found.seconds / 3600
+    assert found.hours(1e9) == pytest.approx(hours)
+    said = _said(capsys, *words, "--price-per-chip-hour", "250")
+    assert f"{found.flops:.3g} operations" in said
+    assert f"{8 * hours:,.0f} chip-hours, {8 * hours * 250:,.0f} in all" in said
 
 
 @pytest.mark.parametrize(
@@ -216,32 +217,28 @@ def test_the_compiler_counts_the_state_and_needs_less_for_fewer_rows_at_once():
 
 
 @pytest.mark.slow
-def test_the_step_is_compiled_for_devices_that_are_not_here():
-    words = ["--preset", "pulse", "--on", "h100-4", "--mesh", "model=2", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "train.dry_run", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    assert found["compiler"] == "cpu" and found["fits"]
-    assert found["needed_bytes"] > found["state_bytes"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not importlib.util.find_spec("libtpu"), reason="no libtpu: pip install '.[tpu]'"
+@pytest.mark.parametrize(
+    ("on", "compiler"),
+    [
+        ("h100-4", "the CPU compiler's analysis, an upper bound"),
+        pytest.param(
+            *("v5e-8", "the TPU compiler's analysis"),
+            marks=pytest.mark.skipif(
+                not importlib.util.find_spec("libtpu"), reason="pip install '.[tpu]'"
+            ),
+        ),
+    ],
 )
-def test_a_tpus_own_compiler_is_asked_where_it_is_installed():
-    words = ["--preset", "124m", "--on", "v5e-8", "--json"]
+def test_the_step_is_compiled_for_devices_that_are_not_here(on, compiler):
+    words = ["--preset", "pulse", "--on", on, "--mesh", "model=2"]
     done = subprocess.run(
         [sys.executable, "-m", "train.dry_run", *words],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["compiler"] == "tpu"
+    assert f"{on} (" in done.stdout and "): fits" in done.stdout
+    assert compiler in done.stdout
 
 
 @pytest.mark.parametrize(

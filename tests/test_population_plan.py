@@ -13,8 +13,8 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.population_job import Job, ModelResult, finished_result, power_rows
-from train.population_models import DivergedError, SetResult, last_loss
+from train.population_job import ModelResult, finished_result, power_rows
+from train.population_models import DivergedError, Job, SetResult, last_loss
 from train.population_plan import (
     Design,
     draw_sets,

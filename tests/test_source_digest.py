@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.population_job import Job
-from train.population_models import plan_tests, set_results, train_models
+from train.population_models import Job, plan_tests, set_results, train_models
 from train.population_plan import Design, plan_model, texts_in_memory
 from train.presets import PRESETS
 from train.source_digest import imported, source_digest

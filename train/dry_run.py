@@ -21,7 +21,6 @@ Source:
 
 import dataclasses
 import importlib.util
-import json
 import math
 import os
 import re
@@ -250,8 +249,6 @@ class DryRun:
     compile: bool = True
     """Ask the compiler for memory; without, weights, moments and gradients alone are
     counted, at once."""
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON on standard output."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
@@ -281,11 +278,7 @@ class DryRun:
             efficiency=self.efficiency,
             compiles=self.compile,
         )
-        fields = estimate_to_json(found, self.tokens, self.price_per_chip_hour)
-        if self.json:
-            print(json.dumps(fields, allow_nan=False))
-        else:
-            print("\n".join(estimate_lines(found, fields)))
+        print("\n".join(estimate_lines(found, self.tokens, self.price_per_chip_hour)))
         return found
 
     def _shapes(self, on: Machine, preset: Preset) -> list[MeshShape]:
@@ -476,40 +469,11 @@ def _divides(preset: Preset, model: int) -> bool:
     return True
 
 
-def estimate_to_json(
-    found: Estimate, tokens: float, price: float | None
-) -> dict[str, Any]:
-    """JSON values; bytes, seconds and hours. `price` is of a chip-hour, or None."""
-    on = found.machine
-    chip_hours = on.n_chips * found.hours(tokens)
-    return {
-        "preset": found.preset.name,
-        "hardware": on.name,
-        "chip": on.kind,
-        "n_chips": on.n_chips,
-        "mesh": dataclasses.asdict(found.shape),
-        "step_tokens": found.preset.step_tokens,
-        "fits": found.fits,
-        "train_flags": found.train_flags(),
-        "usable_bytes": found.usable,
-        "needed_bytes": found.needed,
-        "state_bytes": found.state,
-        "compiler": found.compiler,
-        "refused": found.refused,
-        "step_flops": found.flops,
-        "step_seconds": found.seconds,
-        "mfu": found.mfu,
-        "tokens": tokens,
-        "hours": found.hours(tokens),
-        "chip_hours": chip_hours,
-        "cost": None if price is None else chip_hours * price,
-    }
-
-
-def estimate_lines(found: Estimate, fields: Mapping[str, Any]) -> list[str]:
-    """Lines for people: verdict, memory, time, cost; `fields` as of JSON."""
+def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[str]:
+    """Verdict, memory, time, cost; `price` is of a chip-hour, or None."""
     on, preset, compute = found.machine, found.preset, found.preset.compute
     rows = preset.batch_rows // (on.n_chips * compute.n_micro)
+    chip_hours = on.n_chips * found.hours(tokens)
     source = f"the {str(found.compiler).upper()} compiler's analysis"
     if found.compiler is None:
         source = "weights, moments and gradients alone, without activations"
@@ -541,9 +505,9 @@ def estimate_lines(found: Estimate, fields: Mapping[str, Any]) -> list[str]:
         lines.append("  the peak is bfloat16's: float32 takes longer than this")
     lines += [
         f"  tokens a second {preset.step_tokens / found.seconds:,.0f}",
-        f"{fields['tokens']:,.0f} tokens: {fields['hours']:,.1f} hours, "
-        f"{fields['chip_hours']:,.0f} chip-hours"
-        + ("" if fields["cost"] is None else f", {fields['cost']:,.0f} in all"),
+        f"{tokens:,.0f} tokens: {found.hours(tokens):,.1f} hours, "
+        f"{chip_hours:,.0f} chip-hours"
+        + ("" if price is None else f", {chip_hours * price:,.0f} in all"),
     ]
     return lines
 

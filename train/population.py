@@ -29,14 +29,13 @@ from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
-    Job,
     ModelResult,
     finished_result,
     open_maker,
     power_rows,
     print_power,
 )
-from train.population_models import TrainedModel, trained_together
+from train.population_models import Job, TrainedModel, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
 from train.presets import PRESETS

@@ -1,18 +1,16 @@
-"""Job of a population's processes, and folders and results of its finished models.
+"""What a population's processes run, and folders and results of finished models.
 
 A folder is written under another name and renamed when it is complete, so a killed run
 leaves complete models only.
 """
 
 import dataclasses
-import hashlib
 import json
 import math
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,6 +27,7 @@ from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.stats.proportions import wilson_interval
 from train.manifest import Manifest, write_manifest
 from train.population_models import (
+    Job,
     SetResult,
     TrainedModel,
     last_loss,
@@ -37,69 +36,12 @@ from train.population_models import (
     set_results,
     train_models,
 )
-from train.population_plan import Design, PlannedModel, Texts, plan_model
+from train.population_plan import PlannedModel, plan_model
 from train.population_workers import keep_freed_memory
 from train.prepare import STREAM_NAME, stream_manifest, write_set
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 TESTS_NAME = "tests.json"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Everything that a process needs to train any model of a population.
-
-    Attributes:
-        design: What the models share.
-        out: Folder of the population.
-        test: Method that tests every set, or None.
-        weights: Whether models, sets and streams are kept.
-        code: Git commit, for manifests.
-        sources: `source_digest` of what trains and tests.
-        tokenizer: A transformers fast tokenizer, as models are saved with it.
-        texts: Background and pool; processes share the background's files.
-        tokenizer_digest: SHA-256 of the tokenizer's JSON.
-        pool_digest: Digest of the pool, in its order.
-        device: What computes: `scan` or `vmap`, and on which kind of device.
-    """
-
-    design: Design
-    out: Path
-    test: str | None
-    weights: bool
-    code: str | None
-    sources: str
-    tokenizer: Any
-    texts: Texts
-    tokenizer_digest: str
-    pool_digest: str
-    device: str
-
-    @property
-    def is_scan(self) -> bool:
-        """Whether each process trains one model after another, by a scan."""
-        return self.device.startswith("scan")
-
-    def folder(self, seed: int) -> Path:
-        """Folder of one model."""
-        return self.out / f"model-{seed}"
-
-    def key(self, seed: int) -> str:
-        """Digest of all inputs of a model."""
-        parts = [
-            dataclasses.asdict(self.design),
-            seed,
-            self.test,
-            self.weights,
-            self.sources,
-            self.texts.documents.corpus_digest,
-            self.texts.documents.digest,
-            self.tokenizer_digest,
-            self.pool_digest,
-            self.device,
-        ]
-        text = json.dumps(parts, sort_keys=True)
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

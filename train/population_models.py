@@ -9,9 +9,12 @@ Dimension key
 
 import dataclasses
 import functools
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,10 +34,7 @@ from train.population_device import (
     train_scanned,
     train_together,
 )
-from train.population_plan import PlannedModel, plan_model
-
-if TYPE_CHECKING:
-    from train.population_job import Job
+from train.population_plan import Design, PlannedModel, Texts, plan_model
 
 # The final loss is the mean over this many steps.
 _LAST_STEPS = 50
@@ -42,6 +42,63 @@ _LAST_STEPS = 50
 
 class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that a process needs to train any model of a population.
+
+    Attributes:
+        design: What the models share.
+        out: Folder of the population.
+        test: Method that tests every set, or None.
+        weights: Whether models, sets and streams are kept.
+        code: Git commit, for manifests.
+        sources: `source_digest` of what trains and tests.
+        tokenizer: A transformers fast tokenizer, as models are saved with it.
+        texts: Background and pool; processes share the background's files.
+        tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        pool_digest: Digest of the pool, in its order.
+        device: What computes: `scan` or `vmap`, and on which kind of device.
+    """
+
+    design: Design
+    out: Path
+    test: str | None
+    weights: bool
+    code: str | None
+    sources: str
+    tokenizer: Any
+    texts: Texts
+    tokenizer_digest: str
+    pool_digest: str
+    device: str
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether each process trains one model after another, by a scan."""
+        return self.device.startswith("scan")
+
+    def folder(self, seed: int) -> Path:
+        """Folder of one model."""
+        return self.out / f"model-{seed}"
+
+    def key(self, seed: int) -> str:
+        """Digest of all inputs of a model."""
+        parts = [
+            dataclasses.asdict(self.design),
+            seed,
+            self.test,
+            self.weights,
+            self.sources,
+            self.texts.documents.corpus_digest,
+            self.texts.documents.digest,
+            self.tokenizer_digest,
+            self.pool_digest,
+            self.device,
+        ]
+        text = json.dumps(parts, sort_keys=True)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +140,7 @@ class TrainedModel:
     cpu_seconds: float
 
 
-def train_models(job: "Job", seeds: Sequence[int]) -> list[TrainedModel]:
+def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
     start, cpu = time.monotonic(), time.process_time()
     preset, texts = job.design.preset, job.texts
@@ -122,7 +179,7 @@ def train_models(job: "Job", seeds: Sequence[int]) -> list[TrainedModel]:
 
 
 def trained_together(
-    job: "Job", chunks: Sequence[Sequence[int]]
+    job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
     """Train and score models chunk by chunk, those of a chunk side by side."""
     for chunk in chunks:
@@ -131,7 +188,7 @@ def trained_together(
         yield from train_models(job, [*chunk, *padding])
 
 
-def plan_tests(job: "Job", model: PlannedModel) -> list[PlannedTest]:
+def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
     """The test of every set of a model."""
     assert job.test is not None
     return [
@@ -148,7 +205,7 @@ def plan_tests(job: "Job", model: PlannedModel) -> list[PlannedTest]:
 
 
 def set_results(
-    job: "Job", planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
+    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
 ) -> tuple[SetResult, ...]:
     """Results of scored tests; needs no device."""
     rows = []

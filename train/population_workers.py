@@ -24,6 +24,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _NEVER_TRIM = 2**31 - 1
 _LARGEST_HEAP_BLOCK = 10**9
 _GROW_BY = 2**20
+_NO_TASK = object()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def over_processes(
         return worker
 
     def assign(worker: _Worker) -> None:
-        for task in waiting:
+        task = next(waiting, _NO_TASK)
+        if task is not _NO_TASK:
             running[worker.submit(task)] = worker, task
             return
         workers.remove(worker)

@@ -15,8 +15,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("jaxcontam", "train", "eval")
 
-_Import = tuple[str, tuple[tuple[str, str | None], ...]]
-"""A module of ours, and the names taken from it, each with what it is called here."""
+_Imports = tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
 
 
 def source_digest(
@@ -31,42 +30,47 @@ def source_digest(
     """
     found = imported(*modules, root=root)
     said = []
-    for name, path in found.items():
-        if name in unread:
-            continue
-        rest, imports = _parts(path.read_text(encoding="utf-8"))
-        meant = [
-            (_parts(found[target].read_text(encoding="utf-8"))[0], names)
+    for name in found.keys() - set(unread):
+        rest, imports = found[name]
+        meant = {
+            repr((found[target][0], names))
             for module, names in imports
-            for target in (_prefixes(module, names) & found.keys())
-        ]
-        # Repeated and moved imports mean the same.
-        said.append(repr((rest, sorted({repr(one) for one in meant}))))
+            for target in (module, *(f"{module}.{name}" for name, _ in names))
+            if target in found
+        }
+        said.append(repr((rest, sorted(meant))))
     text = "\n".join(sorted(said))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def imported(*modules: str, root: Path = _ROOT) -> dict[str, Path]:
-    """Files of modules and of all of ours that they import, also late, by name."""
-    found: dict[str, Path] = {}
+def imported(*modules: str, root: Path = _ROOT) -> dict[str, tuple[str, _Imports]]:
+    """Modules and all of ours that they import, also late, by name.
+
+    Returns:
+        For each the digest of its file without docstring and imports of ours, and
+        these imports: a module, and the names taken from it, each with what it is
+        called there.
+    """
+    found: dict[str, tuple[str, _Imports]] = {}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        path = _file(name, root)
-        if path is None or name in found:
-            continue
-        found[name] = path
-        waiting += _prefixes(name, ())
-        for module, names in _parts(path.read_text(encoding="utf-8"))[1]:
-            waiting += _prefixes(module, names)
+        path = None if name in found else _file(name, root)
+        if path is not None:
+            found[name] = _parts(path.read_text(encoding="utf-8"))
+            waiting += _packages(name)
+            for module, names in found[name][1]:
+                waiting += [
+                    *_packages(module),
+                    *(f"{module}.{one}" for one, _ in names),
+                ]
     return found
 
 
-def _prefixes(module: str, names: tuple[tuple[str, str | None], ...]) -> set[str]:
-    """A module, its packages, and the names that may be modules below it."""
+def _packages(module: str) -> list[str]:
+    """A module and the packages that it is in."""
     parts = module.split(".")
-    packages = {".".join(parts[: n + 1]) for n in range(len(parts))}
-    return packages | {f"{module}.{name}" for name, _ in names}
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 def _file(name: str, root: Path) -> Path | None:
@@ -76,14 +80,13 @@ def _file(name: str, root: Path) -> Path | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parts(text: str) -> tuple[str, tuple[_Import, ...]]:
-    """Digest of a file without docstring and imports of ours, and these imports."""
+def _parts(text: str) -> tuple[str, _Imports]:
     lines, imports, tree = text.splitlines(), [], ast.parse(text)
     unsaid: list[Any] = tree.body[:1] if ast.get_docstring(tree) else []
     for node in _executed(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = tuple((one.name, one.asname) for one in node.names)
-            ours: list[_Import] = [(node.module, names)]
+            ours = [(node.module, names)]
         elif isinstance(node, ast.Import):
             ours = [(one.name, (("", one.asname),)) for one in node.names]
         else:
