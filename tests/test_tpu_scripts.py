@@ -101,6 +101,6 @@ def test_skypilot_reads_the_tasks(tmp_path, name):
     )
     step = {"sky_prepare": "prepare", "sky_train": "pretrain"}[name]
     slices = {"sky_prepare": None, "sky_train": {"tpu-v5litepod-64": 1}}[name]
-    words = done.stdout.splitlines()[-1]
+    words = done.stdout.strip().splitlines()[-1]
     assert words.startswith(f"True {slices} 1 gs://texts ")
     assert words.endswith(f"exec bash tpu_scripts/oren_1_4b.sh {step}")
