@@ -438,7 +438,7 @@ def _use_virtual_devices(on: Machine) -> None:
 
 def _devices(on: Machine) -> Sequence[Any]:
     """Devices of a slice that libtpu's compiler knows, or virtual CPUs."""
-    if not _has_compiler(on):
+    if on.slice_name is None or not _has_compiler(on):
         return jax.devices()
     # A v4 chip has two cores, which a program sees as one device.
     more = {"chip_config_name": "megacore"} if on.kind == "v4" else {}
