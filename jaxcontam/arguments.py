@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,8 @@ Dtype = Literal["float32", "bfloat16"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _LONGEST = 60
+# As a `Path` it has one slash; a drive of Windows has one letter.
+_URL = re.compile(r"\w\w+:/")
 _KINDS: dict[Any, str] = {
     int: "a whole number",
     float: "a finite number",
@@ -93,6 +96,20 @@ def check_min_effect(min_effect: float) -> None:
     """Refuse an effect that is no positive number."""
     if not (math.isfinite(min_effect) and min_effect > 0):
         raise InputError(f"--min-effect must be positive, got {min_effect}")
+
+
+def store_folder(store: str | Path | None) -> Path | None:
+    """The folder that a caller names for a store; None for none.
+
+    Raises:
+        InputError: If it is a URL: scores are appended to files, which no bucket has.
+    """
+    if _URL.match(str(store)):
+        raise InputError(
+            f"--store {store}: a store is a folder, no address",
+            hint="mount the bucket, with gcsfuse for gs://, and name a folder in it",
+        )
+    return None if store is None else Path(store)
 
 
 def check_names(kind: type, fields: Mapping[str, Any]) -> None:

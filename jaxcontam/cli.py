@@ -23,10 +23,8 @@ from jaxcontam.commands.flags import (
     is_positional,
     own_folder,
 )
-from jaxcontam.data.bucket import is_url
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.processes import is_first, joined
-from jaxcontam.scoring.mirror import mirrored, url_folder
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.signals import interrupted, signal_of, stop_on_signals
 from jaxcontam.terminal import printable
@@ -299,7 +297,7 @@ def _run(words: list[str]) -> object:
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     with own_folder(name, command):
-        outcome = _run_share(command) if _is_shared(command) else _run_stored(command)
+        outcome = _run_share(command) if _is_shared(command) else command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 
@@ -314,24 +312,13 @@ def _run_share(command: Any) -> object:
     with joined(command.distributed):
         judges = command.distributed and is_first()
         try:
-            return _run_stored(command)
+            return command.run()
         except ShareScored as e:
-            print(f"{e}, and at {command.store}" if is_url(command.store) else e)
+            print(e)
     if judges:
         command = dataclasses.replace(command, distributed=False, shard=MERGE)
-        return _run_stored(command)
+        return command.run()
     return None
-
-
-def _run_stored(command: Any) -> object:
-    """Run a command; a store at a URL is fetched before, and published."""
-    store = getattr(command, "store", None)
-    if store is None or not is_url(store):
-        return command.run()
-    judges = getattr(command, "shard", None) == MERGE
-    writes = not judges and not getattr(command, "dry_run", False)
-    with mirrored(store, url_folder(store), writes=writes):
-        return command.run()
 
 
 def _print_help() -> None:

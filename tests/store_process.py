@@ -18,16 +18,13 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
-from jaxcontam.scoring.mirror import mirrored
 from jaxcontam.scoring.rows import SUMS, fill
 from jaxcontam.scoring.scorer import Scorer, batch_keys
-from jaxcontam.scoring.shares import Division, Share
 from jaxcontam.scoring.store import ScoreStore
 
 V, CONTEXT, BATCH_TOKENS = 50, 32, 64
 TABLE = -np.random.default_rng(0).gamma(1.0, size=(V, V)).astype(np.float32)
 N_KILLS = 20
-N_MIRRORED = 200
 
 IDENTITY = ScoreIdentity(
     model="sha256:0",
@@ -63,7 +60,7 @@ def batch_name(inputs_BS):
     ).hexdigest()
 
 
-def scorer_with(folder, log=None, *, pause=0.0, division=None):
+def scorer_with(folder, log=None, *, pause=0.0):
     """A scorer of random bigrams; `log` gets the name of each batch it is asked for."""
 
     def forward(inputs_BS, targets_BS):
@@ -74,13 +71,7 @@ def scorer_with(folder, log=None, *, pause=0.0, division=None):
         return TABLE[inputs_BS, targets_BS], None, None
 
     store = None if folder is None else ScoreStore(folder, IDENTITY)
-    return Scorer(
-        forward,
-        context=CONTEXT,
-        batch_tokens=BATCH_TOKENS,
-        store=store,
-        division=division,
-    )
+    return Scorer(forward, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store)
 
 
 def forked(run):
@@ -120,37 +111,6 @@ def kill_at_random_moments(folder, log, seed):
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         assert os.WIFSIGNALED(status), "the run ended before it could be killed"
-        asked = log.read_text().split() if log.exists() else []
-        found.append([len(held), len(asked), len(held & set(asked))])
-    print(json.dumps(found))
-
-
-def kill_mirrored_shares(folder, log, seed):
-    """Eight shares, each killed and then finished, each time on an empty disk.
-
-    For each run: batches that the URL held before it, asked for, and both.
-    """
-    rng, found = np.random.default_rng(seed), []
-    url = (folder / "bucket").as_uri()
-    (folder / "bucket").mkdir(parents=True)
-
-    def score(share, disk):
-        with mirrored(url, disk, every=0.05):
-            scorer = scorer_with(disk, log, pause=5e-3, division=Division(share))
-            scorer.sums(drawn_sequences(N_MIRRORED))
-
-    for run in range(16):
-        seen, disk = folder / f"seen-{run}", folder / f"disk-{run}"
-        with mirrored(url, seen, writes=False):
-            held = held_batches(seen, N_MIRRORED)
-        log.unlink(missing_ok=True)
-        pid = forked(lambda disk=disk, i=run // 2: score(Share(i, 8), disk))
-        if run % 2 == 0:
-            while not log.exists():
-                time.sleep(1e-3)
-            time.sleep(rng.uniform(0, 0.15))
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
         asked = log.read_text().split() if log.exists() else []
         found.append([len(held), len(asked), len(held & set(asked))])
     print(json.dumps(found))
@@ -210,7 +170,6 @@ TASKS = {
     task.__name__: task
     for task in (
         kill_at_random_moments,
-        kill_mirrored_shares,
         run_once,
         two_at_once,
         full_disk,

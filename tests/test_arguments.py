@@ -4,6 +4,7 @@ import decimal
 import inspect
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +42,8 @@ def scorer(pairs):
         ({"separator": None}, "separator must be a text, got NoneType None"),
         ({"dtype": "int8"}, "dtype must be 'float32' or 'bfloat16', got str 'int8'"),
         ({"limits": 5}, "unknown argument 'limits'"),
+        ({"store": "gs://b/run"}, "--store gs://b/run: a store is a folder"),
+        ({"store": Path("gs://b/run")}, "a store is a folder"),
     ],
 )
 def test_audit_names_an_argument_of_another_kind(arguments, message):

@@ -32,7 +32,9 @@ class HttpError(Exception):
     ("error", "kind", "code"),
     [
         (FileNotFoundError("b/nosuch"), InputError, 2),
-        (OSError("Forbidden: https://storage"), InputError, 2),
+        (PermissionError("not yours"), InputError, 2),
+        (ImportError("Please install gcsfs"), InputError, 2),
+        (OSError("Forbidden: https://storage"), StorageError, 3),
         (HttpError("503 Service Unavailable"), StorageError, 3),
         (ConnectionError("no route"), StorageError, 3),
     ],

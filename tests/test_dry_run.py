@@ -1,6 +1,7 @@
-"""`python -m train.dry_run`: what a user reads before paying."""
+"""`python -m train.dry_run`: what a user reads before paying; the table of hardware."""
 
 import dataclasses
+import importlib.util
 import json
 import subprocess
 import sys
@@ -11,11 +12,17 @@ from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train import dry_run as command
-from train.dry_run import DryRun, Estimate, main, search
-from train.hardware import has_compiler, machine
+from train.dry_run import (
+    CHIPS,
+    DryRun,
+    Estimate,
+    machine,
+    main,
+    search,
+    state_bytes,
+)
 from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.program import CompiledMemory, state_bytes
 from train.step import Compute
 
 
@@ -32,34 +39,35 @@ def _run(capsys, code, *words):
     return out, err
 
 
-def _json(capsys, *words):
-    return json.loads(_said(capsys, *words, "--json"))
+def _estimate_of(*words):
+    return parse(DryRun, ["--no-compile", *words], prog="dry_run").run()
 
 
-def test_the_papers_model_fits_a_v4_8_and_a_v5e_64(capsys):
+def test_the_papers_model_fits_a_v4_8_and_a_v5e_64():
     for on, n_chips in (("v4-8", 4), ("v5e-64", 64)):
-        found = _json(capsys, "--preset", "1.4b", "--on", on)
-        assert found["fits"] and found["n_chips"] == n_chips
-        assert found["mesh"]["data"] * found["mesh"]["model"] == n_chips
+        found = _estimate_of("--preset", "1.4b", "--on", on)
+        assert found.fits and found.machine.n_chips == n_chips
+        assert found.shape.data * found.shape.model == n_chips
         # Its weights, moments and gradients alone are more than a v5e chip has.
-        assert found["mesh"]["model"] > 1 or on == "v4-8"
+        assert found.shape.model > 1 or on == "v4-8"
 
 
 def test_whole_copies_that_no_chip_holds_do_not_fit_and_it_says_so(capsys):
     words = ("--preset", "1.4b", "--on", "v5e-8", "--mesh", "model=1")
-    found = _json(capsys, *words)
-    assert not found["fits"] and found["needed_bytes"] > found["usable_bytes"]
+    found = _estimate_of(*words)
+    assert not found.fits and found.needed > found.usable
     assert "DOES NOT FIT" in _said(capsys, *words)
 
 
 def test_chip_hours_are_chips_times_hours_and_cost_follows(capsys):
     words = ("--preset", "124m", "--on", "h100-8", "--tokens", "1e9")
-    found = _json(capsys, *words, "--price-per-chip-hour", "2.5")
-    steps = 1e9 / (found["batch_rows"] * found["row_tokens"])
-    hours = steps * found["step_seconds"] / 3600
-    assert found["hours"] == pytest.approx(hours)
-    assert found["chip_hours"] == pytest.approx(8 * hours)
-    assert found["cost"] == pytest.approx(8 * hours * 2.5)
+    found = _estimate_of(*words)
+    steps = 1e9 / found.preset.step_tokens
+    hours = steps * found.seconds / 3600
+    assert found.hours(1e9) == pytest.approx(hours)
+    said = _said(capsys, *words, "--price-per-chip-hour", "250")
+    assert f"{found.flops:.3g} operations" in said
+    assert f"{8 * hours:,.0f} chip-hours, {8 * hours * 250:,.0f} in all" in said
 
 
 @pytest.mark.parametrize(
@@ -159,34 +167,38 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
 
     def compiled(found):
         n_micro = found.preset.compute.n_micro
-        asked.append(n_micro)
-        return CompiledMemory(
+        asked.append((found.machine.name, n_micro))
+        return dataclasses.replace(
+            found,
             compiler="cpu",
-            argument_bytes=0,
-            peak_bytes=(5 << 30) + (32 << 30) // n_micro,
-            seconds=1.0,
+            peak=(5 << 30) + (32 << 30) // n_micro,
             refused="too large" if n_micro == 1 else None,
         )
 
-    monkeypatch.setattr(command, "_compiled", compiled)
+    monkeypatch.setattr(command, "compiled_estimate", compiled)
     parts = [1, 2, 4, 8, 16, 32, 64]
     for on, n_micro in (("a100-80-1", 2), ("v4-8", 2), ("v5e-4", 4), ("v5e-8", 4)):
         found = search(
             PRESETS["124m"], machine(on), [MeshShape()], parts, efficiency=0.5
         )
         assert found.preset.compute.n_micro == n_micro and found.fits
-    # Three questions for seven choices, none of them twice.
-    assert len(asked) <= 3 * 4
+    # No question after the first answer that fits, and none twice.
+    assert len(asked) == len(set(asked)) == 2 + 2 + 3 + 3
 
 
 _ASK = """
-import dataclasses, json, jax
+import json
 from tests.test_dry_run import small_preset
-from train.hardware import use_virtual_devices
-from train.program import compiled_memory
-use_virtual_devices(4)
-found = [compiled_memory(small_preset(n), 2, jax.devices()) for n in (1, 4)]
-print(json.dumps([dataclasses.asdict(one) for one in found]))
+from train.dry_run import Estimate, _use_virtual_devices, compiled_estimate, machine
+from jaxcontam.scoring.mesh_shape import MeshShape
+on = machine("h100-4")
+_use_virtual_devices(on)
+print(json.dumps([
+    compiled_estimate(Estimate(
+        preset=small_preset(n), machine=on, shape=MeshShape(2, 2), efficiency=1, state=0
+    )).peak
+    for n in (1, 4)
+]))
 """
 
 
@@ -201,38 +213,83 @@ def test_the_compiler_counts_the_state_and_needs_less_for_fewer_rows_at_once():
         [sys.executable, "-c", _ASK], capture_output=True, text=True, check=True
     )
     whole, parts = json.loads(done.stdout.splitlines()[-1])
-    preset = small_preset(1)
-    rows = 4 * (preset.context + 1) * preset.batch_rows // 4
-    # Weights and two moments, and two counters of steps.
-    expected = state_bytes(preset, 2) * 3 // 4 + rows + 8
-    assert whole["argument_bytes"] == parts["argument_bytes"] == expected
-    assert state_bytes(preset, 2) < parts["peak_bytes"] < whole["peak_bytes"]
+    assert state_bytes(small_preset(1), 2) < parts < whole
 
 
 @pytest.mark.slow
-def test_the_step_is_compiled_for_devices_that_are_not_here():
-    words = ["--preset", "pulse", "--on", "h100-4", "--mesh", "model=2", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "train.dry_run", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    assert found["compiled"]["compiler"] == "cpu" and found["fits"]
-    assert found["needed_bytes"] == found["compiled"]["peak_bytes"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not has_compiler(machine("v5e-8")), reason="no libtpu: pip install '.[tpu]'"
+@pytest.mark.parametrize(
+    ("on", "compiler"),
+    [
+        ("h100-4", "the CPU compiler's analysis, an upper bound"),
+        pytest.param(
+            *("v5e-8", "the TPU compiler's analysis"),
+            marks=pytest.mark.skipif(
+                not importlib.util.find_spec("libtpu"), reason="pip install '.[tpu]'"
+            ),
+        ),
+    ],
 )
-def test_a_tpus_own_compiler_is_asked_where_it_is_installed():
-    words = ["--preset", "124m", "--on", "v5e-8", "--json"]
+def test_the_step_is_compiled_for_devices_that_are_not_here(on, compiler):
+    words = ["--preset", "pulse", "--on", on, "--mesh", "model=2"]
     done = subprocess.run(
         [sys.executable, "-m", "train.dry_run", *words],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["compiled"]["compiler"] == "tpu"
+    assert f"{on} (" in done.stdout and "): fits" in done.stdout
+    assert compiler in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "n_chips"),
+    [
+        ("v4-8", 4),
+        ("v5p-8", 4),
+        ("v4-512", 256),
+        ("v5e-8", 8),
+        ("v5litepod-64", 64),
+        ("v6e-8", 8),
+        ("h100-8", 8),
+        ("a100-40-8", 8),
+    ],
+)
+def test_v4_and_v5p_count_cores_and_the_others_chips(name, n_chips):
+    assert machine(name).n_chips == n_chips
+
+
+def test_a_slice_is_named_by_the_sides_that_its_chips_make():
+    for name, as_xla_has_it in (
+        ("v4-8", "v4:2x2x1"),
+        ("v5e-64", "v5e:8x8"),
+        ("v5p-16", "v5p:2x2x2"),
+        ("v6e-8", "v6e:2x4"),
+        ("h100-8", None),
+    ):
+        assert machine(name).slice_name == as_xla_has_it
+
+
+@pytest.mark.parametrize(
+    # What Google Cloud's pages say of a whole pod, in 10^15 operations a second.
+    ("name", "pod_chips", "pod_petaflops"),
+    [("v4", 4096, 1100), ("v5e", 256, 50.63), ("v6e", 256, 234.9)],
+)
+def test_a_pods_peak_is_that_of_its_chips(name, pod_chips, pod_petaflops):
+    # Published to two digits for v4, and to a half per cent for v5e.
+    of_chips = CHIPS[name].peak_tflops * pod_chips / 1000
+    assert of_chips == pytest.approx(pod_petaflops, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["v5e-12", "v4-6", "v4-9", "v6e-0", "h100-0"])
+def test_a_size_that_is_not_rented_is_refused_with_those_that_are(name):
+    with pytest.raises(InputError, match="no such size") as refused:
+        machine(name)
+    assert name.rpartition("-")[0] + "-" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["v9-8", "h100", "", "8-h100", "v5e-64 ", "a100-80"])
+def test_an_unknown_name_is_one_line_with_the_choices(name):
+    with pytest.raises(InputError) as refused:
+        machine(name)
+    assert "\n" not in str(refused.value)
+    assert all(chip in refused.value.hint for chip in CHIPS)

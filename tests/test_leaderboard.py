@@ -269,7 +269,9 @@ def test_finished_entries_are_kept_and_a_changed_file_is_tried_again(
 def test_trials_are_those_of_the_code_whatever_git_says(monkeypatch):
     before = trial_sources()
     assert before == trial_sources()
-    monkeypatch.setattr("eval.leaderboard.trials.source_digest", lambda: "other")
+    monkeypatch.setattr(
+        "eval.leaderboard.trials.source_digest", lambda *names, unread: "other"
+    )
     changed = trial_sources()
     monkeypatch.setattr("eval.leaderboard.trials._SOURCES", ())
     assert len({before, changed, trial_sources()}) == 3

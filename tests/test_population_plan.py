@@ -13,14 +13,8 @@ from scipy import stats
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.population_job import (
-    Job,
-    ModelResult,
-    SetResult,
-    finished_result,
-    power_rows,
-)
-from train.population_models import DivergedError, last_loss
+from train.population_job import ModelResult, finished_result, power_rows
+from train.population_models import DivergedError, Job, SetResult, last_loss
 from train.population_plan import (
     Design,
     draw_sets,
@@ -254,12 +248,14 @@ def write_result(job, one):
         {"device": "vmap on a GPU"},
     ],
 )
-def test_model_of_another_job_is_not_reused(tmp_path, change):
+def test_model_of_another_job_is_refused_by_name(tmp_path, change):
     first = job(tmp_path)
     write_result(first, result(7, 0.1))
     assert finished_result(first, 7) == result(7, 0.1)
     assert finished_result(first, 8) is None
-    assert finished_result(dataclasses.replace(first, **change), 7) is None
+    other = dataclasses.replace(first, **change)
+    with pytest.raises(InputError, match="model-7: a model of other inputs or other"):
+        finished_result(other, 7)
 
 
 def test_commit_alone_makes_no_model_obsolete(tmp_path):

@@ -186,6 +186,7 @@ def test_scores_of_one_command_are_served_to_another(
         (["--store", "{file}"], "is a file"),
         (["--store", "{file}/below"], "scores cannot be read (Not a directory)"),
         (["--store", "{file}", "--no-store"], "contradict each other"),
+        (["--store", "gs://b/run"], "gs://b/run: a store is a folder, no address"),
     ],
 )
 def test_folder_that_cannot_be_one_is_refused_in_one_line(

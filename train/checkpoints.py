@@ -15,7 +15,6 @@ import jax
 from etils import epath
 from flax import nnx
 
-from jaxcontam.data.bucket import is_of_bucket
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.processes import broadcast_bytes, is_first
@@ -261,7 +260,11 @@ def _read_error(error: Exception, folder: Any) -> InputError | StorageError | No
             f"{folder}: a damaged checkpoint ({first_line})",
             hint="delete this folder: the run goes on from the one before it",
         )
-    if isinstance(error, (OSError, ValueError)) or is_of_bucket(error, folder):
+    is_of_bucket = "://" in str(folder) and type(error).__module__ != "builtins"
+    if isinstance(error, (OSError, ValueError)) or (
+        # Libraries that read buckets have types of their own; XLA's is no such error.
+        is_of_bucket and not isinstance(error, RuntimeError)
+    ):
         return StorageError(
             f"{folder}: cannot be read now ({first_line})",
             hint="the checkpoint may be whole: may this machine read there? Then run "

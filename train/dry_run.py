@@ -1,46 +1,52 @@
 """Does a training run fit named hardware, and what will it cost? Nothing is allocated.
 
-Question: does the model fit, how long does a step take, and how many chip-hours will
+Question: does the model fit, what does a step compute, and how many chip-hours will
 the run take? Command: `python -m train.dry_run --preset 1.4b --on v4-8 --tokens 20e9`.
 Hardware: any; each candidate step is compiled for virtual devices, which takes some 20
 seconds.
 
-Memory is the compiler's own analysis. Time is that of the matrix products at an assumed
-share of the datasheet's peak, which stands for all that devices wait for, the network
-among it. Nothing is measured.
+Memory is the compiler's own analysis: the TPU's where libtpu is installed, else the
+CPU's, an upper bound. Operations are those of `models.flops`, since the compilers'
+analysis counts the body of a loop once, however often it runs. Time is theirs at an
+assumed share of the datasheet's peak, which stands for all that devices wait for, the
+network among it. Nothing is measured.
+
+v4-8 and v5p-8 count TensorCores, two a chip; v5e-8, v6e-8 and h100-8 count chips.
+
+Source:
+    TPUs: Google Cloud's pages on TPU v4, v5e, v5p and v6e (docs.cloud.google.com/tpu),
+    read November 2026. GPUs: NVIDIA's datasheets of A100, H100 and H200 in SXM boards,
+    dense bfloat16.
 """
 
-import bisect
 import dataclasses
-import functools
-import json
+import importlib.util
+import math
+import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+import jax
 import tyro
+from flax import nnx
+from jax.experimental import topologies
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.cli import run_module
 from jaxcontam.commands.flags import check_positive, flag_of
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.flops import forward_flops
+from jaxcontam.models.fused_attention import hardware_of
+from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
+from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
-from train.hardware import (
-    Machine,
-    absent_devices,
-    has_compiler,
-    machine,
-    use_virtual_devices,
-)
+from train.loop import compiled_step
 from train.presets import PRESETS, Preset
-from train.program import (
-    CompiledMemory,
-    compiled_memory,
-    divides,
-    program_lines,
-    state_bytes,
-)
+from train.step import abstract_params, adamw, param_shardings, state_shardings
 
 RESERVE = 0.15
 """Share of a chip's memory left for the runtime, the program and fragmentation."""
@@ -49,6 +55,86 @@ RESERVE = 0.15
 _EFFICIENCY = 0.5
 _MAX_MICRO_BATCHES = 64
 _GIB = 1 << 30
+# Length of the learning-rate schedule; it changes no shape.
+_N_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chip:
+    """Datasheet of one accelerator.
+
+    Attributes:
+        peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
+        memory_gib: Device memory.
+        topologies: TPU slices on offer, as XLA names them; none for GPUs.
+        name_counts: Units in a machine's name that make one chip.
+    """
+
+    peak_tflops: float
+    memory_gib: int
+    topologies: str = ""
+    name_counts: int = 1
+
+    @property
+    def slices(self) -> Mapping[int, str]:
+        """Number of chips -> topology."""
+        words = self.topologies.split()
+        return {math.prod(map(int, word.split("x"))): word for word in words}
+
+
+_TORUS_2D = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
+_TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
+CHIPS: Mapping[str, Chip] = {
+    "v4": Chip(275, 32, _TORUS_3D, 2),
+    "v5e": Chip(197, 16, _TORUS_2D),
+    "v5p": Chip(459, 95, _TORUS_3D, 2),
+    "v6e": Chip(918, 32, _TORUS_2D),
+    "a100-40": Chip(312, 40),
+    "a100-80": Chip(312, 80),
+    "h100": Chip(989, 80),
+    "h200": Chip(989, 141),
+}
+_NAME = re.compile(r"([a-z0-9]+(?:-[48]0)?)-(\d+)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """A number of chips of one kind; `name` is as the user typed it."""
+
+    name: str
+    kind: str
+    n_chips: int
+
+    @property
+    def chip(self) -> Chip:
+        """Its datasheet."""
+        return CHIPS[self.kind]
+
+    @property
+    def slice_name(self) -> str | None:
+        """Topology name for XLA's TPU compiler; None for GPUs."""
+        shape = self.chip.slices.get(self.n_chips)
+        return None if shape is None else f"{self.kind}:{shape}"
+
+
+def machine(name: str) -> Machine:
+    """Look up a machine name such as v4-8, v5e-64, v5litepod-64 or h100-8.
+
+    Raises:
+        InputError: If there is no such chip, or no slice of that size.
+    """
+    found = _NAME.fullmatch(name.lower())
+    kind = "" if found is None else found[1].replace("v5litepod", "v5e")
+    if found is None or kind not in CHIPS:
+        error = unknown_name("hardware", name, CHIPS)
+        hint = f"{error.hint}; each with its number, such as v4-8 or h100-8"
+        raise InputError(str(error), hint=hint)
+    chip, number = CHIPS[kind], int(found[2])
+    n_chips, rest = divmod(number, chip.name_counts)
+    if number < 1 or rest or (chip.slices and n_chips not in chip.slices):
+        sizes = [f"{kind}-{n * chip.name_counts}" for n in chip.slices] or [f"{kind}-1"]
+        raise InputError(f"{name}: no such size", hint=f"choices: {', '.join(sizes)}")
+    return Machine(name, kind, n_chips)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +147,9 @@ class Estimate:
         shape: Its mesh.
         efficiency: Share of the peak reached over a whole step, in (0, 1]; assumed.
         state: Bytes of weights, moments and gradients on a chip; no step needs less.
-        compiled: The compiler's analysis; None if it was not asked.
+        compiler: `cpu` or `tpu`, which analysed the step; None if none was asked.
+        peak: Largest memory of a chip at any time, bytes; None if not asked or refused.
+        refused: The compiler's reason for making no such step, or None.
     """
 
     preset: Preset
@@ -69,7 +157,9 @@ class Estimate:
     shape: MeshShape
     efficiency: float
     state: int
-    compiled: CompiledMemory | None = None
+    compiler: str | None = None
+    peak: int | None = None
+    refused: str | None = None
 
     @property
     def usable(self) -> int:
@@ -79,14 +169,12 @@ class Estimate:
     @property
     def needed(self) -> int:
         """Bytes on a chip: the compiler's peak, or the state alone without one."""
-        peak = None if self.compiled is None else self.compiled.peak_bytes
-        return self.state if peak is None else peak
+        return self.state if self.peak is None else self.peak
 
     @property
     def fits(self) -> bool:
         """Whether a step leaves the reserve free and no compiler refuses it."""
-        refused = self.compiled is not None and self.compiled.refused is not None
-        return not refused and self.needed <= self.usable
+        return self.refused is None and self.needed <= self.usable
 
     @property
     def flops(self) -> float:
@@ -161,8 +249,6 @@ class DryRun:
     compile: bool = True
     """Ask the compiler for memory; without, weights, moments and gradients alone are
     counted, at once."""
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON on standard output."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
@@ -181,21 +267,18 @@ class DryRun:
     def run(self) -> Estimate:
         """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
+        shapes, choices = self._shapes(on, preset), self._micro_batches(on, preset)
         if self.compile:
-            use_virtual_devices(on.n_chips, are_compiled_for=not has_compiler(on))
+            _use_virtual_devices(on)
         found = search(
             preset,
             on,
-            self._shapes(on, preset),
-            self._micro_batch_choices(on, preset),
+            shapes,
+            choices,
             efficiency=self.efficiency,
             compiles=self.compile,
         )
-        told = (found, self.tokens, self.price_per_chip_hour)
-        if self.json:
-            print(json.dumps(estimate_to_json(*told), allow_nan=False))
-        else:
-            print("\n".join(estimate_lines(*told)))
+        print("\n".join(estimate_lines(found, self.tokens, self.price_per_chip_hour)))
         return found
 
     def _shapes(self, on: Machine, preset: Preset) -> list[MeshShape]:
@@ -203,7 +286,7 @@ class DryRun:
         n = on.n_chips
         if self.mesh is None:
             sizes = [m for m in range(1, n + 1) if n % m == 0]
-            return [MeshShape(n // m, m) for m in sizes if divides(preset, m)]
+            return [MeshShape(n // m, m) for m in sizes if _divides(preset, m)]
         asked = parse_mesh(self.mesh)
         data = n // asked.model if asked.data is None else asked.data
         if data * asked.model != n:
@@ -211,12 +294,12 @@ class DryRun:
                 f"--mesh {self.mesh}: {on.name} has {n} chips",
                 hint="data times model is the number of chips; leave data out",
             )
-        if not divides(preset, asked.model):
+        if not _divides(preset, asked.model):
             words = f"no weight of {preset.name} divides by {asked.model}"
             raise InputError(f"--mesh {self.mesh}: {words}")
         return [MeshShape(data, asked.model)]
 
-    def _micro_batch_choices(self, on: Machine, preset: Preset) -> list[int]:
+    def _micro_batches(self, on: Machine, preset: Preset) -> list[int]:
         """Numbers of micro-batches that divide a chip's rows, ascending."""
         rows, rest = divmod(preset.batch_rows, on.n_chips)
         asked = self.micro_batches
@@ -259,135 +342,173 @@ def search(
         compiles: Ask a compiler where the state alone fits.
 
     Returns:
-        The first mesh that fits; the one with the smallest need if none fits.
+        The first that fits; the one with the smallest need if none does.
     """
-
-    @functools.cache
-    def at(shape: MeshShape, n_micro: int, compiles: bool = compiles) -> Estimate:
-        compute = dataclasses.replace(preset.compute, n_micro=n_micro)
-        found = Estimate(
-            preset=dataclasses.replace(preset, compute=compute),
-            machine=on,
-            shape=shape,
-            efficiency=efficiency,
-            state=state_bytes(preset, shape.model),
-        )
-        if not compiles or not found.fits:
-            return found
-        return dataclasses.replace(found, compiled=_compiled(found))
-
     tried: list[Estimate] = []
     for shape in shapes:
-        first = last = len(choices) - 1
-        if at(shape, choices[0], False).fits:  # the state does
-            first = bisect.bisect_left(choices, True, key=lambda n: at(shape, n).fits)
-        tried.append(at(shape, choices[min(first, last)]))
-        if tried[-1].fits:
-            return tried[-1]
+        for n_micro in choices:
+            found = Estimate(
+                preset=dataclasses.replace(
+                    preset, compute=dataclasses.replace(preset.compute, n_micro=n_micro)
+                ),
+                machine=on,
+                shape=shape,
+                efficiency=efficiency,
+                state=state_bytes(preset, shape.model),
+            )
+            if compiles and found.fits:
+                found = compiled_estimate(found)
+            if found.fits:
+                return found
+            tried.append(found)
+            if found.compiler is None:
+                break  # the state alone is too large
     return min(tried, key=lambda found: found.needed)
 
 
-def _compiled(found: Estimate) -> CompiledMemory:
-    """Ask the hardware's own compiler where it is installed, else the CPU's."""
-    asked = found.machine if has_compiler(found.machine) else None
+def compiled_estimate(found: Estimate) -> Estimate:
+    """Compile the step as a run makes it, and read the compiler's memory analysis."""
+    on, preset = found.machine, found.preset
+    devices = _devices(on)
+    compiler = devices[0].platform
     words = (
-        f"compiling for {'CPU' if asked is None else asked.name} devices: "
-        f"mesh {found.shape}, {found.preset.compute.n_micro} micro-batches"
+        f"compiling for {compiler.upper()} devices: mesh {found.shape}, "
+        f"{preset.compute.n_micro} micro-batches"
     )
     console = Terminal(stderr=True)
     if not console.is_terminal:
         print(words + " ...", file=sys.stderr, flush=True)
-    with console.status(words):
-        devices = absent_devices(asked)
-        return compiled_memory(found.preset, found.shape.model, devices)
+    mesh = device_mesh(MeshShape(model=found.shape.model), devices)
+    graphdef, shapes = nnx.split(
+        abstract_decoder(preset.decoder, hardware_of(devices[0]))
+    )
+    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
+    rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
+    arguments = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        (shapes, jax.eval_shape(optimizer.init, shapes), rows),
+        (
+            param_shardings(shapes, mesh),
+            state_shardings(optimizer, shapes, mesh),
+            NamedSharding(mesh, ROWS),
+        ),
+    )
+    _, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    try:
+        with console.status(words):
+            memory: Any = update.lower(*arguments).compile().memory_analysis()
+    except jax.errors.JaxRuntimeError as e:
+        if "RESOURCE_EXHAUSTED" not in str(e):
+            raise
+        refused = str(e).splitlines()[0]
+        return dataclasses.replace(found, compiler=compiler, refused=refused)
+    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+    peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
+    if compiler == "tpu":
+        # Its temporary part counts gaps between arrays as well.
+        peak = memory.peak_memory_in_bytes
+    return dataclasses.replace(found, compiler=compiler, peak=peak)
 
 
-def estimate_to_json(
-    found: Estimate, tokens: float, price: float | None
-) -> dict[str, Any]:
-    """JSON values; bytes, seconds and hours. `price` is of a chip-hour, or None."""
-    on, compiled = found.machine, found.compiled
-    chip_hours = on.n_chips * found.hours(tokens)
-    return {
-        "preset": found.preset.name,
-        "hardware": on.name,
-        "chip": on.chip.name,
-        "n_chips": on.n_chips,
-        "mesh": dataclasses.asdict(found.shape),
-        "batch_rows": found.preset.batch_rows,
-        "row_tokens": found.preset.context,
-        "compute": dataclasses.asdict(found.preset.compute),
-        "fits": found.fits,
-        "train_flags": found.train_flags(),
-        "usable_bytes": found.usable,
-        "needed_bytes": found.needed,
-        "state_bytes": found.state,
-        "compiled": None if compiled is None else dataclasses.asdict(compiled),
-        "step_seconds": found.seconds,
-        "mfu": found.mfu,
-        "tokens": tokens,
-        "hours": found.hours(tokens),
-        "chip_hours": chip_hours,
-        "cost": None if price is None else chip_hours * price,
-    }
+def _has_compiler(on: Machine) -> bool:
+    return on.slice_name is not None and bool(importlib.util.find_spec("libtpu"))
+
+
+def _use_virtual_devices(on: Machine) -> None:
+    """Make this process see as many CPU devices and look for no others."""
+    if not _has_compiler(on):
+        os.environ["XLA_FLAGS"] = " ".join(
+            (
+                "--xla_backend_optimization_level=0",
+                "--xla_llvm_disable_expensive_passes=true",
+                # On a CPU it copies masks for all rows and keeps them through the loop.
+                "--xla_disable_hlo_passes=while-loop-invariant-code-motion",
+            )
+        )
+    os.environ.update(
+        TPU_SKIP_MDS_QUERY="1",
+        TPU_ACCELERATOR_TYPE="v5litepod-8",
+        TPU_WORKER_HOSTNAMES="localhost",
+    )
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", on.n_chips)
+
+
+def _devices(on: Machine) -> Sequence[Any]:
+    """Devices of a slice that libtpu's compiler knows, or virtual CPUs."""
+    if on.slice_name is None or not _has_compiler(on):
+        return jax.devices()
+    # A v4 chip has two cores, which a program sees as one device.
+    more = {"chip_config_name": "megacore"} if on.kind == "v4" else {}
+    return topologies.get_topology_desc(on.slice_name, platform="tpu", **more).devices
+
+
+def state_bytes(preset: Preset, model: int) -> int:
+    """Weights, two moments and gradients of a device, float32: no step needs less.
+
+    Raises:
+        InputError: If `model` devices cannot share the weights.
+    """
+    mesh: Any = AbstractMesh((1, model), (DATA_AXIS, MODEL_AXIS), (AxisType.Auto,) * 2)
+    shapes = abstract_params(preset.decoder)
+    n_weights = jax.tree.map(
+        lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),
+        shapes,
+        param_shardings(shapes, mesh),
+    )
+    return 4 * 4 * sum(jax.tree.leaves(n_weights))
+
+
+def _divides(preset: Preset, model: int) -> bool:
+    try:
+        state_bytes(preset, model)
+    except InputError:
+        return False
+    return True
 
 
 def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[str]:
-    """Lines for people: verdict, memory, time, cost."""
+    """Verdict, memory, time, cost; `price` is of a chip-hour, or None."""
     on, preset, compute = found.machine, found.preset, found.preset.compute
     rows = preset.batch_rows // (on.n_chips * compute.n_micro)
+    chip_hours = on.n_chips * found.hours(tokens)
+    source = f"the {str(found.compiler).upper()} compiler's analysis"
+    if found.compiler is None:
+        source = "weights, moments and gradients alone, without activations"
+    if found.compiler == "cpu":
+        source += ", an upper bound: it keeps attention's scores and widens bfloat16"
     lines = [
         f"{preset.name} on {on.name} ({on.n_chips} chips of {on.chip.memory_gib} GiB): "
         + ("fits" if found.fits else "DOES NOT FIT"),
         f"  needs {found.needed / _GIB:.1f} GiB a chip of {found.usable / _GIB:.1f} "
-        f"({RESERVE:.0%} are left free)",
+        f"({RESERVE:.0%} are left free): {source}",
         f"  mesh {found.shape}; {preset.batch_rows} rows of "
         f"{preset.context:,} tokens a step, {rows} a chip at once in "
         f"{compute.n_micro} micro-batches; {compute.dtype}"
         + (", rematerialised" if compute.remat else ""),
     ]
+    if found.refused is not None:
+        lines.append(f"  refused: {found.refused}")
     if found.fits:
         lines.append(f"  flags of train.pretrain: {' '.join(found.train_flags())}")
-    lines += ["", "memory a chip, GiB", *_memory_lines(found)]
-    if found.compiled is not None and (program := found.compiled.program) is not None:
-        lines += ["", "a step on a chip, read in the compiled program"]
-        lines += program_lines(program, preset.decoder.n_layers)
+    if found.compiler == "cpu" and on.slice_name is not None:
+        lines.append("  pip install -e '.[tpu]': its own compiler answers instead")
     lines += [
-        "",
-        f"{found.seconds:.3f} s a step, from the datasheet (nothing was measured)",
+        f"{found.flops:.3g} operations and {found.seconds:.3f} s a step, from the "
+        "datasheet (nothing was measured)",
         f"  assumed: {found.efficiency:.0%} of the peak of {on.chip.peak_tflops:.0f} "
         f"TFLOP/s in what is computed, so {found.mfu:.0%} MFU",
     ]
     if compute.dtype == "float32":
         lines.append("  the peak is bfloat16's: float32 takes longer than this")
-    hours = found.hours(tokens)
     lines += [
         f"  tokens a second {preset.step_tokens / found.seconds:,.0f}",
-        f"{tokens:,.0f} tokens: {hours:,.1f} hours, "
-        f"{on.n_chips * hours:,.0f} chip-hours",
+        f"{tokens:,.0f} tokens: {found.hours(tokens):,.1f} hours, "
+        f"{chip_hours:,.0f} chip-hours"
+        + ("" if price is None else f", {chip_hours * price:,.0f} in all"),
     ]
-    if price is not None:
-        lines.append(f"  at {price:g} each: {on.n_chips * hours * price:,.0f}")
-    return lines
-
-
-def _memory_lines(found: Estimate) -> list[str]:
-    compiled = found.compiled
-    lines = [f"  {'weights, moments, gradients':36}{found.state / _GIB:8.2f}"]
-    if compiled is None:
-        more = "activations are not counted: ask the compiler, without --no-compile"
-        return [*lines, f"  {more}"]
-    compiler = compiled.compiler.upper()
-    if compiled.peak_bytes is None:
-        return [*lines, f"  {compiler} compiler: {compiled.refused}"]
-    words = f"peak, {compiler} compiler ({compiled.seconds:.0f} s)"
-    lines.append(f"  {words:36}{compiled.peak_bytes / _GIB:8.2f}")
-    if compiled.compiler == "cpu":
-        lines.append(
-            "  an upper bound: a CPU keeps attention's scores and widens bfloat16"
-        )
-        extra = "cuda" if found.machine.slice_name is None else "tpu"
-        lines.append(f"  pip install -e '.[{extra}]': its own compiler answers instead")
     return lines
 
 

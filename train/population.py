@@ -29,18 +29,18 @@ from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.terminal import Terminal
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
-    Job,
     ModelResult,
     finished_result,
+    open_maker,
     power_rows,
     print_power,
-    source_digest,
 )
-from train.population_models import TrainedModel, open_maker, trained_together
+from train.population_models import Job, TrainedModel, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
 from train.presets import PRESETS
 from train.run_folder import code_version
+from train.source_digest import source_digest
 from train.sources import corpus_digest, open_corpus
 from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 from train.tokens import token_cache
@@ -235,7 +235,7 @@ class Population:
             test=None if self.test == "none" else self.test,
             weights=self.weights,
             code=code_version(),
-            sources=source_digest(),
+            sources=source_digest("train.population_models"),
             tokenizer=tokenizer,
             texts=texts,
             tokenizer_digest=tokenizer_digest(plain),

@@ -1,7 +1,4 @@
-"""Train, test and write the models of a population, each in its own folder.
-
-A folder is written under another name and renamed when it is complete, so a killed run
-leaves complete models only.
+"""Train and test the models of a population: all that their results follow from.
 
 Dimension key
     M  models
@@ -12,10 +9,11 @@ Dimension key
 
 import dataclasses
 import functools
+import hashlib
 import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,24 +26,15 @@ from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.method import TestMethod
 from jaxcontam.methods.order_test import PlannedTest, plan_test
-from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.models.decoder import abstract_decoder
-from jaxcontam.report.report_files import replace_folder
-from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
-from train.manifest import Manifest, write_manifest
 from train.population_device import (
     score_population_tests,
     stacked,
     train_scanned,
     train_together,
 )
-from train.population_job import TESTS_NAME, Job, ModelResult, SetResult
-from train.population_plan import PlannedModel, plan_model
-from train.population_workers import keep_freed_memory
-from train.prepare import STREAM_NAME, stream_manifest, write_set
-from train.run_folder import MANIFEST_NAME, MODEL_DIR
+from train.population_plan import Design, PlannedModel, Texts, plan_model
 
 # The final loss is the mean over this many steps.
 _LAST_STEPS = 50
@@ -53,6 +42,79 @@ _LAST_STEPS = 50
 
 class DivergedError(ArithmeticError):
     """A model's loss is not finite."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that a process needs to train any model of a population.
+
+    Attributes:
+        design: What the models share.
+        out: Folder of the population.
+        test: Method that tests every set, or None.
+        weights: Whether models, sets and streams are kept.
+        code: Git commit, for manifests.
+        sources: `source_digest` of what trains and tests.
+        tokenizer: A transformers fast tokenizer, as models are saved with it.
+        texts: Background and pool; processes share the background's files.
+        tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        pool_digest: Digest of the pool, in its order.
+        device: What computes: `scan` or `vmap`, and on which kind of device.
+    """
+
+    design: Design
+    out: Path
+    test: str | None
+    weights: bool
+    code: str | None
+    sources: str
+    tokenizer: Any
+    texts: Texts
+    tokenizer_digest: str
+    pool_digest: str
+    device: str
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether each process trains one model after another, by a scan."""
+        return self.device.startswith("scan")
+
+    def folder(self, seed: int) -> Path:
+        """Folder of one model."""
+        return self.out / f"model-{seed}"
+
+    def key(self, seed: int) -> str:
+        """Digest of all inputs of a model."""
+        parts = [
+            dataclasses.asdict(self.design),
+            seed,
+            self.test,
+            self.weights,
+            self.sources,
+            self.texts.documents.corpus_digest,
+            self.texts.documents.digest,
+            self.tokenizer_digest,
+            self.pool_digest,
+            self.device,
+        ]
+        text = json.dumps(parts, sort_keys=True)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """The test of one set of one model; numbers as in `OrderNumbers`."""
+
+    name: str
+    copies: int
+    method: str
+    n_examples: int
+    n_strata: int
+    p_value: float | None
+    log10_p: float
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -126,49 +188,6 @@ def trained_together(
         yield from train_models(job, [*chunk, *padding])
 
 
-def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
-    """Prepare a worker process.
-
-    Returns:
-        A function that trains the model of a seed, or takes one that was trained side
-        by side with others, tests it and writes its folder.
-    """
-    # Accelerators are left to the process that trains side by side.
-    jax.config.update("jax_platforms", "cpu")
-    keep_freed_memory()
-    keep_compiled()
-    graphdef, shapes = nnx.split(abstract_decoder(job.design.preset.decoder))
-    structure = jax.tree.structure(shapes)
-
-    def make(task: int | TrainedModel) -> ModelResult:
-        if isinstance(task, int):
-            (task,) = train_models(job, [task])
-        start, cpu = time.monotonic(), time.process_time()
-        loss = last_loss(task.losses)
-        if isinstance(task.scored, InputError):
-            raise task.scored
-        model = plan_model(job.design, job.texts, seed=task.seed)
-        rows: tuple[SetResult, ...] = ()
-        if job.test is not None:
-            rows = set_results(job, plan_tests(job, model), task.scored)
-        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
-        result = ModelResult(
-            seed=model.seed,
-            n_parameters=n_parameters(decoder),
-            n_tokens=job.design.n_tokens,
-            n_canary_tokens=model.stream.n_canary_ids,
-            loss=loss,
-            train_seconds=task.train_seconds,
-            test_seconds=task.score_seconds + time.monotonic() - start,
-            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
-            rows=rows,
-        )
-        write_model(job, model, result, decoder)
-        return result
-
-    return make
-
-
 def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
     """The test of every set of a model."""
     assert job.test is not None
@@ -213,45 +232,6 @@ def _brief(method: TestMethod) -> TestMethod:
         return method
     analyse = functools.partial(adjacency_test, brief=True)
     return dataclasses.replace(ADJACENCY, analyse=analyse, locates=False)
-
-
-def write_model(
-    job: Job, model: PlannedModel, result: ModelResult, decoder: Any
-) -> None:
-    """Write a model's folder, whole or not at all."""
-    folder = job.folder(model.seed)
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    if job.weights:
-        preset = job.design.preset
-        save_checkpoint(
-            decoder, job.tokenizer, partial / MODEL_DIR, model_type=preset.model_type
-        )
-        np.save(partial / STREAM_NAME, model.stream.ids)
-        for planned in model.sets:
-            write_set(planned, partial)
-    write_manifest(_manifest(job, model), partial / MANIFEST_NAME)
-    fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
-    (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
-    replace_folder(partial, folder)
-
-
-def _manifest(job: Job, model: PlannedModel) -> Manifest:
-    design = job.design
-    return stream_manifest(
-        list(zip(model.sets, model.encoded, strict=True)),
-        model.stream,
-        model.starts,
-        design.preset,
-        code=job.code,
-        seed=model.seed,
-        corpus_digest=job.texts.documents.corpus_digest,
-        separator=design.separator,
-        max_example_tokens=design.max_example_tokens,
-        finished=True,
-        tokenizer_digest=job.tokenizer_digest,
-    )
 
 
 def n_parameters(decoder: Any) -> int:

@@ -6,15 +6,15 @@ A worker that fails or dies costs its current task only.
 import contextlib
 import ctypes
 import dataclasses
-import itertools
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 # If this many tasks fail before one succeeds, the rest would too.
@@ -24,6 +24,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _NEVER_TRIM = 2**31 - 1
 _LARGEST_HEAP_BLOCK = 10**9
 _GROW_BY = 2**20
+_NO_TASK = object()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,43 +41,30 @@ class Failure:
 
 
 class _Worker:
-    """A process pinned to one core, and its current task."""
+    """An executor of one process, pinned to a core: its death breaks no other's."""
 
-    def __init__(self, opener: Callable[[Any], Callable], core: int | None):
+    def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
+        self.core = core
         context = multiprocessing.get_context("spawn")
-        self.core, self.task, self.is_dead = core, None, False
-        self.pipe, theirs = context.Pipe()
-        # The job follows by the pipe: what is started with it would be waited for, for
-        # good if it dies meanwhile.
-        self.process = context.Process(target=_work, args=(theirs, opener), daemon=True)
+        self.pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+        others = multiprocessing.active_children()
         with _pinned(core), _ignoring_ctrl_c():
-            self.process.start()
-        # Else the pipe would not end when the process does.
-        theirs.close()
+            # Not by `initargs`: they are written before the process is watched, for
+            # good if it dies over a large job.
+            self.pool.submit(_open, opener, job)
+        (self.process,) = {*multiprocessing.active_children()} - {*others}
 
-    def send(self, task: Any) -> None:
-        """Send the job, then a task; the death of the process shows in `receive`."""
-        self.task = task
-        with contextlib.suppress(ConnectionError):
-            self.pipe.send(task)
-
-    def receive(self) -> Any:
-        """The outcome of the task; a failure if the process died of it."""
+    def submit(self, task: Any) -> Future:
         try:
-            return self.pipe.recv()
-        except (EOFError, ConnectionError):
-            self.process.join()
-            self.is_dead = True
-            self.pipe.close()
-            return Failure(f"its process ended with code {self.process.exitcode}")
+            return self.pool.submit(_work, task)
+        except BrokenProcessPool as e:
+            dead: Future = Future()
+            dead.set_exception(e)
+            return dead
 
     def stop(self) -> None:
-        """Terminate the process."""
-        if self.is_dead:
-            return
         self.process.terminate()
-        self.process.join()
-        self.pipe.close()
+        self.pool.shutdown(cancel_futures=True)
 
 
 def over_processes(
@@ -103,42 +91,42 @@ def over_processes(
         those that are left are not tried.
     """
     waiting, cores = iter(tasks), _cores()
-    workers: list[_Worker] = []
+    workers: set[_Worker] = set()
+    running: dict[Future, tuple[_Worker, Any]] = {}
     n_done = n_failed = 0
 
+    def started(core: int | None) -> _Worker:
+        workers.add(worker := _Worker(opener, job, core))
+        return worker
+
     def assign(worker: _Worker) -> None:
-        for task in itertools.islice(waiting, 1):
-            worker.send(task)
+        task = next(waiting, _NO_TASK)
+        if task is not _NO_TASK:
+            running[worker.submit(task)] = worker, task
             return
         workers.remove(worker)
         worker.stop()
 
     try:
-        # All of them first: they get ready while the first task is made, and a large
-        # one is not sent before its process reads.
-        for i in range(n_processes):
-            workers.append(_Worker(opener, cores[i % len(cores)]))
-        for worker in workers:
-            worker.send(job)
-        for worker in tuple(workers):
+        # All of them first: they get ready while the first task is made.
+        for worker in [started(cores[i % len(cores)]) for i in range(n_processes)]:
             assign(worker)
-        while workers:
-            pipes = [worker.pipe for worker in workers]
-            for pipe in multiprocessing.connection.wait(pipes):
-                worker = next(w for w in workers if w.pipe is pipe)
-                task = worker.task
-                outcome = worker.receive()
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                worker, task = running.pop(future)
+                if is_dead := isinstance(future.exception(), BrokenProcessPool):
+                    workers.remove(worker)
+                    worker.pool.shutdown()  # waits for the exit code
+                    code = worker.process.exitcode
+                    outcome = Failure(f"its process ended with code {code}")
+                else:
+                    outcome = future.result()
                 is_failure = isinstance(outcome, Failure)
                 n_failed, n_done = n_failed + is_failure, n_done + (not is_failure)
                 yield task, outcome
                 if not n_done and n_failed >= _HOPELESS:
                     return
-                if worker.is_dead:
-                    workers.remove(worker)
-                    worker = _Worker(opener, worker.core)
-                    worker.send(job)
-                    workers.append(worker)
-                assign(worker)
+                assign(started(worker.core) if is_dead else worker)
     finally:
         for worker in workers:
             worker.stop()
@@ -163,19 +151,34 @@ def n_cores() -> int:
     return len(_cores())
 
 
-def _work(pipe: Any, opener: Callable[[Any], Callable]) -> None:
-    """Run tasks until the pipe closes."""
-    run = fault = None
+# What runs the tasks of this process, where it is a worker.
+_run: Callable[[Any], Any]
+
+
+def _open(opener: Callable[[Any], Callable], job: Any) -> None:
+    """Prepare this process; what cannot be opened fails every task."""
+    global _run
     try:
-        run = opener(pipe.recv())
-    except EOFError:
-        return
+        _run = opener(job)
     except Exception as e:
         fault = _failure(e)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            task = pipe.recv()
-            pipe.send(fault if run is None else _outcome(run, task))
+        _run = lambda task: fault  # noqa: E731
+
+
+def _work(task: Any) -> Any:
+    return _outcome(_run, task)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is killed: its queue alone would not."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None, "a worker"
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _outcome(run: Callable[[Any], Any], task: Any) -> Any:

@@ -22,7 +22,6 @@ import numpy as np
 from etils import epath
 
 from jaxcontam import __version__
-from jaxcontam.data.bucket import bucket_errors
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
@@ -44,6 +43,7 @@ from train.run_folder import (
     disk_leader,
     first_difference,
     keep_at_home,
+    one_line,
     run_home,
     run_inputs,
 )
@@ -94,7 +94,7 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
     kept = epath.Path(place)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with bucket_errors(FLAG, place, "read"):
+        with one_line(FLAG, place, "read"):
             if not (kept / MANIFEST_NAME).exists():
                 raise InputError(
                     f"{FLAG} {place}: nothing is prepared there",
@@ -110,7 +110,7 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
         # On the same disk no bytes are copied.
         os.link(kept / STREAM_NAME, stream_file)
     except OSError:
-        with bucket_errors(FLAG, place, "read"):
+        with one_line(FLAG, place, "read"):
             (kept / STREAM_NAME).copy(epath.Path(stream_file))
     ids = np.load(stream_file, mmap_mode="r")
     if len(ids) != manifest.n_tokens:

@@ -17,7 +17,6 @@ from jax.sharding import Mesh
 
 from jaxcontam.cli import parse, run_command
 from jaxcontam.commands.flags import check_positive, check_seed, flag_of
-from jaxcontam.data.bucket import is_url
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import order_method
@@ -43,7 +42,7 @@ from train.prepare import Run, RunOptions, Start
 from train.prepared import save_prepared
 from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
-from train.run_folder import MODEL_DIR, alone
+from train.run_folder import MODEL_DIR, alone, is_url
 from train.sources import Corpus, open_corpus
 from train.step_log import check_audit_flags
 from train.tokenizer import read_tokenizer

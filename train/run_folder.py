@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from jaxcontam.data.bucket import bucket_errors, is_url
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, StorageError, first_line
 from jaxcontam.processes import (
     barrier,
     broadcast_bytes,
@@ -30,11 +29,15 @@ from train.manifest import Manifest, read_manifest
 
 MODEL_DIR = "model"
 MANIFEST_NAME = "manifest.json"
-# What tpu_scripts write into a copy of a checkout, which has no .git.
+# Written by tpu_scripts into a copy of a checkout, which has no .git.
 CODE_VERSION_NAME = "code-version.txt"
 _ROOT = Path(__file__).resolve().parent.parent
 LOCK_NAME = "run.lock"
 _SCHEMES = ("gs", "s3")
+_REFUSED = (
+    *(FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError),
+    *(ImportError, NotImplementedError, ValueError),
+)
 
 
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
@@ -163,6 +166,43 @@ def disk_leader(folder: Path) -> int:
     return min(found)
 
 
+def is_url(word: object) -> bool:
+    """Whether a word names a place that is no folder here, such as gs://bucket/run."""
+    return "://" in str(word)
+
+
+@contextlib.contextmanager
+def one_line(flag: str, place: str, done: str) -> Iterator[None]:
+    """Turn errors of a block that only reads or writes a place into one line.
+
+    Args:
+        flag: The flag that named it.
+        place: A folder or an address.
+        done: What the block does to it: `read` or `written`.
+
+    Raises:
+        InputError: If the place is none, or refuses this machine.
+        StorageError: If it is silent, or full.
+    """
+    try:
+        yield
+    except (InputError, StorageError):
+        raise
+    except Exception as e:
+        where, said = f"{flag} {place}: cannot be {done}", first_line(e)[:200]
+        if isinstance(e, _REFUSED):
+            raise InputError(
+                f"{where} ({said})",
+                hint="is it there, and may this user or machine read and write there? "
+                "gs:// needs gcsfs, s3:// s3fs",
+            ) from e
+        raise StorageError(
+            f"{where} now ({said})",
+            hint="is the disk or the network there, with room, and this machine logged "
+            "in? Then run the same command again",
+        ) from e
+
+
 def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
     """Where checkpoints are kept, and all that must outlive the disk of `out`.
 
@@ -188,7 +228,7 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
             hint="or name a folder where the bucket is mounted",
         )
     home = epath.Path(word if is_bucket else os.path.abspath(word))
-    with bucket_errors(flag, word, "written"):
+    with one_line(flag, word, "written"):
         home.mkdir(parents=True, exist_ok=True)
         # A bucket has no folders to make: only a file shows whether it can be written.
         probe = home / f".written-{process_index()}-{secrets.token_hex(8)}"

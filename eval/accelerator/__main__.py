@@ -4,8 +4,8 @@ Question: tokens a second in bfloat16 for 124 M, 1.4 B and a 7 B shape with rand
 weights, as a share of the matrix products that the same device does in the same run,
 and beside torch on the same GPU: transformers' model scored in batches, and trained
 with autocast and sdpa. Each part runs in its own process.
-Command: `python -m eval.accelerator`, or `--compile h200` without one. Hardware: a GPU
-of 80 GB (torch beside JAX, `pip install -e .[test]`) or a TPU chip; ten minutes.
+Command: `python -m eval.accelerator`. Hardware: a GPU of 80 GB (torch beside JAX,
+`pip install -e .[test]`) or a TPU chip; ten minutes.
 Headline: on an H200 1.4 B is scored at 63 % of those products, 1.44 times torch, and
 124 M trained at 42 %, 2.67 times torch.
 """
@@ -20,7 +20,6 @@ from typing import Any
 
 from rich.console import Console
 
-from eval.accelerator.compiled import CASES, compile_cases
 from eval.accelerator.scoring import measure_scoring
 from eval.accelerator.subjects import KEPT, in_fresh_process
 from eval.accelerator.subjects import device as device_of
@@ -30,7 +29,6 @@ from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, check_names
-from train.hardware import use_virtual_devices
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +41,6 @@ class Accelerator:
     """Tokens of a batch that is scored (default: what users get)."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all)."""
-    compile: str | None = None
-    """Ask the compiler of h200, h100, a100 or v5e instead, which needs no device."""
     tiny: bool = False
     """Small models on any device: a pulse run, whose numbers mean nothing."""
     out: Path = Path("runs/accelerator")
@@ -52,7 +48,7 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         check_positive(self, "rounds", "batch_tokens")
-        check_names("part", self.only, PARTS if self.compile is None else CASES)
+        check_names("part", self.only, PARTS)
 
     def run(self) -> dict[str, Any]:
         """Measure, print, write; returns the measurements.
@@ -64,9 +60,6 @@ class Accelerator:
             InputError: If there is no accelerator and the run is not tiny, or if there
                 are several devices.
         """
-        if self.compile is not None:
-            use_virtual_devices(1, are_compiled_for=False)
-            return compile_cases(self.only or CASES, self.compile, self.out)
         # Torch needs its share of the memory; set before a device is first used.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         device = in_fresh_process(device_of)

@@ -10,7 +10,7 @@ import numpy as np
 from eval.leaderboard.detector import Entry, OverBudgetError
 from eval.leaderboard.population import Arena, subject_of
 from jaxcontam.scoring.scorer import Scorer
-from train.population_job import source_digest
+from train.source_digest import source_digest
 
 # Beside the packages, what trials follow from; entries have digests of their own.
 _EVAL = Path(__file__).resolve().parent.parent
@@ -107,7 +107,9 @@ def trial_sources() -> str:
 
     It needs no git, and a new document or entry makes no trial obsolete.
     """
-    digest = hashlib.sha256(source_digest().encode())
+    entries = "eval.leaderboard.entries"
+    ours = source_digest("eval.leaderboard.trials", entries, unread=(entries,))
+    digest = hashlib.sha256(ours.encode())
     for pattern in _SOURCES:
         for path in sorted(_EVAL.glob(pattern)):
             if path.name == _ENTRIES:

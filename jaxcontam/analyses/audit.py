@@ -19,7 +19,7 @@ from jaxcontam.analyses.scored import (
     with_reference,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.arguments import Dtype, public
+from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.errors import InputError
 from jaxcontam.methods.method import Planned
 from jaxcontam.progress import Bar, Progress, default_bar
@@ -30,7 +30,6 @@ from jaxcontam.results import (
     Report,
     UnscoredFile,
 )
-from jaxcontam.scoring.mirror import local_folder
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.verdict import decide, screen
@@ -216,7 +215,7 @@ def audit(
 
     target = of_reference = None
     if checked.benchmarks:
-        folder = local_folder(store)
+        folder = store_folder(store)
         target = ready(model, folder)
         if reference is not None:
             with about_reference():

@@ -29,7 +29,7 @@ from jaxcontam.analyses.inflation_judging import (
 )
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.arguments import Dtype, check_names, public
+from jaxcontam.arguments import Dtype, check_names, public, store_folder
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.score_columns import (
@@ -207,7 +207,7 @@ def inflation(
             ),
             sides.questions,
             bar,
-            store=None if store is None else Path(store),
+            store=store_folder(store),
             batch_tokens=batch_tokens,
             per_byte=per_byte,
         )

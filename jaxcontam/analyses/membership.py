@@ -30,7 +30,7 @@ from jaxcontam.analyses.membership_plan import (
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.arguments import Dtype, public
+from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.neighbours import edited
 from jaxcontam.methods.membership.plan import Inputs, score_texts
@@ -47,7 +47,6 @@ from jaxcontam.results.membership import (
     SeenShare,
     SetResult,
 )
-from jaxcontam.scoring.mirror import local_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,7 +199,7 @@ def membership(
         seed=seed,
     )
     check_sides(run, np.zeros(len(run.texts), bool))
-    folder = local_folder(store)
+    folder = store_folder(store)
     target = load(model, tokenizer=tokenizer, dtype=dtype)
     other = None
     if reference is not None:

@@ -15,13 +15,12 @@ from jaxcontam.analyses.flag_words import flag_of as flag_of
 from jaxcontam.analyses.flag_words import path_word, words_of
 from jaxcontam.arguments import check_min_effect as check_min_effect
 from jaxcontam.arguments import check_seed as check_seed
-from jaxcontam.data.bucket import is_url
+from jaxcontam.arguments import store_folder
 from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
-from jaxcontam.scoring.mirror import url_folder
 from jaxcontam.scoring.shares import Division, parse_share, share_of_process
 
 if TYPE_CHECKING:
@@ -114,8 +113,7 @@ class StoreFlags(DtypeFlags):
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
     store: str | None = None
-    """Folder of scores, from which a rerun resumes (default: beside the report); or a
-    URL such as gs://bucket/scores, where hosts without a shared disk meet."""
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
     no_store: bool = False
     """Keep no scores."""
 
@@ -123,16 +121,14 @@ class StoreFlags(DtypeFlags):
         check_positive(self, "batch_tokens")
         if self.store is not None and self.no_store:
             raise InputError("--store and --no-store contradict each other")
-        folder = None if self.store is None else Path(self.store)
+        folder = store_folder(self.store)
         if folder is not None and folder.exists() and not folder.is_dir():
             raise InputError(f"{self.store}: is a file", hint="--store names a folder")
         super().__post_init__()
 
     def store_in(self, default: Path) -> Path | None:
         """Folder in which scores are kept, as the flags say; None keeps none."""
-        if self.no_store or self.store is None:
-            return None if self.no_store else default
-        return url_folder(self.store) if is_url(self.store) else Path(self.store)
+        return None if self.no_store else store_folder(self.store) or default
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -251,12 +247,6 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
     """
     parse_mesh(command.mesh)
     _check_share(command)
-    models = (model, getattr(command, "reference", None))
-    if is_url(command.store) and not all(runs_here(one) for one in models if one):
-        raise InputError(
-            "--store: a URL keeps scores of model directories, no answers",
-            hint="name a folder",
-        )
     is_here = model is not None and runs_here(model)
     is_served = model is not None and model.startswith(PREFIX)
     has_context = model is not None and (is_here or model.startswith(_VLLM_PREFIX))
