@@ -113,7 +113,7 @@ def drift_sizes(
 ) -> dict[str, tuple[float, ...]]:
     """Sizes of direction, of all pairs and of those it needs, over fresh files."""
     words = (kind, length, scorer)
-    rng = np.random.default_rng([zlib.crc32(word.encode()) for word in words])
+    rng = np.random.default_rng([0, *(zlib.crc32(word.encode()) for word in words)])
     p: dict[str, list[float]] = {"direction": [], "direction, sparse": []}
     for _ in range(n_files):
         states_N = KINDS[kind](rng, N_STRATA * SIZE, LENGTHS[length])
