@@ -21,7 +21,7 @@ from jaxcontam.results.replication import (
 )
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 
-SCHEMA = 1
+SCHEMA = 2
 """Schema version of report.json: its fields and their meaning."""
 
 
