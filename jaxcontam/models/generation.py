@@ -49,8 +49,6 @@ class Sampling:
     """Settings of the sampler.
 
     Attributes:
-        n_samples: Continuations of each prompt.
-        new_tokens: Most ids of a continuation.
         temperature: Divides the logits; 0 takes the likeliest id.
         stop_ids: Ids that end a continuation; they are not part of it.
         seed: Seeds each sample, together with the prompt's ids and the sample's index.
@@ -74,12 +72,9 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Continuation:
-    """One sampled continuation.
+    """One sampled continuation: new int32 `ids`, without the stop id.
 
-    Attributes:
-        ids: New int32 ids, without the stop id.
-        stop_id: The stop id that ended it; None if it reached `new_tokens`, or
-            `has_ended` ended it.
+    `stop_id` is None if it reached `new_tokens`, or `has_ended` ended it.
     """
 
     ids: np.ndarray
@@ -123,9 +118,6 @@ def continuations(
 
     Yields:
         (index of the prompt, its `n_samples` continuations), in order of batches.
-
-    Raises:
-        ValueError: If a prompt is empty or `new_tokens` leaves no room for one.
     """
     context = decoder.config.context
     room = context - sampling.new_tokens
@@ -261,10 +253,7 @@ def _batch_shape(
 def _keys(
     prompts: Sequence[tuple[np.ndarray, int]], B: int, first: int, K: int
 ) -> np.ndarray:
-    """Key data of each sample, `[B, K, 2]` uint32, from prompts with their seeds.
-
-    Zeros where no prompt stands.
-    """
+    """Key data of samples, `[B, K, 2]` uint32, from prompts with seeds, or zeros."""
     keys_BK2 = np.zeros((B, K, 2), np.uint32)
     for i, (prompt, seed) in enumerate(prompts):
         ids = np.asarray(prompt, "<i4").tobytes()
@@ -282,14 +271,7 @@ def prompt_ids(
 ) -> np.ndarray:
     """Ids of a prompt, once after the token that texts start with if there is one.
 
-    Args:
-        ids: Ids of the text, at least one where there is no prefix.
-        prefix_id: BOS or EOS, or None.
-        room: Most ids in all, or None; a longer text loses its beginning, never the
-            prefix.
-
-    Raises:
-        ValueError: If there is no room for an id of the text.
+    `room` is the most ids in all; a longer text loses its beginning, never the prefix.
     """
     before = [] if prefix_id is None else [prefix_id]
     own = own_ids(np.asarray(ids, np.int32), prefix_id)

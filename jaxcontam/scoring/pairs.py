@@ -28,28 +28,15 @@ def score_continuations(
     at_once: int = 1,
     sharding: WeightSharding | None = None,
 ) -> TokenScores:
-    """Score every id of every continuation after its prefix.
+    """Score every id of every continuation after its prefix, `[I, K, T]`.
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
     prefix's last hidden state, and the state after the last id is not used. Not
     compiled: the caller jits it, with everything but the arrays static.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        state: Weights of the decoder.
-        prefixes_IP: int32 ids, padding at the end.
-        lengths_I: int32, ids of each prefix that are not padding, at least 1.
-        continuations_IKT: int32 ids, padding at the end; ignore the padding's scores.
-        moments: Also return means, variances and tops.
-        at_once: Prefixes in one batch.
-        sharding: How the weights are sharded, within `shard_map`.
-
-    Returns:
-        Scores of shape `[I, K, T]`.
-
-    Raises:
-        ValueError: If T is 0.
+    Ids are int32, padding at the end, whose scores are to be ignored; a prefix has at
+    least one. `at_once` prefixes are a batch; the rest is as for `score_tokens`.
     """
     _, K, T = continuations_IKT.shape
     if T == 0:

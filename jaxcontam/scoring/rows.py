@@ -21,12 +21,7 @@ FIRST_K = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One window of one sequence.
-
-    Attributes:
-        sequence: Index of the sequence.
-        window: Where it stands in the sequence.
-    """
+    """One window of the sequence of an index."""
 
     sequence: int
     window: Window
@@ -53,7 +48,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a row's scores.
+    """Values kept of a row's scores.
 
     Attributes:
         name: Part of the key in the store.
