@@ -93,14 +93,15 @@ def writing(place: Path) -> Iterator[None]:
         raise InputError(f"{place}: cannot be written ({words})") from e
 
 
-def read_limited(path: Path, *, most: int = MOST_TEXT) -> bytes:
-    """Content of a plain file of a model, of at most `most` bytes."""
+def read_limited(path: Path) -> bytes:
+    """Content of a plain file of a model, of at most `MOST_TEXT` bytes."""
     check_file(path, ())
     try:
         size = path.stat().st_size
-        if size > most:
+        if size > MOST_TEXT:
             raise InputError(
-                f"{path}: {size:,} bytes (such a file of a model has at most {most:,})"
+                f"{path}: {size:,} bytes (such a file of a model has at most "
+                f"{MOST_TEXT:,})"
             )
         # No more than that: some files of /proc have no size and no end.
         with path.open("rb") as file:

@@ -26,7 +26,7 @@ _ROW = "_jaxcontam_row"
 
 
 def read_task(word: str) -> tuple[str, list[Record], Provenance]:
-    """Name (`TASK-SPLIT`), examples and order's provenance of a task.
+    """Name of a task (`TASK-SPLIT`), its examples, and the provenance of their order.
 
     A few-shot part, an instruction and a chat template are left out: what is asked is
     whether the split was seen, not a prompt. The provenance is `unknown` where the

@@ -120,7 +120,7 @@ def complete_ids(
         has_ended=has_ended if stop else None,
     ):
         i = missing[index]
-        journal.add(keys[i], [_before(text_of(i, one.ids), stop) for one in samples])
+        journal.add(keys[i], [_before(text_of(i, ids), stop) for ids in samples])
         done += 1
         if progress is not None:
             progress(done, len(prompts))

@@ -67,7 +67,7 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
 
 
 def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
-    """A `PreTrainedModel` in memory that gives logits, on its own device."""
+    """A `PreTrainedModel` that gives logits, on its device; its mode is put back."""
     config = model.config.to_dict()
     context = next(
         (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)),

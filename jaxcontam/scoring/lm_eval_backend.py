@@ -206,7 +206,7 @@ class JaxcontamLM(TemplateLM):
         for i, (written,) in continuations(
             self._checkpoint.decoder, prompts, sampling, has_ended=has_ended
         ):
-            text = decoded(written.ids)
+            text = decoded(written)
             for stop in stops:
                 text = text.partition(stop)[0]
             texts[i] = text

@@ -206,6 +206,6 @@ def _pairs(
     def score(state: nnx.State, *pairs: jax.Array) -> jax.Array:
         return score_continuations(
             graphdef, state, *pairs, at_once=at_once, sharding=sharding
-        ).logprobs
+        )
 
     return over_mesh(mesh, sharding, ROWS, score)(state, *pairs)

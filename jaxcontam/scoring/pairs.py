@@ -14,7 +14,7 @@ from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring.kernel import TokenScores, target_scores
+from jaxcontam.scoring.kernel import target_scores
 
 
 def score_continuations(
@@ -24,11 +24,10 @@ def score_continuations(
     lengths_I: jax.Array,
     continuations_IKT: jax.Array,
     *,
-    moments: bool = False,
     at_once: int = 1,
     sharding: WeightSharding | None = None,
-) -> TokenScores:
-    """Score every id of every continuation after its prefix, `[I, K, T]`.
+) -> jax.Array:
+    """Log-probability of every id of every continuation after its prefix, `[I, K, T]`.
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
@@ -45,7 +44,7 @@ def score_continuations(
         state = sharding.gather(state)
     decoder: Decoder = nnx.merge(graphdef, state)
 
-    def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> TokenScores:
+    def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         prefix_P, length, ids_KT = one
         hidden_PD, cache = decoder.prefill(prefix_P, length, sharding=sharding)
         last_KD = jnp.broadcast_to(hidden_PD[length - 1], (K, hidden_PD.shape[-1]))
@@ -59,11 +58,11 @@ def score_continuations(
             hidden_KTD.reshape(K * T, -1),
             decoder.head_VD,
             ids_KT.reshape(-1),
-            moments=moments,
+            moments=False,
             softcap=decoder.config.logit_softcap,
             platform=decoder.hardware.platform,
         )
-        return jax.tree.map(lambda part: part.reshape(K, T), scores)
+        return scores.logprobs.reshape(K, T)
 
     with jax.default_matmul_precision(decoder.precision):
         return jax.lax.map(
