@@ -12,7 +12,6 @@ Dimension key
 """
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
@@ -130,20 +129,12 @@ def continuations(
                     wanted_BK,
                     _keys([prompts[j] for j in batch], sampling.seed, B, first, K),
                     sampling,
-                    has_ended and functools.partial(_ask, has_ended, batch),
+                    batch,
+                    has_ended,
                 )
                 for samples, row in zip(drawn, found, strict=False):
                     samples += row[: sampling.n_samples - first]
             yield from zip(batch, drawn, strict=True)
-
-
-def _ask(
-    has_ended: Callable[[int, np.ndarray], bool],
-    batch: Sequence[int],
-    row: int,
-    ids_N: np.ndarray,
-) -> bool:
-    return has_ended(batch[row], ids_N)
 
 
 def _write(
@@ -152,9 +143,10 @@ def _write(
     wanted_BK: np.ndarray,
     keys_BK2: np.ndarray,
     sampling: Sampling,
+    batch: Sequence[int],
     has_ended: Callable[[int, np.ndarray], bool] | None,
 ) -> list[list[np.ndarray]]:
-    """Continuations of one batch of padded prompts and their lengths."""
+    """Continuations of a batch of prompts, from them padded and their lengths."""
     n_new = sampling.new_tokens
     room = -(-n_new // _ROOM_STEP) * _ROOM_STEP
     written = read_prompts(*model, *prompts, wanted_BK, room=room)
@@ -175,7 +167,7 @@ def _write(
         going_BK = np.array(written.going_BK)
         ids_BKN, counts_BK = np.asarray(written.ids_BKN), np.asarray(written.counts_BK)
         for i, k in np.argwhere(going_BK).tolist():
-            if has_ended(i, ids_BKN[i, k, : counts_BK[i, k]]):
+            if has_ended(batch[i], ids_BKN[i, k, : counts_BK[i, k]]):
                 going_BK[i, k] = False
         written = written._replace(going_BK=jnp.asarray(going_BK))
     ids_BKN, counts_BK = np.asarray(written.ids_BKN), np.asarray(written.counts_BK)

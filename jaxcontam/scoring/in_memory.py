@@ -62,7 +62,6 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
         prefix_id=None,
         context=_UNBOUNDED,
         has_tokens=False,
-        info_context=None,
     )
 
 
@@ -190,7 +189,6 @@ def _opened_asked(
     dtype: str = "unknown",
     n_parameters: int | None = None,
     vocab_size: int | None = None,
-    **info: Any,
 ) -> OpenModel:
     scorer = AskedScorer(
         ask,
@@ -211,7 +209,7 @@ def _opened_asked(
             n_parameters=n_parameters,
             dtype=dtype,
             precision="unknown",
-            context=info.get("info_context", context),
+            context=None if context == _UNBOUNDED else context,
         ),
         device=None,
         checkpoint=None,

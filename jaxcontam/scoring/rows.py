@@ -82,14 +82,10 @@ def _sums(own_RT: np.ndarray) -> np.ndarray:
     )
 
 
-def _whole(own_RT: np.ndarray) -> np.ndarray:
-    return own_RT
-
-
 SUMS = Kept(f"sums{FIRST_K}", "<f8", _sums, n_values=2)
 """For order tests: float64 sums, 16 bytes a row."""
 
-TOKENS = Kept("tokens", "<f4", _whole, n_values=None)
+TOKENS = Kept("tokens", "<f4", lambda own_RT: own_RT, n_values=None)
 """For membership scores: every score, 4 bytes each."""
 
 
