@@ -151,7 +151,7 @@ class Division:
             raise SharesMissingError(
                 words,
                 hint="score them with --shard I/N, or all that is missing without "
-                "--shard; --store is a folder that all hosts see, or a URL",
+                "--shard; --store is a folder that all hosts see",
             )
         if not is_known:
             words = f"jaxcontam: warning: {words}; they are scored here"
