@@ -22,7 +22,7 @@ from jaxcontam.methods import (
 )
 from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import SingleTest, TestMethod, TestRow
+from jaxcontam.methods.method import TestMethod, TestRow
 
 _HERE: Mapping[str, TestRow | ScoreMethod] = {
     method.name: method
@@ -142,13 +142,13 @@ def order_method(name: str) -> TestMethod:
     return tests[name]
 
 
-def reported_method(name: str) -> SingleTest:
+def reported_method(name: str) -> TestRow:
     """Look up the test that a row of a report names.
 
     Raises:
         InputError: If there is none of that name; suggests the nearest one.
     """
     method = METHODS.get(name)
-    if isinstance(method, SingleTest):
+    if isinstance(method, TestRow):
         return method
     raise unknown_name("test", name, METHODS)

@@ -17,8 +17,8 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import PairLayout, pair_columns
 from jaxcontam.methods.method import (
     OrderFile,
-    SingleTest,
     TestMethod,
+    TestRow,
     in_examples,
     strata_of,
 )
@@ -201,7 +201,7 @@ def where_in_pairs(
 
 
 def reference_result(
-    method: SingleTest,
+    method: TestRow,
     evidence: Evidence,
     *,
     name: str,
@@ -273,7 +273,7 @@ def reference_result(
     )
 
 
-def _spread(method: SingleTest, evidence: Evidence) -> float | None:
+def _spread(method: TestRow, evidence: Evidence) -> float | None:
     if evidence.scores is not None:
         return row_spread(unpadded(evidence.scores))
     strata = pair_strata(evidence)

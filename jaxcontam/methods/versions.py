@@ -9,14 +9,13 @@ Dimension key
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import SingleTest
+from jaxcontam.methods.method import TestRow
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.opened import SequenceScorer
@@ -28,25 +27,18 @@ from jaxcontam.stats.rows import unpadded
 
 
 def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`randomisation_test` of rows of versions; the effect is the mean gain a row.
-
-    Args:
-        rows: One float64 array a row, the published version first.
-        seed: Seeds the Monte Carlo cross-check alone.
-    """
+    """`randomisation_test` of rows, published first; the effect is the gain a row."""
     return randomisation_test(list(rows), np.ones(len(rows)), seed=seed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionMethod(SingleTest):
+class VersionMethod(TestRow):
     """A test of published versions: texts, secrets or options, not orders of a file.
 
     Attributes:
         analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
         in_random_places: Published versions took random places while they were scored.
     """
-
-    is_of_order: ClassVar[bool] = False
 
     analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
     in_random_places: bool = True
@@ -56,11 +48,6 @@ class VersionMethod(SingleTest):
     ) -> OrderNumbers:
         """From scores of each version, short rows ending in NaN."""
         return self.analyse(_rows_of(evidence), seed)
-
-    def counts(self, evidence: Evidence) -> tuple[int, int]:
-        """Rows, and the counterfactuals of the one with the most."""
-        rows = _rows_of(evidence)
-        return len(rows), max(map(len, rows)) - 1
 
     def redrawn(
         self, result: OrderResult, evidence: Evidence, *, seed: int
