@@ -202,18 +202,22 @@ class OrderMethod(TestMethod):
     windowed: bool = False
     counted_boundaries: bool = False
 
+    def design(self, file: OrderFile, n_orders: int) -> OrderDesign:
+        """Orders of the file's strata, before any model is asked."""
+        return self.draw(
+            self.strata(file, n_orders),
+            n_orders,
+            seed=file.seed,
+            content_digest=file.content_digest,
+            groups=file.groups,
+        )
+
     def lay_out(self, file: OrderFile, encoded: Encoded) -> SequenceLayout:
         """Orders of the file as sequences."""
         # A method with one fixed counterfactual, such as reversal, keeps its own m.
         fixed = self.default_orders == 1
         m = self.default_orders if file.n_orders is None or fixed else file.n_orders
-        design = self.draw(
-            self.strata(file, m),
-            m,
-            seed=file.seed,
-            content_digest=file.content_digest,
-            groups=file.groups,
-        )
+        design = self.design(file, m)
         plan = plan_orders(
             design,
             encoded,
