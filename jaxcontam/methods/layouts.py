@@ -25,12 +25,7 @@ from jaxcontam.stats.pair_statistic import PairStatistic
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ScoredTest:
-    """What scoring a planned test gave.
-
-    Attributes:
-        evidence: The scores beside what was scored.
-        n_cached: Target tokens whose scores the store held.
-    """
+    """Scores beside what was scored, and target tokens whose scores the store held."""
 
     evidence: Evidence
     n_cached: int
@@ -130,13 +125,7 @@ class SequenceLayout(Layout):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairLayout(Layout):
-    """Examples after others of their stratum.
-
-    Attributes:
-        codes: (K, S) int64, groups within strata.
-        runs: (K, S) int64, runs within strata.
-        statistic: Says which orders are compared.
-    """
+    """Examples after others of their stratum; `codes` and `runs` are (K, S) int64."""
 
     plan: PairPlan
     codes: np.ndarray

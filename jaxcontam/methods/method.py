@@ -40,7 +40,6 @@ class OrderFile:
         n_ids: Ids of all examples, separators included.
         context: Tokens that the model reads at once.
         content_digest: Digest of the sorted example digests.
-        groups: One value per example, or None.
         prefix_id: Put before each sequence if the tokenizer has one.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
     """
@@ -60,9 +59,7 @@ class TestRow(MethodRow, abc.ABC):
     """A test, whose numbers `verify` makes again from its evidence.
 
     Attributes:
-        null: What is assumed of a model that never saw what was published.
         validity: `exact`, `asymptotic`, or when it is exact.
-        words: What a report says of it.
         command: Runs it; `audit` where it is named after `--tests`.
         default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
         whole: Scores all pairs of a stratum, not only those that tell the direction.
@@ -106,11 +103,7 @@ class TestRow(MethodRow, abc.ABC):
         """
 
     def counts(self, evidence: Evidence) -> tuple[int, int]:
-        """Strata and counterfactual orders that a row of a report states.
-
-        Raises:
-            ValueError: If a part of the evidence is missing.
-        """
+        """Strata and counterfactual orders that a row of a report states."""
         if evidence.scores is None:
             raise ValueError("no scores")
         return len(evidence.scores), evidence.scores.shape[1] - 1
@@ -136,7 +129,6 @@ class TestMethod(TestRow):
 
     Attributes:
         fewest_strata: Strata with more than one order that the analysis needs.
-        grouped: Whether orders can keep to groups.
     """
 
     fewest_strata: int = 1
@@ -147,11 +139,7 @@ class TestMethod(TestRow):
 
     @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
-        """Design the test of a file; asks no model.
-
-        Raises:
-            InputError: If no two examples fit the context.
-        """
+        """Design the test of a file; asks no model."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

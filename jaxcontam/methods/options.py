@@ -64,9 +64,7 @@ _OF_ONE = {
 class OptionLayout(Layout):
     """Items in several orders of their options, as sequences of ids.
 
-    Attributes:
-        drawn: Which items take part, and why others do not.
-        numbers: 1-based place in the file of each item that takes part.
+    `numbers` are 1-based places in the file of the items that take part.
     """
 
     plan: VersionPlan

@@ -161,11 +161,7 @@ def score_test(
     scorer: SequenceScorer,
     progress: Progress | None = None,
 ) -> ScoredTest:
-    """Score everything that a planned test asks for.
-
-    Raises:
-        InputError: If the model gives a number that is not finite; names the example.
-    """
+    """Score everything that a planned test asks for."""
     try:
         return planned.layout.score(scorer, progress)
     except NonFiniteScoreError as e:

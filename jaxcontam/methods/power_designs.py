@@ -29,13 +29,9 @@ from jaxcontam.stats.power_design import (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """A file as far as a plan needs it.
+    """A file as far as a plan needs it: N examples, mean ids of one with its separator.
 
-    Attributes:
-        n_examples: N.
-        example_tokens: Mean ids of an example, separator included.
-        context: Tokens that the model reads at once.
-        symmetry: Correlation by chance of pair [i, j] with [j, i].
+    `symmetry` is the correlation by chance of pair [i, j] with [j, i].
     """
 
     n_examples: int
@@ -49,7 +45,6 @@ class Workload:
     """What scoring costs.
 
     Attributes:
-        n_sequences: Sequences, or pairs.
         n_targets: Target tokens, before equal sequences are scored once.
         n_read: Tokens that pass through the model: windows overlap by half.
     """
@@ -64,10 +59,8 @@ class PowerRow:
     """A test that can be planned.
 
     Attributes:
-        method: Its row of METHODS.
         n_strata: (file, m) -> strata, by the same rules as for a real file.
         design: (N, strata, m, symmetry as in `FilePlan`) -> what its power depends on.
-        smallest: Examples of a stratum, at least.
     """
 
     method: OrderMethod | PairMethod

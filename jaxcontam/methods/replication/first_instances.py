@@ -50,22 +50,15 @@ _MOST_LABELS = 20
 def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Whether the model writes the first rows of the file, or only what they look like.
 
-    `copied`: a row is copied (its longest text, or all its values where that one
-    is short, stands in the answer word for word), or two are nearly (a line of the
-    answer shares most words with them, in their order). `suspicious`: one is nearly
-    copied; or the answer has all field names of the file, one of them uncommon; or an
-    identifier of a first row; or all labels of a field, one of them uncommon.
-    `nothing found`: nothing of that, which does not show that the model saw nothing.
-    The source calls the first of these contaminated; here the verdict is at most
-    `suspected`, for there is no control.
-
-    Args:
-        asked: The split as it was published, in its order, its name for the question,
-            and the model, which is asked once, at temperature 0.
-        progress: Receives the answer.
-
-    Returns:
-        The result, and a row for each instance that was asked for.
+    `copied`: a row is copied (its longest text, or all its values where that one is
+    short, stands in the answer word for word), or two are nearly (a line of the answer
+    shares most words with them, in their order). `suspicious`: one is nearly copied; or
+    the answer has all field names of the file, one of them uncommon; or an identifier
+    of a first row; or all labels of a field, one of them uncommon. `nothing found`:
+    nothing of that, which does not show that the model saw nothing. The source calls
+    the first of these contaminated; here the verdict is at most `suspected`, for there
+    is no control. The model is asked once, at temperature 0, for the split as it was
+    published.
 
     Source:
         Sainz et al. 2023, "Did ChatGPT cheat on your test?", a blog post that sorts

@@ -22,10 +22,8 @@ class Instance:
     """One instance of a partition, cut in two.
 
     Attributes:
-        index: Its place in the file, from 0.
         first_piece: What the model is shown.
         second_piece: What the model should write if it knows the instance.
-        label: As the file has it, or None.
         cut: Where the second piece begins.
         group: Source that it has in common with others, as the file names it; or None.
     """
@@ -51,10 +49,7 @@ _FEWEST_WITHIN = 4
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits in lower case; signs of unspaced scripts one by one.
-
-    See `UNSPACED` for these scripts.
-    """
+    """Words in lower case: letters and digits, or one sign of an `UNSPACED` script."""
     return [word for word, _ in _words_with_ends(text)]
 
 

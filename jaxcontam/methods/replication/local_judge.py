@@ -71,11 +71,9 @@ def judge_local(
 ) -> Judged:
     """Say of each completion whether it is an exact or a near-exact copy.
 
-    Args:
-        instances: What was asked for.
-        completions: One each, in their order; refused ones are counted, not judged.
-        bleurt: (N,) scores of BLEURT-20, nan where there is none. They find copies in
-            other words, which shares of words cannot; no other model's scores will do.
+    Refused ones are counted, not judged. `bleurt` (N,) are scores of BLEURT-20, nan
+    where there is none, which find copies in other words; no other model's scores will
+    do.
     """
     labels: list[Judgement | None] = []
     for i, (instance, completion) in enumerate(
