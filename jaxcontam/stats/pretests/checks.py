@@ -112,15 +112,14 @@ _DIRECTIONAL = frozenset(
 class Check:
     """One statistic of the battery.
 
+    A check that `counts` sums events, which may be rare. One-sided ones reject large
+    values.
+
     Attributes:
-        name: Its kind, and after a colon the field that it looks at.
         statistic: Statistic of orders; None where it is looked at within strata.
         matrices: (first, last example of runs) -> likeness within strata of runs, for
             `attraction_of`; or None.
-        two_sided: One-sided checks reject large values.
-        counts: Whether it counts events, which may be rare.
         remedy: Flags that avoid what it looks at; or "".
-        note: What the reader should know even if it passes; or None.
     """
 
     name: str

@@ -67,19 +67,13 @@ def learned_direction(
 
         phi_k = sum over its neighbours (a, b) of x_a x_b^T - x_b x_a^T,
 
-    which changes its sign if the stratum is read backwards. The statistic is the sum
-    of <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact
-    for any features. These are TF-IDF of words, of words with pairs of words, of the
-    first and last words of a row, and of signs with the shapes of words (case, digits);
-    the best of the four counts, by max-T. Blind to
-    what happens once: an effect after its cause, events by their dates. Fewer than some
-    60 rows teach no rule: p is at least two in 2 ** K.
-
-    Returns:
-        A directional row, one-sided; its statistic is the best one's standard score.
-
-    Raises:
-        ValueError: If both groups and blocks are given.
+    which changes its sign if the stratum is read backwards. The statistic is the sum of
+    <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact for
+    any features. These are TF-IDF of words, of words with pairs of words, of the first
+    and last words of a row, and of signs with the shapes of words (case, digits); the
+    best of the four counts, by max-T. Blind to what happens once: an effect after its
+    cause, events by their dates. Fewer than some 60 rows teach no rule: p is at least
+    two in 2 ** K. One-sided; the statistic is the best one's standard score.
 
     Source:
         A U-statistic of the antisymmetric part of a bilinear form; our own.
