@@ -76,7 +76,7 @@ def _own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
 
 
 OWN: Mapping[str, TestMethod | ScoreMethod] = _own_methods(_HERE)
-"""Those of other packages."""
+"""Rows of other packages."""
 
 METHODS: Mapping[str, TestRow | ScoreMethod] = {
     **_HERE,
@@ -93,7 +93,7 @@ TESTS: Mapping[str, TestRow] = {
     for name, row in METHODS.items()
     if isinstance(row, TestRow) and row.command == "audit"
 }
-"""What may follow `--tests`."""
+"""Tests that may follow `--tests`."""
 
 
 def score_method(name: str) -> ScoreMethod:

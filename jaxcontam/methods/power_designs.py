@@ -1,4 +1,4 @@
-"""What each order test would score in a file that is not there yet."""
+"""Designs of order tests of a file that is not there yet."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ class FilePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What scoring costs.
+    """Cost of scoring.
 
     Attributes:
         n_targets: Target tokens, before equal sequences are scored once.
@@ -70,7 +70,7 @@ class PowerRow:
 
 
 def has_free_orders(name: str) -> bool:
-    """Whether `--n-orders` changes the test."""
+    """True if `--n-orders` changes the test."""
     return PLANNED[name].method.default_orders not in (None, 1)
 
 

@@ -123,7 +123,7 @@ def _beginnings(orders: _Constant) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def boundaries_matrix(n: int) -> np.ndarray:
-    """What a gain of 1 at each published boundary adds to a centred pair matrix."""
+    """Gain of 1 at each published boundary, as a centred pair matrix."""
     return double_centred(np.eye(n, k=1))
 
 

@@ -57,7 +57,7 @@ def needed_pairs(runs_S: np.ndarray) -> np.ndarray:
 
 
 def antisymmetric(pairs_SS: np.ndarray) -> np.ndarray:
-    """What an example is expected after another one, less the other way round.
+    """How much an example is expected after another one, less the other way round.
 
     Effects of single examples (how well one predicts anything, how likely it is after
     anything) are removed first, by least squares over the pairs that were scored: where

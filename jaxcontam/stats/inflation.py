@@ -162,7 +162,7 @@ def gap_estimate(
 
 
 def _is_outside(other_MP: np.ndarray, groups_P: np.ndarray) -> bool:
-    """Whether the first model lies beyond all others, and apart from the nearest."""
+    """True if the first model lies beyond all others, and apart from the nearest."""
     apart_R = other_MP[0].mean() - other_MP[1:].mean(axis=1)
     if apart_R.min() <= 0 <= apart_R.max():
         return False

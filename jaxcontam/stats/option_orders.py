@@ -202,7 +202,7 @@ def _permutations(n: int) -> np.ndarray:
 def _may_stand(
     texts: Sequence[str], orders_RS: np.ndarray, fixed: int | None
 ) -> np.ndarray:
-    """Which orders are not sorted, and leave the fixed option where it is."""
+    """(R,) bool: orders that are not sorted and leave the fixed option where it is."""
     stands = np.ones(len(orders_RS), bool)
     if fixed is not None:
         stands &= orders_RS[:, fixed] == fixed
@@ -247,7 +247,7 @@ def option_pretests(
     seed: int,
     fixed: bool = False,
 ) -> tuple[Pretest, ...]:
-    """Whether places have nothing to do with what options say.
+    """Check that places have nothing to do with what options say.
 
     Looks at: the share of each place among the right answers (chi-square); and the
     correlation of an option's place with its length and with its alphabetical rank.

@@ -1,4 +1,4 @@
-"""What a pair test sums over an order, and which orders it compares.
+"""Statistics of pair tests: sums over an order, and the orders that are compared.
 
 Dimension key
     K  strata

@@ -300,7 +300,7 @@ def _all_orders(
 
 @functools.cache
 def _single_boundaries(n: int) -> tuple[float, float]:
-    """What gains of 1, each at one boundary alone, add to gain and variance in all."""
+    """Gain and variance in all by gains of 1, each at one boundary alone."""
     squares = scatter = 0.0
     for i in range(n - 1):
         raised_SS = np.zeros((n, n))

@@ -36,7 +36,7 @@ class StratumKind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerDesign:
-    """What the power of a test depends on, besides effect and spread.
+    """Strata and orders, on which power depends besides effect and spread.
 
     Attributes:
         rule: `sum`: exact law of a sum over strata; `rank`: rank of one order among

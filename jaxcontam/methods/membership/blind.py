@@ -39,7 +39,7 @@ NAMES = ("bag_of_words", "length", "numbers", "ngram", "fluency")
 """The baselines, in their order; with a reference model `REFERENCE` is the last."""
 
 REFERENCE = "reference"
-"""What a model that saw neither side says of the texts."""
+"""Baseline by a model that saw neither side."""
 
 _FOLDS = 5
 INFLATION = math.sqrt(2)

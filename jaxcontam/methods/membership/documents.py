@@ -1,4 +1,4 @@
-"""Which texts are no independent ones: those of one document, and copies of one text.
+"""Texts that are not independent: those of one document, and copies of one text.
 
 Dimension key
     N  texts

@@ -1,4 +1,4 @@
-"""How well membership scores rank labelled texts, and what may be said of it.
+"""Ranking of labelled texts by membership scores, and its verdict.
 
 Dimension key
     N  texts
@@ -304,12 +304,12 @@ def _fields(name: str, found: Difference) -> dict[str, float]:
 
 
 def is_surely_lower(auc: float, se: float, n: int) -> bool:
-    """Whether members rank lower, at the level at which they would rank higher."""
+    """True if members rank lower, at the level at which they would rank higher."""
     return auc_interval(auc, se, n=n, level=1 - 2 * CONTAMINATED_LEVEL)[1] < 0.5
 
 
 def is_constant(scores_N: np.ndarray) -> bool:
-    """Whether scores differ by no more than rounding."""
+    """True if scores differ by no more than rounding."""
     largest = max(1.0, float(np.abs(scores_N).max(initial=0)))
     return bool(np.ptp(scores_N) <= 1e-12 * largest) if len(scores_N) else True
 

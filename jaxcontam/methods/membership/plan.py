@@ -49,7 +49,7 @@ from jaxcontam.scoring.shares import ShareScored, each_scored
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Inputs:
-    """What scores may need besides the model and the texts.
+    """Inputs that scores may need besides the model and the texts.
 
     Attributes:
         reference: Model that saw none of the texts; it is read whatever the scores are,
@@ -186,7 +186,7 @@ def count_targets(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Plan:
-    """What is read: all `sequences`, `scored` ones of which have a target."""
+    """Sequences to read, `scored` ones of which have a target, and passes over them."""
 
     reads: set[Reading]
     sequences: Sequence[np.ndarray]
@@ -341,7 +341,7 @@ def _scored_text(
     corpus_V: np.ndarray | None,
     rewrites: Mapping[Reading, np.ndarray],
 ) -> ScoredText:
-    """What the scores read of one text."""
+    """Readings of one text, for the scores."""
     mean = scores_RT[0].mean(dtype=np.float64)
     means_T, variances_T, tops_T = scores_RT[1:] if len(scores_RT) > 1 else [None] * 3
     return ScoredText(

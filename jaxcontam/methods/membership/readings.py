@@ -31,7 +31,7 @@ from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
 
 Found = tuple[Mapping[Reading, Sequence[np.ndarray]], int]
-"""What a pass reads: reading -> for each text its numbers, float64, as in
+"""Results of a pass: reading -> for each text its numbers, float64, as in
 `ScoredText.rewrites`; and how many target tokens the store held the scores of."""
 
 

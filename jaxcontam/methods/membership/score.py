@@ -1,4 +1,4 @@
-"""What a membership score reads of a text, and what a row of METHODS says of it.
+"""Inputs of a membership score, and its row of METHODS.
 
 Dimension key
     N  texts
@@ -26,12 +26,12 @@ Reading = Literal[
     "own_file",
     "gradients",
 ]
-"""What a score needs besides the log-probabilities of the text itself."""
+"""Inputs of a score besides the log-probabilities of the text itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScoredText:
-    """What a model says of one text; at least one token is scored.
+    """Readings of one text; at least one token is scored.
 
     `ids` are the T tokens with a score; log-probabilities are in nats.
 
@@ -128,7 +128,7 @@ class ScoreMethod(MethodRow):
 
     @property
     def gives(self) -> str:
-        """That it ranks, and its parameter."""
+        """A ranking, with its parameter."""
         return f"a ranking, {self.setting}" if self.setting else "a ranking"
 
 

@@ -1,4 +1,4 @@
-"""Which share of tokens Min-K% should take, chosen on texts that are not judged by it.
+"""Share of tokens for Min-K%, chosen on texts that are not judged by it.
 
 Dimension key
     N  texts

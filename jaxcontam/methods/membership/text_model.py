@@ -44,7 +44,7 @@ class TextModel:
         ]
 
     def is_same_as(self, other: "TextModel") -> bool:
-        """Whether the two give the same scores."""
+        """True if the two give the same scores."""
         mine, others = self.model, other.model
         return (mine.fingerprint, mine.info.dtype, mine.prefix_id) == (
             others.fingerprint,

@@ -1,4 +1,4 @@
-"""What a membership result allows to be said, with the texts alone as the rival.
+"""Verdict of a membership result, with the texts alone as the rival.
 
 Words of rankings, which prove nothing; nothing is ever called clean.
 """
@@ -121,7 +121,7 @@ def conditions(
 def verdict_warnings(
     verdict: RankingVerdict, p_value: float, auc: float, unmet: Sequence[str]
 ) -> tuple[str, ...]:
-    """What keeps `may rank higher` from more, or what a ranking the wrong way asks."""
+    """Reasons why `may rank higher` is no more, or a word on a reversed ranking."""
     if verdict == LOWER:
         return (
             f"members rank lower than non-members (AUC {auc:.2f}): were the files, or "

@@ -60,7 +60,7 @@ def sheet_text(
 
 
 def is_filled(path: Path) -> bool:
-    """Whether somebody wrote a label into a sheet; InputError if it is no sheet."""
+    """True if somebody wrote a label into a sheet; InputError if it is no sheet."""
     return any(
         cells.get(column, "").strip() for cells in _read(path) for column in ANNOTATORS
     )

@@ -111,7 +111,7 @@ class Bleurt:
 
     @property
     def is_bleurt_20(self) -> bool:
-        """Whether the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
+        """True if the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
 
         Distilled and earlier checkpoints have other shapes and other scores.
         """

@@ -166,4 +166,4 @@ COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] 
     "ts_guessing_option": ts_guessing_option,
     "file_path": file_path,
 }
-"""Those of `--compare`, which ask for something else than the second piece."""
+"""Methods of `--compare`, which ask for something else than the second piece."""

@@ -1,4 +1,4 @@
-"""Whether more of a benchmark is copied than of its control, and what else explains it.
+"""Copies in a benchmark against those in its control, and what else explains more.
 
 Copies in a benchmark may exceed those in a control because its texts are easier to
 guess, or because they come from few sources. A reference model that has seen neither

@@ -1,4 +1,4 @@
-"""Which fields of a benchmark's records hold the texts and the label."""
+"""Fields of a benchmark's records that hold the texts and the label."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

@@ -81,7 +81,7 @@ def possible_pieces(instance: Instance, text: str) -> tuple[str, ...]:
 
 
 def _behind(instance: Instance, text: str) -> str:
-    """What stands behind the first piece; all of a text that does not repeat it."""
+    """Text behind the first piece; all of a text that does not repeat it."""
     first = words_of(instance.first_piece)
     n = len(first)
     if not first or words_of(instance.second_piece)[:n] == first:

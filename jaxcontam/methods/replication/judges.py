@@ -1,4 +1,4 @@
-"""What judges say of completions, and the row that they give: idea 2 of the paper."""
+"""Labels of completions by judges, and the row that they give: idea 2 of the paper."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class Agreement:
 
 
 def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """Whether these copies are enough for the paper's rule.
+    """True if these copies are enough for the paper's rule.
 
     One exact copy, or `fewest_near` near-exact ones. The paper calls the partition
     contaminated then; here that is no verdict, for a clean model copies what is common.
@@ -110,7 +110,7 @@ def fewest_near(n_judged: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of instances before a model is asked: one value each, or nothing.
+    """Facts about instances before a model is asked: one value each, or nothing.
 
     Attributes:
         is_short: Whether the second piece is so short that a model which knows the
@@ -257,12 +257,12 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 
 def judgement_of(word: str) -> Judgement | None:
-    """What a person's word in a sheet means; None for any other word."""
+    """Label that a person's word in a sheet means; None for any other word."""
     return _WORDS.get(" ".join(word.lower().split()).rstrip("."))
 
 
 def is_copy(label: Judgement | None) -> bool:
-    """Whether a completion was called an exact or a near-exact copy."""
+    """True if a completion was called an exact or a near-exact copy."""
     return label in ("exact", "near")
 
 

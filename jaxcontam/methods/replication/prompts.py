@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.instance import Instance
 
 TASKS = ("classification", "nli", "summary", "one-sentence", "plain")
-"""What instances are; `plain` shows the first piece alone, for base models."""
+"""Kinds of instances; `plain` shows the first piece alone, for base models."""
 
 _PLACES = ("split_name", "dataset_name", "input", "label")
 _PLACE = re.compile(r"\{(\w+)\}")

@@ -1,4 +1,4 @@
-"""What the methods of `--compare` ask, and how answers are read.
+"""Questions of the methods of `--compare`, and how answers are read.
 
 They ask for something else than the second piece.
 """
@@ -109,7 +109,7 @@ def words_version(name: str, *templates: str) -> str:
 
 
 def readings(answer: str) -> tuple[str, ...]:
-    """What an answer may mean by its first line that says something.
+    """Readings of an answer's first line that says something.
 
     The line itself; the line without a label before it, such as `Word:` or `B.`, or a
     bullet or `./`; what it quotes or prints bold, and a path, if that is one thing.
@@ -129,12 +129,12 @@ def readings(answer: str) -> tuple[str, ...]:
 
 
 def is_answer(hidden: str, given: tuple[str, ...]) -> bool:
-    """Whether one of an answer's readings is what was hidden."""
+    """True if one of an answer's readings is what was hidden."""
     return not answer_forms(hidden).isdisjoint(given)
 
 
 def answer_forms(hidden: str) -> frozenset[str]:
-    """What a reading must be, to be what was hidden."""
+    """Readings that match what was hidden."""
     bare = _LABEL.sub("", hidden.strip(_MARKS))
     return frozenset((plain_text(hidden), plain_text(bare)))
 

@@ -55,7 +55,7 @@ _OBVIOUS = frozenset(_OBVIOUS_WORDS.split())
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is hidden in what, and what is asked then."""
+    """A hidden part of a text or item, and the question about it."""
 
     method: str
     what: str

@@ -1,4 +1,4 @@
-"""What the file's own order gives without any model: order tests on blind matrices.
+"""Order tests of the file on blind matrices, which no model made.
 
 The statistics of the order tests, on pair matrices of a scorer that cannot have seen
 the file. Attraction says that the order is not random: a test that needs a random

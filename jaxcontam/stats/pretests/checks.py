@@ -1,4 +1,4 @@
-"""What is looked at: the checks that a file's texts and fields call for.
+"""Checks that a file's texts and fields call for.
 
 Dimension key
     N  examples
@@ -132,7 +132,7 @@ class Check:
 
     @property
     def directional(self) -> bool:
-        """Whether it bears on the reversed order too."""
+        """True if it bears on the reversed order too."""
         return self.name.partition(":")[0] in _DIRECTIONAL
 
 
@@ -247,7 +247,7 @@ def _has_an_order(label: Field) -> bool:
 
 
 def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
-    """Whether the texts' first numbers are those of a field that is checked itself."""
+    """True if the texts' first numbers are those of a field that is checked itself."""
     for field in fields:
         if not field.is_id or (field.is_label and not _has_an_order(field)):
             continue

@@ -52,7 +52,7 @@ _SMALL_BLOCK = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cache:
-    """What a kind of scorer makes of the rows that it has read.
+    """Weights of a kind of scorer for the rows that it has read.
 
     Attributes:
         pseudocounts: d_n of n-grams, n = 1, 2, ...; a large first one keeps a single

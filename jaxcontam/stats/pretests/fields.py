@@ -1,4 +1,4 @@
-"""What the fields of a file, and the numbers in its texts, may say about its order."""
+"""Fields of a file, and numbers in its texts, that may tell its order."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""What points forward in a file: each statistic changes its sign if read backwards.
+"""Statistics that point forward: each changes its sign if a file is read backwards.
 
 Memory of a file points forward, natural order mostly does not: likeness reads the same
 backwards. A row that takes up what the row before it left does not, and a model that
@@ -74,7 +74,7 @@ def forward_pretests(
     seed: int = 0,
     read: ReadWords = read_words,
 ) -> tuple[Pretest, ...]:
-    """Whether rows point forward: what counts on, what is taken up, who answers.
+    """Test whether rows point forward: what counts on, what is taken up, who answers.
 
     - `forward_numbers`: numbers at the same place, or after the same word, rise or
       count on from row to row.

@@ -1,4 +1,4 @@
-"""What follows what, learned from one part of a file and found again in the others.
+"""Rules of what follows what, learned from one part of a file, found in the others.
 
 No list of what people count in, and no list of roles, labels or languages, is ever
 complete. But many an order that can be foretold by reading follows a rule, and a rule
@@ -61,7 +61,7 @@ def learned_direction(
     seed: int = 0,
     read: ReadWords = read_words,
 ) -> Pretest:
-    """Whether the direction of some strata foretells that of others.
+    """Test whether the direction of some strata foretells that of others.
 
     With x the features of a row, a stratum k says
 
