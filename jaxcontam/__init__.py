@@ -8,7 +8,7 @@ Commands of the command line are frozen dataclasses under their own names, such 
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 COMMANDS = (
     "Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate",
@@ -22,7 +22,7 @@ _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "audit": "jaxcontam.analyses.audit",
     "order_test": "jaxcontam.analyses.prove",
     "prove": "jaxcontam.analyses.prove",
-    "load": "jaxcontam.analyses.model",
+    "load": "jaxcontam.scoring.load",
     "METHODS": "jaxcontam.methods",
     "inflation": "jaxcontam.analyses.inflation",
     "keyed_canary": "jaxcontam.analyses.keyed_canary",

@@ -26,8 +26,8 @@ from jaxcontam.report.archive import number_or_none
 from jaxcontam.results import DeviceInfo, ModelInfo
 
 if TYPE_CHECKING:
-    from jaxcontam.analyses.prompted_model import PromptedModel
     from jaxcontam.scoring.opened import OpenModel
+    from jaxcontam.scoring.prompted_model import PromptedModel
 
 NEW_TOKENS = 32
 """Most tokens of a written answer."""

@@ -11,7 +11,6 @@ from jaxcontam.analyses.keyed_canary import (
     keyed_canary,
     keyed_prompts,
 )
-from jaxcontam.analyses.prompted_model import ServerSettings, open_prompted
 from jaxcontam.analyses.stopwatch import utc_now
 from jaxcontam.commands.flags import flag_of, flags_of
 from jaxcontam.commands.new_files import write_new_files
@@ -34,6 +33,7 @@ from jaxcontam.report.report_files import make_folder
 from jaxcontam.results import ModelInfo, OrderResult
 from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.terminal import Terminal
 

@@ -41,7 +41,7 @@ from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
-    from jaxcontam.analyses.prompted_model import ServerSettings
+    from jaxcontam.scoring.prompted_model import ServerSettings
 
 _ANSWERS = "answers.jsonl"
 
@@ -164,7 +164,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         """A model's answers to both sides."""
         make_folder(out)
         if not sides.is_choice:
-            from jaxcontam.analyses.prompted_model import open_prompted
+            from jaxcontam.scoring.prompted_model import open_prompted
 
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
@@ -189,8 +189,8 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         )
 
     def _settings(self) -> "ServerSettings":
-        from jaxcontam.analyses.prompted_model import ServerSettings
         from jaxcontam.scoring.api.budget import Spending
+        from jaxcontam.scoring.prompted_model import ServerSettings
 
         return ServerSettings(
             spending=Spending(self.api_options.limits), concurrency=self.concurrency

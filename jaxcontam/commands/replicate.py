@@ -10,13 +10,6 @@ from tyro.conf import Positional
 
 from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.prompted_model import (
-    PromptedModel,
-    ServerSettings,
-    open_judge,
-    open_prompted,
-    served_name,
-)
 from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
@@ -54,6 +47,13 @@ from jaxcontam.report.replication import (
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.scoring.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_judge,
+    open_prompted,
+    served_name,
+)
 from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.

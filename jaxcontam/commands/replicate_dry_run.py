@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.analyses.prompted_model import PromptedModel, served_info, served_name
 from jaxcontam.analyses.replicate import ask, judged_by, room
 from jaxcontam.analyses.replicate_plan import ReplicationPlan
 from jaxcontam.data.journal import Journal
@@ -15,6 +14,7 @@ from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import ApiEstimate, estimate
+from jaxcontam.scoring.prompted_model import PromptedModel, served_info, served_name
 
 # About a token each, as estimates count them; a judge is asked about both.
 _TOKENS = ("xxx ", "yyy ")

@@ -5,28 +5,10 @@ import dataclasses
 import numpy as np
 
 from jaxcontam.results.terms import Validity
+from jaxcontam.stats.result import Rejection
 
 FRESH, RELABELLED = "fresh orders", "relabelled columns"
 """Where the p-values of a calibration come from."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """How often p was at or below a level.
-
-    Attributes:
-        level: The level.
-        n_rejected: Draws with p at or below it.
-        rate: Their share.
-        low: Lower end of the 95 % Clopper-Pearson interval of that share.
-        high: Upper end.
-    """
-
-    level: float
-    n_rejected: int
-    rate: float
-    low: float
-    high: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
