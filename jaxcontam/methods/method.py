@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.provenance import Provenance
 from jaxcontam.methods.layouts import Layout, ScoredTest, SequenceLayout
 from jaxcontam.results import (
     Evidence,
