@@ -14,7 +14,7 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import TESTS, direction, methods_to_score
-from jaxcontam.methods.method import Planned, SingleTest, TestMethod
+from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.options import plan_options
 from jaxcontam.methods.order_test import NothingToPermuteError, plan_test, score_test
 from jaxcontam.methods.pair_method import reference_result
@@ -142,7 +142,7 @@ def scored_rows(
                 pretests=checked.pretests.get(name, ()),
                 method=method,
             )
-            if own.is_of_order:
+            if isinstance(own, TestMethod):
                 n_repeats = checked.n_repeats[name]
                 result = dataclasses.replace(result, n_repeats=n_repeats)
             rows.append((result, scored.evidence))
@@ -162,11 +162,7 @@ def with_reference(
         theirs, other = of_reference.get(
             (result.benchmark, result.method), (None, None)
         )
-        if (
-            isinstance(method, SingleTest)
-            and method.words.takes_reference
-            and (evidence is not None and theirs and other)
-        ):
+        if method.words.takes_reference and evidence is not None and theirs and other:
             evidence = dataclasses.replace(
                 evidence, reference_pairs=other.pairs, reference_scores=other.scores
             )

@@ -13,7 +13,7 @@ from jaxcontam.commands.recomputed import UNREADABLE, differences, digest_faults
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods import reported_method
-from jaxcontam.methods.method import SingleTest
+from jaxcontam.methods.method import TestRow
 from jaxcontam.methods.order_test import EFFECT_UNIT
 from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.report import calibration
@@ -162,7 +162,7 @@ def _rebuilt(
 
 
 def _reference(
-    method: SingleTest, stated: OrderResult, evidence: Evidence, report: Report
+    method: TestRow, stated: OrderResult, evidence: Evidence, report: Report
 ) -> ReferenceResult | None:
     if not method.words.takes_reference:
         return None

@@ -22,7 +22,7 @@ from jaxcontam.methods import (
 )
 from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.method import SingleTest, TestMethod, TestRow
+from jaxcontam.methods.method import TestMethod, TestRow
 
 ENTRY_POINTS = "jaxcontam.methods"
 """Group by which other packages name their tests and scores, wherever this file is."""
@@ -61,12 +61,7 @@ _HERE: Mapping[str, TestRow | ScoreMethod] = {
 
 
 def _own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
-    """Rows by name, in the order of the names of their entry points.
-
-    Raises:
-        ValueError: If an entry point is no test and no score, or has a name that is
-            taken; names the package.
-    """
+    """Rows by name, in the order of the names of their entry points."""
     rows: dict[str, TestMethod | ScoreMethod] = {}
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda one: one.name):
@@ -86,7 +81,7 @@ def _own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
 
 
 OWN: Mapping[str, TestMethod | ScoreMethod] = _own_methods(_HERE)
-"""Those of other packages."""
+"""Rows of other packages."""
 
 METHODS: Mapping[str, TestRow | ScoreMethod] = {
     **_HERE,
@@ -103,16 +98,13 @@ TESTS: Mapping[str, TestRow] = {
     for name, row in METHODS.items()
     if isinstance(row, TestRow) and row.command == "audit"
 }
-"""What may follow `--tests`."""
+"""Tests that may follow `--tests`."""
 
 
 def score_method(name: str) -> ScoreMethod:
     """Look up a membership score by name, such as `loss`, `min_k` or `min_k_10`.
 
     Min-K% and Min-K%++ take any share of tokens: a number of percent after the name.
-
-    Raises:
-        InputError: If there is none of that name; suggests the nearest one.
     """
     if name in SCORES:
         return SCORES[name]
@@ -126,34 +118,22 @@ def score_method(name: str) -> ScoreMethod:
 
 
 def methods_to_score(names: Sequence[str]) -> list[TestRow]:
-    """Tests that names after `--tests` ask for.
-
-    Raises:
-        InputError: If there is no such test; suggests the nearest one.
-    """
+    """Tests that names after `--tests` ask for."""
     check_names("test", names, TESTS)
     return [TESTS[name] for name in names]
 
 
 def order_method(name: str) -> TestMethod:
-    """Look up a test of the order of a file by name.
-
-    Raises:
-        InputError: If there is none of that name; suggests the nearest one.
-    """
+    """Look up a test of the order of a file by name."""
     tests = {key: row for key, row in METHODS.items() if isinstance(row, TestMethod)}
     if name not in tests:
         raise unknown_name("test", name, tests)
     return tests[name]
 
 
-def reported_method(name: str) -> SingleTest:
-    """Look up the test that a row of a report names.
-
-    Raises:
-        InputError: If there is none of that name; suggests the nearest one.
-    """
+def reported_method(name: str) -> TestRow:
+    """Look up the test that a row of a report names."""
     method = METHODS.get(name)
-    if isinstance(method, SingleTest):
+    if isinstance(method, TestRow):
         return method
     raise unknown_name("test", name, METHODS)

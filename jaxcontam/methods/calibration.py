@@ -41,11 +41,8 @@ class FreshOrder:
     """A file in a random order, to be tested as if it had been published so.
 
     Attributes:
-        benchmark: The examples in their new order.
-        encoded: Their ids.
         seed: For the test. Each order has its own: against one set of drawn orders
             the p-values of many orders of a file would depend on each other.
-        uniform: From U(0, 1), to break ties.
     """
 
     benchmark: Benchmark
@@ -70,31 +67,13 @@ def calibrate_test(
     begun: Callable[[PlannedTest, int], None] | None = None,
     progress: Progress | None = None,
 ) -> tuple[CalibrationResult, DrawnPValues]:
-    """p-values of a test where nothing is to be found.
+    """p-values of a test where nothing is to be found, and its row of the report.
 
-    Args:
-        benchmark: The file; its order does not matter.
-        encoded: Its ids.
-        method: A test; an exact one is run on fresh orders from end to end, columns of
-            an approximate one are relabelled.
-        scorer: The model's scorer.
-        prefix_id: As for `plan_test`, like `context`, `n_orders` and `group_field`.
-        context: Tokens that the model reads at once.
-        seed: Seeds the fresh orders and, through them, each test.
-        n_draws: Fresh orders; None chooses by cost. Ignored for approximate tests.
-        n_orders: m.
-        group_field: Orders move examples only within equal values of this field.
-        n_relabelled: Draws for an approximate test.
-        begun: Called with the first planned test and the number of fresh orders
-            before anything is scored.
-        progress: Called as scoring goes on.
-
-    Returns:
-        The row of the report and the p-values behind it.
-
-    Raises:
-        InputError: As `plan_test` and `score_test`.
-        ShareScored: If this process scores a share; it is scored then.
+    An exact test is run on fresh orders from end to end, `n_draws` of them (None
+    chooses by cost); columns of an approximate one are relabelled `n_relabelled` times.
+    The order of the file does not matter. The seed seeds the fresh orders and, through
+    them, each test. `begun` is told the first planned test and the number of fresh
+    orders before anything is scored. ShareScored comes after the whole share.
     """
     is_exact = method.validity == "exact"
     groups = None if group_field is None else benchmark.groups(group_field)

@@ -52,16 +52,7 @@ def canary_rows(
     """Deal held-out scores to secrets at random, as evenly as they go.
 
     The deal is drawn, never taken from the order of the files: sorted files would make
-    it depend on what is scored.
-
-    Args:
-        secret_K: Scores of the injected sequences, nats.
-        held_out_N: Scores of the held-out ones; at least as many.
-        seed: The run's seed.
-        content_digest: Digest of all sequences, blind to their order.
-
-    Raises:
-        InputError: If there are fewer held-out sequences than secrets.
+    it depend on what is scored. Each secret needs at least one.
     """
     K, N = len(secret_K), len(held_out_N)
     if N < K:
@@ -84,12 +75,8 @@ def canary_rows(
 def alone_numbers(row_M: np.ndarray, *, seed: int) -> OrderNumbers:
     """A secret among all held-out ones: p = (1 + #{held-out >= secret}) / (N + 1).
 
-    Null hypothesis: the secret was drawn like the held-out ones, and the model saw
-    none of them. Ties count against detection.
-
-    Args:
-        row_M: (N + 1,) float64 scores, the secret first.
-        seed: Changes nothing: p is a count.
+    Null hypothesis: the secret was drawn like the held-out ones, and the model saw none
+    of them. Ties count against detection. The seed changes nothing: p is a count.
 
     Source:
         Phipson and Smyth (2010) for the added 1.

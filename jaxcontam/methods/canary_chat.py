@@ -46,14 +46,9 @@ def value_of(answer: Completion) -> str | None:
 def chat_rows(
     groups: Sequence[KeyedGroup], answers: Sequence[Sequence[str | None]]
 ) -> np.ndarray:
-    """How often each value is named for a group, its own first, as shares.
+    """How often each value is named for a group, its own first, as (G, V) shares.
 
-    Args:
-        groups: G groups.
-        answers: What the answers of each group name; None is no value, and has no part.
-
-    Returns:
-        (G, V) float64; a row without any value is 0.
+    None among the answers is no value, and has no part; a row without any value is 0.
     """
     rows = []
     for group, named in zip(groups, answers, strict=True):

@@ -6,10 +6,9 @@ Dimension key
 """
 
 import abc
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,46 +25,15 @@ from jaxcontam.stats.pair_statistic import PairStatistic
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ScoredTest:
-    """What scoring a planned test gave.
-
-    Attributes:
-        evidence: The scores beside what was scored.
-        n_cached: Target tokens whose scores the store held.
-    """
+    """Scores beside what was scored, and target tokens whose scores the store held."""
 
     evidence: Evidence
     n_cached: int
 
 
-class UnscorableExampleError(ArithmeticError):
-    """The model's log-probability of an example is not finite.
-
-    Attributes:
-        example: Its index.
-    """
-
-    def __init__(self, example: int):
-        super().__init__(f"example {example}: not finite")
-        self.example = example
-
-
-@contextlib.contextmanager
-def named_example(example: Callable[[NonFiniteScoreError], int]) -> Iterator[None]:
-    """Name the example of a score of the block that is not finite."""
-    try:
-        yield
-    except NonFiniteScoreError as e:
-        raise UnscorableExampleError(example(e)) from e
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Layout(abc.ABC):
-    """What every laid-out test has.
-
-    Attributes:
-        design: Its orders.
-        plan: What is scored of them.
-    """
+    """A laid-out test: its orders, and what is scored of them."""
 
     design: OrderDesign
     plan: ScoringPlan | VersionPlan | PairPlan
@@ -107,12 +75,10 @@ class Layout(abc.ABC):
         return self.plan.cut
 
     def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """What scoring would cost; asks no model.
+        """Price the scoring; asks no model.
 
-        Args:
-            scorer: Says how batches are made and what the store holds.
-            planned: Keys that tests before this one put into the store; grows. None
-                where no other test can ask for the same.
+        `planned` are keys that tests before this one put into the store, and grows;
+        None where no other test can ask for the same.
         """
         return sequence_cost(scorer, self._sequences, planned)
 
@@ -126,9 +92,13 @@ class Layout(abc.ABC):
         """Score everything.
 
         Raises:
-            UnscorableExampleError: Names the example.
+            NonFiniteScoreError: See `example_of`.
             InputError: If the model gives less than the test needs.
         """
+
+    @abc.abstractmethod
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the example whose score is not finite."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -139,8 +109,7 @@ class SequenceLayout(Layout):
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score all sequences at once."""
-        with named_example(lambda e: self.plan.example_at(e.sequence, e.position)):
-            sums = scorer.sums(self.plan.sequences, progress)
+        sums = scorer.sums(self.plan.sequences, progress)
         evidence = Evidence(
             scores=self.plan.matrix(sums.loglik),
             orders=self.design.orders,
@@ -149,16 +118,14 @@ class SequenceLayout(Layout):
         )
         return ScoredTest(evidence, sums.n_cached)
 
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the example at the token."""
+        return self.plan.example_at(error.sequence, error.position)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairLayout(Layout):
-    """Examples after others of their stratum.
-
-    Attributes:
-        codes: (K, S) int64, groups within strata.
-        runs: (K, S) int64, runs within strata.
-        statistic: Says which orders are compared.
-    """
+    """Examples after others of their stratum; `codes` and `runs` are (K, S) int64."""
 
     plan: PairPlan
     codes: np.ndarray
@@ -186,17 +153,19 @@ class PairLayout(Layout):
         return self.plan.n_targets
 
     def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """What scoring the pairs would cost."""
+        """Price the pairs."""
         return pair_cost(scorer, self.plan, planned)
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score all pairs."""
         if scorer.pairs is None:
             raise ValueError("this scorer has no pairs")
-        groups = self.plan.groups
-        with named_example(lambda e: groups[e.sequence].others[e.position]):
-            scored = scorer.pairs.logprobs(groups, progress)
+        scored = scorer.pairs.logprobs(self.plan.groups, progress)
         return ScoredTest(self.evidence(scored.logprobs), scored.n_cached)
+
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the pair's second example."""
+        return self.plan.groups[error.sequence].others[error.position]
 
     def evidence(self, logprobs: Sequence[Sequence[np.ndarray]]) -> Evidence:
         """Pair matrices from the scores of each group of the plan."""

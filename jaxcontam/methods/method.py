@@ -1,4 +1,4 @@
-"""What a row of METHODS is made of, where it is a test."""
+"""Rows of METHODS that are tests."""
 
 import abc
 import dataclasses
@@ -9,11 +9,8 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.provenance import Provenance
 from jaxcontam.methods.layouts import Layout, ScoredTest, SequenceLayout
 from jaxcontam.results import (
-    DESIGNED,
-    RELEASED,
     Evidence,
     Local,
     OrderNumbers,
@@ -26,7 +23,6 @@ from jaxcontam.results.terms import (
     Null,
     ProofWords,
     Validity,
-    restricted_null,
 )
 from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.local import Run, local_evidence
@@ -38,15 +34,12 @@ from jaxcontam.verdict import MIN_EFFECT
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFile:
-    """What a design may depend on: the file without its order.
+    """A file without its order: all that a design may depend on.
 
     Attributes:
-        n_examples: At least 2.
         n_ids: Ids of all examples, separators included.
         context: Tokens that the model reads at once.
-        seed: The run's seed.
         content_digest: Digest of the sorted example digests.
-        groups: One value per example, or None.
         prefix_id: Put before each sequence if the tokenizer has one.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
     """
@@ -62,24 +55,21 @@ class OrderFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestRow(MethodRow):
-    """What all tests have in common.
+class TestRow(MethodRow, abc.ABC):
+    """A test, whose numbers `verify` makes again from its evidence.
 
     Attributes:
-        null: What is assumed of a model that never saw what was published.
         validity: `exact`, `asymptotic`, or when it is exact.
-        words: What a report says of it.
-        command: That runs it; `audit` where it is named after `--tests`.
+        command: Runs it; `audit` where it is named after `--tests`.
         default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
         whole: Scores all pairs of a stratum, not only those that tell the direction.
-        locates: Say where in the file the evidence lies.
+        locates: Says where in the file the evidence lies.
         statistic: What a test of pairs sums, and over which orders; else None.
         least_effects: Unit -> effect that `no evidence` must have been able to find;
             `MIN_EFFECT` in any other unit.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes the name for that of its own.
-    is_of_order: ClassVar[bool] = True
     scores_pairs: ClassVar[bool] = False
 
     null: str
@@ -94,29 +84,18 @@ class TestRow(MethodRow):
 
     @property
     def gives(self) -> str:
-        """What vouches for its p-value."""
+        """A p-value, and when it holds."""
         return f"p-value, {self.validity}"
 
     def least_effect(self, unit: str) -> float:
         """Effect that `no evidence` must have been able to find by default."""
         return self.least_effects.get(unit, MIN_EFFECT)
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SingleTest(TestRow, abc.ABC):
-    """A test with evidence of its own, from which `verify` makes its numbers again."""
-
     @abc.abstractmethod
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
     ) -> OrderNumbers:
-        """What the test says of stored evidence; `verify` recomputes it with this.
-
-        Args:
-            evidence: What was scored.
-            grouped: Whether orders moved examples within groups only.
-            seed: The run's seed.
-            content_digest: Digest of the benchmark's content.
+        """Analyse stored evidence; `grouped` orders moved examples within groups only.
 
         Raises:
             ValueError: If a part of the evidence is missing or not finite, or there are
@@ -124,11 +103,7 @@ class SingleTest(TestRow, abc.ABC):
         """
 
     def counts(self, evidence: Evidence) -> tuple[int, int]:
-        """Strata and counterfactual orders that a row of a report states.
-
-        Raises:
-            ValueError: If a part of the evidence is missing.
-        """
+        """Strata and counterfactual orders that a row of a report states."""
         if evidence.scores is None:
             raise ValueError("no scores")
         return len(evidence.scores), evidence.scores.shape[1] - 1
@@ -137,18 +112,10 @@ class SingleTest(TestRow, abc.ABC):
     def redrawn(
         self, result: OrderResult, evidence: Evidence, *, seed: int
     ) -> Evidence:
-        """What of a test's evidence no model decides: orders, places, runs and groups.
+        """Draw again what no model decides: orders, places, runs and groups.
 
         Groups stand in the benchmark alone: where orders keep to them, orders and
         places are left out.
-
-        Args:
-            result: The row, with the counts of its evidence.
-            evidence: Evidence of the row.
-            seed: The run's seed.
-
-        Returns:
-            What the seed and the file decide; None elsewhere.
 
         Raises:
             ValueError: If a part of the evidence is missing, or counts contradict, or a
@@ -157,13 +124,11 @@ class SingleTest(TestRow, abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestMethod(SingleTest):
-    """What tests of the order of a file have in common.
+class TestMethod(TestRow):
+    """A test of the order of a file.
 
     Attributes:
         fewest_strata: Strata with more than one order that the analysis needs.
-        fewest_examples: Examples that the design needs.
-        grouped: Whether orders can keep to groups.
     """
 
     fewest_strata: int = 1
@@ -172,27 +137,9 @@ class TestMethod(SingleTest):
     null: Null
     validity: Validity
 
-    def assumed(
-        self,
-        order_provenance: Provenance,
-        *,
-        group_field: str | None,
-        block_field: str | None,
-    ) -> Null:
-        """Null hypothesis of the test of a file, by what is known of its order."""
-        if order_provenance in ("seeded", RELEASED):
-            return DESIGNED
-        return restricted_null(
-            self.null, grouped=group_field is not None, blocks=block_field is not None
-        )
-
     @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
-        """Design the test of a file; asks no model.
-
-        Raises:
-            InputError: If no two examples fit the context.
-        """
+        """Design the test of a file; asks no model."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -220,11 +167,7 @@ class Planned(abc.ABC):
     ) -> OrderResult:
         """The row of the scored test, before verdicts are given.
 
-        Args:
-            scored: Its scores.
-            primary: Whether this test decides.
-            pretests: Pre-tests of the file's order.
-            method: Analyse the same scores by another method, at no cost.
+        Another `method` analyses the same scores, at no cost.
         """
 
 
@@ -235,8 +178,7 @@ class OrderMethod(TestMethod):
     Attributes:
         strata: (file, m) -> contiguous runs of examples, sizes differing by at most 1.
         analyse: (loglik_KM, boundaries_K, seed) -> numbers.
-        draw: (strata, m, seed=, content_digest=, groups=) -> orders to score; `verify`
-            draws them again from what a report holds.
+        draw: (strata, m, seed=, content_digest=, groups=) -> orders to score.
         windowed: Strata may exceed the context and are scored in windows.
         counted_boundaries: The effect counts the neighbours that its orders keep.
     """

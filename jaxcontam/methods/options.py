@@ -17,7 +17,7 @@ from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.options import Item
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import Layout, ScoredTest, named_example
+from jaxcontam.methods.layouts import Layout, ScoredTest
 from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.progress import Progress
@@ -25,6 +25,7 @@ from jaxcontam.results import Evidence, OrderResult, Pretest
 from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
+from jaxcontam.scoring.scorer import NonFiniteScoreError
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
@@ -42,6 +43,7 @@ from jaxcontam.stats.rows import padded
 EFFECT_UNIT = "nats per item"
 NULL: Null = "exchangeability of options"
 FIXED_NULL: Null = "exchangeability of wrong options"
+_DEFAULT_ORDERS = 3
 _RANDOM_PLACES = (
     "that, before any model was trained, the author put the {which} of each item in no "
     "particular order; items with sorted options, numbers, or options that name places "
@@ -63,9 +65,7 @@ _OF_ONE = {
 class OptionLayout(Layout):
     """Items in several orders of their options, as sequences of ids.
 
-    Attributes:
-        drawn: Which items take part, and why others do not.
-        numbers: 1-based place in the file of each item that takes part.
+    `numbers` are 1-based places in the file of the items that take part.
     """
 
     plan: VersionPlan
@@ -84,10 +84,7 @@ class OptionLayout(Layout):
 
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score every version of every item."""
-        with named_example(
-            lambda e: self.numbers[self.plan.version_of(e.sequence)[0]] - 1
-        ):
-            sums = scorer.sums(self.plan.sequences, progress)
+        sums = scorer.sums(self.plan.sequences, progress)
         evidence = Evidence(
             scores=padded(self.plan.rows(sums.loglik)),
             orders=self.design.orders,
@@ -95,16 +92,16 @@ class OptionLayout(Layout):
         )
         return ScoredTest(evidence, sums.n_cached)
 
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the item's record in the file."""
+        return self.numbers[self.plan.version_of(error.sequence)[0]] - 1
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlannedOptions(Planned):
     """The test of one benchmark's options, ready to be scored.
 
-    Attributes:
-        benchmark: As loaded, without a template.
-        items: All items of the file.
-        fixed: Right options keep their places.
-        order_provenance: Of the order of options, not of items.
+    The benchmark has no template; see `plan_options`.
     """
 
     items: tuple[Item, ...]
@@ -174,15 +171,8 @@ def plan_options(
 ) -> PlannedOptions:
     """Draw option orders and lay out the items in each of them; asks no model.
 
-    Args:
-        benchmark: As loaded, without a template.
-        items: As read from it.
-        tokenizer: Plain.
-        prefix_id: Put before each sequence if the tokenizer has one.
-        seed: The run's seed.
-        n_orders: m; items with fewer orders take all they have.
-        fixed: Keep each right option where it is.
-        order_provenance: What is known of the order of options.
+    Items with fewer than `n_orders` take all they have; `fixed` keeps each right option
+    where it is. `order_provenance` speaks of options, not of items.
 
     Raises:
         InputError: If no item can take part, or the right option is not known.
@@ -237,10 +227,9 @@ def options_pretests(
 def _drawn(
     items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
 ) -> OptionDesign:
-    assert METHOD.default_orders is not None
     return draw_option_orders(
         [item.options for item in items],
-        METHOD.default_orders if n_orders is None else n_orders,
+        _DEFAULT_ORDERS if n_orders is None else n_orders,
         seed=seed,
         content_digest=options_digest(items),
         fixed=[item.answer for item in items] if fixed else None,
@@ -317,7 +306,7 @@ def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:
 METHOD = VersionMethod(
     name="options",
     command="audit",
-    default_orders=3,
+    default_orders=_DEFAULT_ORDERS,
     null=NULL,
     validity="exact",
     cost="m + 1 passes (4; at most n! for n options)",

@@ -8,11 +8,13 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.release import search_warnings
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import ScoredTest, UnscorableExampleError
+from jaxcontam.methods.layouts import ScoredTest
 from jaxcontam.methods.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
-from jaxcontam.results import OrderResult, Pretest
+from jaxcontam.results import DESIGNED, RELEASED, OrderResult, Pretest
+from jaxcontam.results.terms import restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.scorer import NonFiniteScoreError
 
 EFFECT_UNIT = "nats per example boundary"
 
@@ -44,6 +46,11 @@ class PlannedTest(Planned):
         method, layout = method or self.method, self.layout
         n_strata, n_orders = method.counts(scored.evidence)
         grouped = self.group_field is not None
+        null = restricted_null(
+            method.null, grouped=grouped, blocks=self.block_field is not None
+        )
+        if benchmark.order_provenance in ("seeded", RELEASED):
+            null = DESIGNED
         numbers = method.numbers(
             scored.evidence,
             grouped=grouped,
@@ -59,11 +66,7 @@ class PlannedTest(Planned):
             n_cut=int(np.count_nonzero(layout.cut)),
             method=method.name,
             primary=primary,
-            null=method.assumed(
-                benchmark.order_provenance,
-                group_field=self.group_field,
-                block_field=self.block_field,
-            ),
+            null=null,
             validity=method.validity,
             n_strata=n_strata,
             n_dropped=layout.n_dropped,
@@ -98,16 +101,8 @@ def plan_test(
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
-    Args:
-        benchmark: Examples in published order.
-        encoded: Their ids.
-        method: A row of METHODS.
-        prefix_id: Put before each sequence if the tokenizer has one.
-        context: Tokens that the model reads at once.
-        seed: The run's seed.
-        n_orders: m; None is the method's own. Pair tests have all orders anyway.
-        group_field: Orders move examples only within equal values of this field.
-        block_field: Examples are runs of equal values of this field.
+    Orders move examples only within equal values of `group_field`; examples are runs of
+    equal values of `block_field`. See `OrderFile` for the numbers.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -166,19 +161,15 @@ def score_test(
     scorer: SequenceScorer,
     progress: Progress | None = None,
 ) -> ScoredTest:
-    """Score everything that a planned test asks for.
-
-    Raises:
-        InputError: If the model gives a number that is not finite; names the example.
-    """
+    """Score everything that a planned test asks for."""
     try:
         return planned.layout.score(scorer, progress)
-    except UnscorableExampleError as e:
-        raise unscorable(planned, e.example) from e
+    except NonFiniteScoreError as e:
+        raise unscorable(planned, planned.layout.example_of(e)) from e
 
 
 def unscorable(planned: Planned, example: int) -> InputError:
-    """What is said of an example that the model gives no finite number."""
+    """Error about an example that the model gives no finite number."""
     return InputError(
         f"{planned.benchmark.name}: example {example + 1}: its log-probability is not "
         "finite",

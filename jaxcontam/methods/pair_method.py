@@ -17,8 +17,8 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.methods.layouts import PairLayout, pair_columns
 from jaxcontam.methods.method import (
     OrderFile,
-    SingleTest,
     TestMethod,
+    TestRow,
     in_examples,
     strata_of,
 )
@@ -50,7 +50,6 @@ class PairMethod(TestMethod):
     """An order test that scores examples after others of their stratum.
 
     Attributes:
-        size: Most examples of a stratum.
         analyse: (strata, seed, content_digest) -> numbers.
     """
 
@@ -124,9 +123,7 @@ class PairMethod(TestMethod):
 def stratum_runs(published_KS: np.ndarray, n_examples: int) -> np.ndarray:
     """(K, S) int64, the run of each example, which direction reverses; 0 in padding.
 
-    Args:
-        published_KS: Example indices of each stratum, -1 in padding.
-        n_examples: Examples in the whole file; small files are cut into shorter runs.
+    A stratum of `published_KS` ends in -1; small files are cut into shorter runs.
     """
     length = run_length(n_examples)
     runs_KS = np.zeros(published_KS.shape, np.int64)
@@ -147,11 +144,7 @@ def _needed_pairs(runs_KS: np.ndarray, published_KS: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(evidence: Evidence) -> PairStrata:
-    """Pair matrices of stored evidence.
-
-    Raises:
-        ValueError: If a part of them is missing.
-    """
+    """Pair matrices of stored evidence; ValueError if a part of them is missing."""
     pairs, orders = evidence.pairs, evidence.orders
     codes, runs = evidence.codes, evidence.runs
     if pairs is None or orders is None:
@@ -201,7 +194,7 @@ def where_in_pairs(
 
 
 def reference_result(
-    method: SingleTest,
+    method: TestRow,
     evidence: Evidence,
     *,
     name: str,
@@ -224,9 +217,6 @@ def reference_result(
     gains less than half: where it gains just half at every boundary, what is left is
     noise, and the p-value is exact if no order changes how likely that noise is.
     Noise that both models share counts half.
-
-    Raises:
-        ValueError: If a matrix is missing or not finite.
     """
     field = "pairs" if method.scores_pairs else "scores"
     scores = getattr(evidence, field)
@@ -273,7 +263,7 @@ def reference_result(
     )
 
 
-def _spread(method: SingleTest, evidence: Evidence) -> float | None:
+def _spread(method: TestRow, evidence: Evidence) -> float | None:
     if evidence.scores is not None:
         return row_spread(unpadded(evidence.scores))
     strata = pair_strata(evidence)

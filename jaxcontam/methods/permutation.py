@@ -12,13 +12,9 @@ from jaxcontam.stats.randomisation import randomisation_test
 def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> OrderNumbers:
     """(1 + #{orders that score as high}) / (m + 1), ties counting against detection.
 
-    Null hypothesis: the model is indifferent to the order of exchangeable examples.
-    The p-value is never below 1 / (m + 1), however strong the contamination.
-
-    Args:
-        loglik_KM: (1, m + 1) float64, nats, column 0 the published order.
-        boundaries_K: See `boundaries_gained`.
-        seed: Changes nothing: one stratum has nothing to re-draw.
+    Null hypothesis: the model is indifferent to the order of exchangeable examples. The
+    p-value is never below 1 / (m + 1), however strong the contamination. The seed
+    changes nothing: one stratum has nothing to re-draw.
 
     Source:
         Oren et al., arXiv:2310.17623, section 3.1; Phipson and Smyth (2010) for the

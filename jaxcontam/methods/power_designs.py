@@ -1,4 +1,4 @@
-"""What each order test would score in a file that is not there yet."""
+"""Designs of order tests of a file that is not there yet."""
 
 import dataclasses
 import functools
@@ -29,13 +29,9 @@ from jaxcontam.stats.power_design import (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """A file as far as a plan needs it.
+    """A file as far as a plan needs it: N examples, mean ids of one with its separator.
 
-    Attributes:
-        n_examples: N.
-        example_tokens: Mean ids of an example, separator included.
-        context: Tokens that the model reads at once.
-        symmetry: Correlation by chance of pair [i, j] with [j, i].
+    `symmetry` is the correlation by chance of pair [i, j] with [j, i].
     """
 
     n_examples: int
@@ -46,10 +42,9 @@ class FilePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What scoring costs.
+    """Cost of scoring.
 
     Attributes:
-        n_sequences: Sequences, or pairs.
         n_targets: Target tokens, before equal sequences are scored once.
         n_read: Tokens that pass through the model: windows overlap by half.
     """
@@ -64,10 +59,8 @@ class PowerRow:
     """A test that can be planned.
 
     Attributes:
-        method: Its row of METHODS.
         n_strata: (file, m) -> strata, by the same rules as for a real file.
         design: (N, strata, m, symmetry as in `FilePlan`) -> what its power depends on.
-        smallest: Examples of a stratum, at least.
     """
 
     method: OrderMethod | PairMethod
@@ -77,7 +70,7 @@ class PowerRow:
 
 
 def has_free_orders(name: str) -> bool:
-    """Whether `--n-orders` changes the test."""
+    """True if `--n-orders` changes the test."""
     return PLANNED[name].method.default_orders not in (None, 1)
 
 

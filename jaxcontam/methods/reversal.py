@@ -23,12 +23,8 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
     """Exact sign-flip p-value that strata score higher forwards than backwards.
 
     Null hypothesis: reversibility, which grouped and label-sorted files satisfy too.
-    Not valid where order has an arrow: numbered items, dates, dialogue.
-
-    Args:
-        loglik_KM: (K, 2) float64, nats, column 0 the published order.
-        boundaries_K: Neighbours that the reversal breaks; s - 1 without groups.
-        seed: Seeds the Monte Carlo cross-check.
+    Not valid where order has an arrow: numbered items, dates, dialogue. Without groups
+    a reversal breaks s - 1 neighbours. The seed is that of the Monte Carlo cross-check.
 
     Source:
         A two-element group of orders in the test of Oren et al., arXiv:2310.17623.

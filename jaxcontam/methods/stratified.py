@@ -18,13 +18,8 @@ def analyse(loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int) -> Order
     """Exact p-value that the published orders' summed scores are this high.
 
     Null hypothesis: the model is indifferent to the order of exchangeable examples
-    within each stratum. Valid at any number of strata and orders. Blind to a model
-    that saw the examples in other orders.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, nats, column 0 the published order.
-        boundaries_K: See `boundaries_gained`.
-        seed: Seeds the Monte Carlo cross-check.
+    within each stratum. Valid at any number of strata and orders. Blind to a model that
+    saw the examples in other orders. The seed is that of the Monte Carlo cross-check.
 
     Source:
         Oren et al., arXiv:2310.17623, section 3.2: the same scores. Departure: the

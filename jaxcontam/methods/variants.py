@@ -25,7 +25,7 @@ def variants_result(
     n_left_out: int,
     seed: int,
 ) -> OrderResult:
-    """Whether the model prefers the published versions, before verdicts are given.
+    """Test that the model prefers the published versions, before verdicts are given.
 
     Null hypothesis: within each row every version was equally likely to be the
     published one. That holds by design where the owner drew it at random among

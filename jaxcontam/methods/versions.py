@@ -9,14 +9,13 @@ Dimension key
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods.method import SingleTest
+from jaxcontam.methods.method import TestRow
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderNumbers, OrderResult
 from jaxcontam.scoring.opened import SequenceScorer
@@ -28,25 +27,19 @@ from jaxcontam.stats.rows import unpadded
 
 
 def version_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`randomisation_test` of rows of versions; the effect is the mean gain a row.
-
-    Args:
-        rows: One float64 array a row, the published version first.
-        seed: Seeds the Monte Carlo cross-check alone.
-    """
+    """`randomisation_test` of rows, published first; the effect is the gain a row."""
     return randomisation_test(list(rows), np.ones(len(rows)), seed=seed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionMethod(SingleTest):
+class VersionMethod(TestRow):
     """A test of published versions: texts, secrets or options, not orders of a file.
 
+    `analyse` takes float64 rows, the published version first.
+
     Attributes:
-        analyse: (rows, seed) -> numbers; rows are float64 arrays, published first.
         in_random_places: Published versions took random places while they were scored.
     """
-
-    is_of_order: ClassVar[bool] = False
 
     analyse: Callable[[Sequence[np.ndarray], int], OrderNumbers] = version_numbers
     in_random_places: bool = True
@@ -56,11 +49,6 @@ class VersionMethod(SingleTest):
     ) -> OrderNumbers:
         """From scores of each version, short rows ending in NaN."""
         return self.analyse(_rows_of(evidence), seed)
-
-    def counts(self, evidence: Evidence) -> tuple[int, int]:
-        """Rows, and the counterfactuals of the one with the most."""
-        rows = _rows_of(evidence)
-        return len(rows), max(map(len, rows)) - 1
 
     def redrawn(
         self, result: OrderResult, evidence: Evidence, *, seed: int
@@ -80,12 +68,9 @@ def _rows_of(evidence: Evidence) -> list[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VersionSet:
-    """Texts of a test of versions.
+    """Texts of a test of versions: two or more a row, the published one first.
 
-    Attributes:
-        name: Name of the file.
-        rows: Versions of each row, the published one first; at least two each.
-        places: Where each row stands in the file, for messages.
+    `places` say where each row stands in the file, for messages.
     """
 
     name: str
@@ -105,13 +90,10 @@ class VersionSet:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ScoredVersions:
-    """Scores of a test of versions.
+    """Scores of a test of versions, in nats or nats a token, the published one first.
 
-    Attributes:
-        rows: One float64 array a row, nats (or nats per token), published first.
-        place: (K,) where the published version stood.
-        n_scored: Target tokens that went through the model.
-        n_cached: Target tokens whose scores the store held.
+    `place` (K,) is where the published version stood. `n_cached` target tokens had
+    scores in the store, `n_scored` went through the model.
     """
 
     rows: tuple[np.ndarray, ...]
@@ -123,11 +105,7 @@ class ScoredVersions:
 def plan_texts(
     texts: VersionSet, tokenizer: Encoder, *, prefix_id: int | None, seed: int
 ) -> VersionPlan:
-    """Tokenise and lay out every version; asks no model.
-
-    Raises:
-        InputError: If a version has no token to score; names the row.
-    """
+    """Tokenise and lay out every version; asks no model."""
     flat = [text for row in texts.rows for text in row]
     owner = [k for k, row in enumerate(texts.rows) for _ in row]
     fewest = 1 if prefix_id is not None else 2
@@ -155,11 +133,7 @@ def score_texts(
     per_token: bool,
     progress: Progress | None = None,
 ) -> ScoredVersions:
-    """Score every version; `per_token` divides each log-likelihood by its tokens.
-
-    Raises:
-        InputError: If the model gives a number that is not finite; names the row.
-    """
+    """Score every version; `per_token` divides each log-likelihood by its tokens."""
     try:
         sums = scorer.sums(plan.sequences, progress)
     except NonFiniteScoreError as e:

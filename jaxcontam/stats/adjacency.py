@@ -26,19 +26,11 @@ LAGS = tuple(h for h in range(-5, 6) if h != 0)
 def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
     """A pair matrix without row and column effects; off-diagonal sums become 0.
 
-    Row effects say how well an example predicts anything, column effects how likely
-    an example is after anything. Without them a path no longer depends on which
-    examples come first and last, so the noise falls and the signal stays. A function
-    of the contents alone that moves with them, so the order test stays exact.
-
-    Args:
-        pairs_SS: (..., S, S) float64, S >= 3; diagonals are ignored.
-
-    Returns:
-        Array of the same shape, with diagonals of 0.
-
-    Raises:
-        ValueError: If S < 3.
+    Row effects say how well an example predicts anything, column effects how likely an
+    example is after anything. Without them a path no longer depends on which examples
+    come first and last, so the noise falls and the signal stays. A function of the
+    contents alone that moves with them, so the order test stays exact. Diagonals are
+    ignored, and 0 in what is returned; S >= 3.
 
     Source:
         Effects of the social relations model (Warner, Kenny and Stoto 1979).
@@ -60,9 +52,6 @@ def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
 
 def path_moments(pairs_SS: np.ndarray) -> tuple[float, float]:
     """Mean and variance of the path statistic over all S! orders, in closed form.
-
-    Args:
-        pairs_SS: (S, S) float64, S >= 2; its diagonal is ignored.
 
     Source:
         The permutation moments of a doubly indexed sum over an open path, as for
@@ -114,12 +103,7 @@ class _Constant:
 
 @functools.lru_cache(maxsize=4)
 def _beginnings(orders: _Constant) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each neighbour, how the beginnings of orders go on.
-
-    Returns:
-        For S - 1 neighbours: how many beginnings follow each one that is shorter by an
-        example, and the cell of the pair matrix that each of them adds.
-    """
+    """For each neighbour: how many beginnings follow each shorter one, their cells."""
     orders_MS = orders.array
     M, S = orders_MS.shape
     # Where an order differs from the one before it, up to each example.
@@ -139,7 +123,7 @@ def _beginnings(orders: _Constant) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def boundaries_matrix(n: int) -> np.ndarray:
-    """What a gain of 1 at each published boundary adds to a centred pair matrix."""
+    """Gain of 1 at each published boundary, as a centred pair matrix."""
     return double_centred(np.eye(n, k=1))
 
 

@@ -27,14 +27,7 @@ _ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BootstrapResult:
-    """A statistic and how it varies over resampled texts.
-
-    Attributes:
-        statistic: Statistic of the sample itself.
-        se: Standard deviation over the resamples.
-        low: Lower end of the percentile interval.
-        high: Upper end.
-    """
+    """A statistic, its standard deviation over resamples, and percentile interval."""
 
     statistic: float
     se: float
@@ -55,17 +48,7 @@ def bootstrap(
 
     With clusters, whole documents are drawn: those with members only, with non-members
     only, and with both are three groups that each keep their number of documents.
-
-    Args:
-        statistic: Statistic of many resamples at once; see `Statistic`.
-        members_P: (P,) float64, P >= 1.
-        nonmembers_Q: (Q,) float64, Q >= 1.
-        clusters: Documents of the texts; None: each text is its own.
-        n_boot: K.
-        seed: Seeds the resamples.
-
-    Raises:
-        ValueError: If a group is empty or `n_boot` is below 1.
+    `n_boot` is K; None as clusters: each text is its own.
 
     Source:
         Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13.
@@ -166,11 +149,7 @@ def _of_documents(
 class _Documents:
     """Scores of one group, document by document.
 
-    Attributes:
-        scores: (P,) sorted by document.
-        codes: (C,) documents, ascending.
-        starts: (C,) where each begins in `scores`.
-        sizes: (C,) how many scores it has.
+    (C,) codes ascend; `starts` says where each document begins in the (P,) scores.
     """
 
     scores: np.ndarray
@@ -216,17 +195,6 @@ def tpr_interval(
     (.91 at 6 expected false positives): it never draws a score above the largest that
     was seen. The low end is 0 where the true threshold may well lie above all
     non-members.
-
-    Args:
-        members_P: (P,) scores, higher = more likely a member.
-        nonmembers_Q: (Q,) likewise.
-        fpr: In (0, 1).
-
-    Returns:
-        The low and the high end.
-
-    Raises:
-        ValueError: If a group is empty or `fpr` is outside (0, 1).
 
     Source:
         Own construction from confidence distributions; simulated coverage is .96 to

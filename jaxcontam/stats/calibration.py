@@ -36,10 +36,7 @@ def distance_from_uniform(p_values_R: np.ndarray) -> tuple[float, float]:
 def randomised(p_value: float, p_opposite: float, uniform: float) -> float:
     """P(T* > T) + uniform * P(T* = T), which is uniform under the null even with ties.
 
-    Args:
-        p_value: P(T* >= T).
-        p_opposite: P(T* <= T), the p-value of the negated scores.
-        uniform: A draw from U(0, 1).
+    P(T* <= T) is the p-value of the negated scores.
     """
     above = max(0.0, 1.0 - p_opposite)
     return above + uniform * max(0.0, p_value - above)
@@ -55,15 +52,6 @@ def relabelled_p_values(
     """p-values of a matrix with a random column of each row in the published place.
 
     The law that an exact test refers to, so only approximate tests learn from it.
-
-    Args:
-        loglik_KM: (K, m + 1) float64.
-        p_value: Matrix -> p-value of the approximate test.
-        n_draws: R.
-        seed: Seeds the columns.
-
-    Returns:
-        (R,) float64.
     """
     K, M = loglik_KM.shape
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))

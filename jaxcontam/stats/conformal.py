@@ -28,12 +28,13 @@ LEVEL = 0.95
 class ConformalThreshold:
     """A threshold with a false-positive rate that holds on average over pools.
 
+    Texts above the threshold count as members. Ties can only make the rate smaller than
+    `high`.
+
     Attributes:
-        threshold: Texts above it count as members.
         rate: Mean false-positive rate over pools, at most the wanted one.
         low: Lower end of the interval of the rate that this very threshold has on new
             non-members; None where documents of the pool have several scores.
-        high: Upper end; ties can only make the rate smaller.
     """
 
     threshold: float
@@ -52,18 +53,9 @@ def conformal_p_values(
     Hochberg's procedure still holds (Bates et al. 2023). Where the pool comes from
     documents, the text is one of a new document that is exchangeable with these.
 
-    Args:
-        scores_N: (N,) float64, higher = more likely a member; NaN stays NaN.
-        pool_L: (L,) float64, L >= 1.
-        clusters_L: (L,) codes of the pool's D documents; copies of one text are one,
-            too. None: each text is its own.
-
-    Returns:
-        (N,) float64, (1 + #{pool >= score}) / (L + 1); with documents (1 + sum over
-        documents of the share of their texts at or above the score) / (D + 1).
-
-    Raises:
-        ValueError: If the pool is empty or not finite.
+    (1 + #{pool >= score}) / (L + 1); with documents (1 + sum over documents of the
+    share of their texts at or above the score) / (D + 1). A score of NaN stays NaN;
+    copies of one text are one document.
 
     Source:
         Vovk, Gammerman and Shafer (2005); Bates et al., "Testing for outliers with
@@ -87,14 +79,7 @@ def threshold_at_fpr(
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 
-    Args:
-        pool_L: (L,) float64 scores of non-members.
-        fpr: Wanted false-positive rate, in (0, 1).
-        clusters_L: As for `conformal_p_values`.
-
-    Raises:
-        ValueError: If `fpr` is outside (0, 1), or the pool holds fewer than
-            1 / fpr - 1 scores or documents: no p-value could be that small.
+    The pool must hold 1 / fpr - 1 scores or documents: no p-value could be that small.
 
     Source:
         The rate above the k-th largest of L continuous scores is Beta(k, L + 1 - k);
@@ -135,16 +120,9 @@ def share_seen(scores: np.ndarray, pool: np.ndarray) -> tuple[float, float]:
     Exact at any size and with any ties. Seen texts that score as unseen ones do stay
     unfound: there is no upper bound but 1.
 
-    Args:
-        scores: (N,) float64, higher = more likely seen, N >= 1.
-        pool: (L,) float64 of texts that were not seen, L >= 1.
-
     Returns:
         The share that was seen, at least, at `LEVEL`; and a guess at it from the lower
         half of the pool, not below the bound.
-
-    Raises:
-        ValueError: If one is empty or not finite.
 
     Source:
         Meinshausen and Rice (2006), arXiv:math/0501289, for bounds from counts above

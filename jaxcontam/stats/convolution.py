@@ -48,12 +48,10 @@ class GridLaw:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogTail:
-    """Natural logarithms of P(sum >= -slack) and of what may be wrong with it.
+    """Natural logarithms of P(sum >= -slack), minus infinity if nothing was found.
 
-    Attributes:
-        log_tail: As computed; minus infinity if nothing was found.
-        log_error: Bound of the absolute error, rounding aside.
-        log_rounding: Bound of the error of `log_tail` by rounding.
+    `log_error` bounds its absolute error, rounding aside, `log_rounding` that of
+    `log_tail` by rounding.
     """
 
     log_tail: float
@@ -76,13 +74,10 @@ def log_tail(
 ) -> LogTail:
     """Log P(sum of one draw from each law >= -slack).
 
-    Args:
-        laws: At least one; their largest values must be able to reach `-slack`.
-        slack: How far below 0 the tail begins, at least 0.
-        tilt: Exponent a cell, at least 0; any value is right, one that brings the
-            tilted mean to `-slack` is best.
-        by_fft: Allow FFT for long laws; its error may exceed a tail that even the
-            tilt leaves small. Direct sums of positive terms have no such limit.
+    The largest values of the laws must be able to reach `-slack`. Any tilt of at least
+    0 is right, one that brings the tilted mean to `-slack` is best. The error of an
+    FFT, for long laws, may exceed a tail that even the tilt leaves small; direct sums
+    of positive terms have no such limit.
     """
     nodes, log_scale, n_terms = [], tilt * slack, 0
     for law in laws:

@@ -57,18 +57,12 @@ def needed_pairs(runs_S: np.ndarray) -> np.ndarray:
 
 
 def antisymmetric(pairs_SS: np.ndarray) -> np.ndarray:
-    """What an example is expected after another one, less the other way round.
+    """How much an example is expected after another one, less the other way round.
 
     Effects of single examples (how well one predicts anything, how likely it is after
     anything) are removed first, by least squares over the pairs that were scored: where
-    all were that is double centring.
-
-    Args:
-        pairs_SS: (S, S) float64, nats, NaN where a pair was not scored; its diagonal is
-            ignored.
-
-    Returns:
-        (S, S) float64, its own negative transpose; 0 where nothing was scored.
+    all were that is double centring. NaN stands where a pair was not scored, 0 in what
+    is returned.
     """
     residual_SS = residuals(pairs_SS)
     return residual_SS - residual_SS.T
@@ -117,11 +111,7 @@ def direction_weights(runs_S: np.ndarray) -> np.ndarray:
 
 
 def flipped_orders(codes_S: np.ndarray, runs_S: np.ndarray) -> np.ndarray:
-    """Orders in which some runs are reversed: (M, S) positions, no two alike.
-
-    Returns:
-        Row 0 is 0, 1, ..., S - 1.
-    """
+    """Orders with some runs reversed: (M, S) positions, row 0 as published."""
     return _flipped(codes_S.tobytes(), runs_S.tobytes(), codes_S.dtype.str)
 
 
@@ -130,12 +120,7 @@ def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
 
     Least squares over all strata, with an effect of each example as a context and of
     each example as a continuation. Standard errors take what is left as independent.
-
-    Args:
-        matrices: (S, S) pairs of each stratum, NaN where not scored.
-
-    Returns:
-        None if too few pairs were scored to tell, or all examples score alike.
+    None if too few pairs were scored to tell, or all examples score alike.
     """
     normal, right, squares, degrees = np.zeros((2, 2)), np.zeros(2), 0.0, 0
     largest = max(float(np.nanmax(np.abs(pairs_SS))) for pairs_SS in matrices)
@@ -173,17 +158,10 @@ def backward_spread(
 
     After examples of later runs alone, where memory of a file has little part, and
     without effects of single examples. Reversing runs changes nothing, so a test over
-    these reversals stays exact when its scores are divided by it.
-
-    Args:
-        matrices: (S, S) pairs of each stratum, NaN where not scored.
-        runs: (S,) the run of each example, of each stratum; None takes all pairs, so
-            that no order of a stratum changes anything.
-
-    Returns:
-        Mean absolute value over all strata, which a few wild scores move less than
-        they move a root mean square; 0 if it is rounding, None if too few pairs were
-        scored.
+    these reversals stays exact when its scores are divided by it. None as `runs` takes
+    all pairs, so that no order of a stratum changes anything. A mean absolute value,
+    which a few wild scores move less than a root mean square; 0 if it is rounding, None
+    if too few pairs were scored.
     """
     total, degrees, largest = 0.0, 0, 0.0
     for k, pairs_SS in enumerate(matrices):

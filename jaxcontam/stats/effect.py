@@ -24,7 +24,6 @@ class Effect(NamedTuple):
     Attributes:
         effect: Mean gain of the published order, nats per boundary; None if the
             counterfactual orders that were drawn keep every boundary.
-        effect_se: Its standard error; None for one stratum with one order.
         mde: (3.090 + 0.842) standard errors, and no less than the gain that ties
             hide; None where the floor exceeds 0.001 or nothing ever differs.
     """
@@ -45,14 +44,8 @@ def order_effect(
 
     The spread is that of the counterfactual columns within a stratum. A row with a
     single counterfactual takes the pooled one of the other rows; where every row has
-    but one, only the spread of the gains between strata is left.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, nats, column 0 the published version, or K rows
-            of different lengths.
-        boundaries_K: Boundaries gained in each stratum.
-        p_floor: Smallest p-value of the design; None for a test without a floor.
-        tolerance: Sums of scores that differ by no more are ties, nats.
+    but one, only the spread of the gains between strata is left. A `p_floor` of None is
+    that of a test without a floor.
     """
     rows = flat_rows(loglik_KM)
     others = rows.others()
@@ -83,10 +76,8 @@ def mde_of(
 ) -> float | None:
     """Smallest effect found with power 0.8 at level 0.001; None if none can be.
 
-    Args:
-        effect_se: Standard error of the effect.
-        p_floor: Smallest p-value of the design; None for a test without a floor.
-        differs: False where all orders score alike.
+    A `p_floor` of None is that of a test without a floor. Nothing `differs` where all
+    orders score alike.
     """
     if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
         return None
@@ -96,24 +87,14 @@ def mde_of(
 def mde_among(
     mde: float | None, *, p_floor: float | None, n_tests: int
 ) -> float | None:
-    """`mde` of one of several tests that share the level; None if none can be found.
-
-    Args:
-        mde: Smallest effect found with power 0.8 at the whole level.
-        p_floor: Smallest p-value of the design; None for a test without a floor.
-        n_tests: Tests among which the level is divided.
-    """
+    """`mde` of one of several tests that share the level; None if none can be found."""
     if mde is None or n_tests * (p_floor or 0.0) > LEVEL:
         return None
     return mde * mde_factor(n_tests) / mde_factor(1)
 
 
 def mde_factor(n_looks: int) -> float:
-    """Standard errors that an effect needs, at the level divided by the looks.
-
-    Args:
-        n_looks: p-values of which the best one counts.
-    """
+    """Standard errors that an effect needs, the best of `n_looks` p-values counting."""
     level = {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}.get(n_looks)
     if level is None:
         level = statistics.NormalDist().inv_cdf(1 - LEVEL / n_looks)

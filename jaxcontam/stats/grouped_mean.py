@@ -24,9 +24,7 @@ class GroupedMean:
 
     Attributes:
         mean: With two imagined items a side; second side taken off the first.
-        se: Its standard error.
         skewness: Third central moment of the mean in units of `se` cubed.
-        df: Degrees of freedom of `se`.
     """
 
     mean: float
@@ -35,12 +33,10 @@ class GroupedMean:
     df: float
 
     def reaches(self, level: float, *, skewed: bool) -> tuple[float, float]:
-        """How many standard errors the interval reaches below the mean and above it.
+        """Standard errors that the two-sided interval reaches below and above the mean.
 
-        Args:
-            level: Of the two-sided interval.
-            skewed: Each end is the outer one of the t interval's and of the one that
-                Hall's transformation corrects for skewness.
+        With `skewed` each end is the outer one of the t interval's and of the one that
+        Hall's transformation corrects for skewness.
         """
         from scipy import stats
 
@@ -89,16 +85,9 @@ def grouped_mean(
 
     Two imagined items a side keep the error from 0 where all items agree. They weigh as
     much as if there were only as many items as, drawn one by one, would give that
-    variance: with groups whose items all agree, as many as groups.
-
-    Args:
-        sides: (N,) float64 each.
-        groups: (N,) codes from 0 of each side's items, which mean the same on both.
-        middle: Mean of the imagined items of a side.
-        square: Sum of their squared distances to it.
-
-    Raises:
-        ValueError: If a side has fewer than two groups.
+    variance: with groups whose items all agree, as many as groups. `middle` is the
+    mean of the imagined items, `square` the sum of their squared distances to it. Equal
+    codes from 0 mean the same group on both sides.
 
     Source:
         Bell and McCaffrey 2002 (CR2). Hall 1992, "On the removal of skewness by

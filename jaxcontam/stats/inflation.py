@@ -41,11 +41,8 @@ class GapEstimate:
     Attributes:
         estimate: Mean over published items less mean over others; with references
             less the mean of the same difference over these.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
         p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
             above 0.
-        spread: Standard deviation of the references' gaps; None with fewer than two.
         rests_on: What the interval is that of: the draw of items, or models, where the
             gaps of references leave it wider.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
@@ -165,7 +162,7 @@ def gap_estimate(
 
 
 def _is_outside(other_MP: np.ndarray, groups_P: np.ndarray) -> bool:
-    """Whether the first model lies beyond all others, and apart from the nearest."""
+    """True if the first model lies beyond all others, and apart from the nearest."""
     apart_R = other_MP[0].mean() - other_MP[1:].mean(axis=1)
     if apart_R.min() <= 0 <= apart_R.max():
         return False
@@ -207,8 +204,6 @@ class ConStatEstimate:
 
     Attributes:
         estimate: Score on published items less the predicted one.
-        low: Lower end of its 95 % bootstrap interval.
-        high: Upper end.
         p_value: One-sided, that the difference is at most 0; at least
             1 / (1 + resamples).
         outside: Whether the model's score on the other items lies outside those of the
@@ -330,14 +325,8 @@ def smoothing_spline(
 ) -> np.ndarray:
     """Natural cubic spline that trades distance to points against curvature.
 
-    Args:
-        x_K: Ascending, at least three.
-        y_K: Heights.
-        penalty: Weight of the integral of the squared second derivative; None chooses
-            by generalised cross-validation.
-
-    Returns:
-        `fitted_K`, its heights at the points.
+    A penalty of None is chosen by generalised cross-validation. Gives the heights at
+    the points, which ascend and are at least three.
 
     Source:
         Green and Silverman 1994, "Nonparametric Regression and Generalized Linear

@@ -75,11 +75,8 @@ class LatticeTail:
 class _Cells:
     """A row's differences, counted on a grid of cells of 2^exponent.
 
-    Attributes:
-        exponent: Exponent of the grid.
-        offsets: (C,) int64, ascending; floors of difference / 2^exponent.
-        counts: (C,) differences in the cell.
-        on_grid: (C,) how many of them are the cell's lower end exactly.
+    `offsets` are floors of difference / 2^exponent, ascending; `on_grid` counts those
+    that are the cell's lower end exactly.
     """
 
     exponent: int
@@ -100,13 +97,8 @@ class _Sum:
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
-    Args:
-        rows: One-dimensional float64 arrays of any lengths, or a (K, M) array; column 0
-            of each is zero by construction. A generator is read once.
-        tolerance: Sums down to `-tolerance` count as ties, against detection.
-
-    Raises:
-        ValueError: If a difference is not finite, or the tolerance is negative.
+    Rows may have any lengths; column 0 of each is zero by construction. A generator is
+    read once. Sums down to `-tolerance` count as ties, against detection.
 
     Source:
         Convolution of integer-rounded scores as in exact network algorithms; the
@@ -162,11 +154,7 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
 
 
 def _binned(rows: Iterable[np.ndarray]) -> _Sum:
-    """Counts of each row on its own grid, and the whole.
-
-    A row's grid is about as fine as the common one could be if no other row followed:
-    the sd and the range of the sum can only grow.
-    """
+    """Counts of each row on a grid as fine as for it alone, and the whole."""
     cells, sd, spread, reach = [], 0.0, 0.0, 0.0
     for row_M in rows:
         top = float(np.abs(row_M).max())
@@ -214,10 +202,7 @@ def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _best_tilt(rows: Sequence[_Cells], sd: float, tolerance: float) -> float:
-    """About the theta >= 0 that minimises the Chernoff exponent: Newton, kept inside.
-
-    The minimum is where the tilted mean of the sum is -tolerance.
-    """
+    """Theta >= 0 at which the tilted mean of the sum is about -tolerance (Newton)."""
     values, counts = zip(*map(_coarse, rows), strict=True)
     sizes_K = np.array(list(map(len, values)))
     starts_K = np.cumsum(sizes_K) - sizes_K

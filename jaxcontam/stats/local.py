@@ -31,9 +31,9 @@ _BLOCK = 2**16
 class Run:
     """The best of many runs of strata.
 
+    Strata are counted from 0.
+
     Attributes:
-        first: Its first stratum, counted from 0.
-        last: Its last stratum.
         statistic: Its sum of scores over the root of its length: standard deviations
             from 0 had the run been chosen before looking.
         p_value: That the best run of a model that never saw the file is as good.
@@ -61,19 +61,10 @@ def local_evidence(
     long and its ends are chance.
 
     Each row is centred and divided by its own standard deviation over all columns, or
-    by the one pooled over rows where some have fewer than 5 columns: of two columns
-    the own one leaves nothing but a sign. These are symmetric numbers. A row whose
-    values are tied scores 0. The law is that of independent random columns.
-
-    Args:
-        rows: One (M,) float64 array a stratum in file order, column 0 published,
-            any unit; M >= 2 may differ from row to row.
-        ties_K: Values of a row that differ by no more are ties.
-        seed: Seeds the re-draws.
-        n_draws: B.
-
-    Raises:
-        ValueError: If a value is not finite or a shape is wrong.
+    by the one pooled over rows where some have fewer than 5 columns: of two columns the
+    own one leaves nothing but a sign. These are symmetric numbers. A row whose values
+    are tied scores 0. The law is that of independent random columns. Values that differ
+    by no more than `ties_K` are ties. Rows stand in file order, column 0 published.
 
     Source:
         Arias-Castro, Castro, Tanczos and Wang, "Distribution-free detection of

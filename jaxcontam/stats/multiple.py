@@ -20,12 +20,6 @@ _ROUNDING = 1e-12
 def holm(p_values_N: np.ndarray) -> np.ndarray:
     """Holm's adjusted p-values; controls the familywise error under any dependence.
 
-    Args:
-        p_values_N: (N,) float64 in [0, 1], in any order.
-
-    Returns:
-        (N,) float64, in the order given, at most 1.
-
     Source:
         Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
@@ -44,12 +38,6 @@ def benjamini_hochberg(p_values_N: np.ndarray) -> np.ndarray:
     pool do. Rejecting all that are at most q leaves an expected share of at most q of
     the rejections false.
 
-    Args:
-        p_values_N: (N,) float64 in [0, 1], in any order.
-
-    Returns:
-        (N,) float64, in the order given, at most 1.
-
     Source:
         Benjamini and Hochberg (1995), "Controlling the false discovery rate".
     """
@@ -61,12 +49,6 @@ def benjamini_yekutieli(p_values_N: np.ndarray) -> np.ndarray:
 
     Rejecting all that are at most q leaves an expected share of at most q of the
     rejections false. Weaker than Holm's claim that each one is true.
-
-    Args:
-        p_values_N: (N,) float64 in [0, 1], in any order.
-
-    Returns:
-        (N,) float64, in the order given, at most 1.
 
     Source:
         Benjamini and Yekutieli (2001), "The control of the false discovery rate in
@@ -82,13 +64,8 @@ def e_bh(e_values_N: np.ndarray) -> np.ndarray:
     """Levels from which on e-BH rejects each hypothesis, whatever the dependence.
 
     Rejecting all that are at most q is e-BH at q: the false discovery rate is at most
-    q. Comparable to adjusted p-values, but computed from e-values alone.
-
-    Args:
-        e_values_N: (N,) float64, at least 0, in any order; infinity is allowed.
-
-    Returns:
-        (N,) float64, in the order given, at most 1.
+    q. Comparable to adjusted p-values, but computed from e-values alone. Infinity is
+    allowed.
 
     Source:
         Wang and Ramdas (2022), "False discovery rate control with e-values",
@@ -100,13 +77,7 @@ def e_bh(e_values_N: np.ndarray) -> np.ndarray:
 
 
 def calibrated_e(log10_p: float) -> float:
-    """The e-value 1 / (2 sqrt(p)) of a p-value, for tests that have none of their own.
-
-    Args:
-        log10_p: log10 of a valid p-value, at most 0.
-
-    Returns:
-        At least 0.5, at most 1e300.
+    """The e-value 1 / (2 sqrt(p)) of a p-value, at most 1e300, for tests without one.
 
     Source:
         Vovk and Wang, arXiv:1912.06116: the calibrator kappa p^(kappa - 1) at
@@ -132,8 +103,6 @@ class MaxTResult:
     """Result of `max_t`.
 
     Attributes:
-        statistic: Highest standardised statistic of the published order.
-        winner: Index of that statistic.
         p_value: One-sided, in [1 / (B + 1), 1]: that the highest would be so high.
         p_adjusted: (Q,) that the highest would be as high as each one is.
     """
@@ -150,18 +119,11 @@ def max_t(
     """Exact p-value of the best of several statistics, however dependent they are.
 
     Null hypothesis: the B + 1 columns are exchangeable, as they are when column 0 is
-    the published order's and each other column has all its Q statistics from one
-    random order of the file. Choosing the best statistic after looking is what the
-    p-value accounts for. A statistic that never varies counts as 0.
-
-    Args:
-        statistics_QB: (Q, B + 1) float64, large is evidence; column 0 published. All
-            rows of a column from the same draw; see `shared_sums`.
-        tolerances: (Q,) or one number: values of a statistic that differ by no more
-            are ties, and ties count against detection.
-
-    Raises:
-        ValueError: If a value is not finite or there is no draw.
+    the published order's and each other column has all its Q statistics from one random
+    order of the file. Choosing the best statistic after looking is what the p-value
+    accounts for. A statistic that never varies counts as 0. Values that differ by no
+    more than the tolerances are ties, and count against detection. All rows of a column
+    are from the same draw; see `shared_sums`.
 
     Source:
         Westfall and Young (1993), "Resampling-Based Multiple Testing", single-step
@@ -197,13 +159,7 @@ def max_t(
 def shared_sums(values_QKM: np.ndarray, *, n_draws: int, seed: int) -> np.ndarray:
     """Sums over strata of Q scores, each draw choosing one column a stratum for all.
 
-    Args:
-        values_QKM: (Q, K, M) float64 scores of the same orders, column 0 published.
-        n_draws: B.
-        seed: The same seed gives the same sums.
-
-    Returns:
-        (Q, B + 1) float64, the published sums first: input of `max_t`.
+    (Q, B + 1) float64, the published sums first, as for `max_t`.
     """
     Q, K, M = values_QKM.shape
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))

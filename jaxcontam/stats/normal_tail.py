@@ -39,13 +39,9 @@ _ROUNDING = 256 * float(np.finfo(np.float64).eps)
 class _Tilted:
     """The sum of all rows, each weighed by exp(theta * difference).
 
-    Attributes:
-        log_mass: Log of the product of the rows' mean weights.
-        mean: Of the sum.
-        variance: Of the sum.
-        third: Sum of the rows' third absolute central moments.
-        log_rounding: Bound of the error of `log_mass` by rounding.
-        rounding: Bound of the error of `mean`.
+    `log_mass` is the log of the product of the rows' mean weights, `third` the sum of
+    their third absolute central moments; `log_rounding` and `rounding` bound the errors
+    of `log_mass` and `mean` by rounding.
     """
 
     log_mass: float
@@ -68,12 +64,8 @@ class _Tilted:
 def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
-    Args:
-        differences: Values of each row less its column 0.
-        tolerance: Sums down to `-tolerance` count as ties, against detection.
-
-    Returns:
-        The bracket; None where a few rows make up the sum, which is then not normal.
+    Differences are those to column 0; sums down to `-tolerance` count as ties, against
+    detection. None where a few rows make up the sum, which is then not normal.
 
     Source:
         Shevtsova, "An improvement of convergence rate estimates in the Lyapunov

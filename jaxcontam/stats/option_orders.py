@@ -64,7 +64,6 @@ class OptionDesign:
         items: (K,) indices of the items that take part.
         orders: For each of them (m + 1, n_options) int64: which published option
             stands at each place; the first row is the published order itself.
-        left_out: Reason -> number of items left out.
     """
 
     items: np.ndarray
@@ -88,17 +87,9 @@ def draw_option_orders(
     The generator of item k is seeded by (seed, content digest, k) and draws orders of
     the options in alphabetical sequence, so the draws know nothing of the published
     order except that it is skipped. Where an item has no more than m + 1 orders that
-    may stand, all are taken.
-
-    Args:
-        options: Options of each item, in published order.
-        n_orders: m.
-        seed: The run's seed.
-        content_digest: Digest of the items, blind to the order of options.
-        fixed: Place of an option that stays where it is, for each item; None leaves
-            all free.
-        digests: Digest of each item with its question, blind to the order of options;
-            None tells items with the same options apart by the seed alone.
+    may stand, all are taken. `fixed` is the place of each item's option that stays
+    where it is; None leaves all free. Without `digests` the seed alone tells items with
+    the same options apart.
     """
     kept, orders = [], []
     left_out: collections.Counter[str] = collections.Counter()
@@ -144,11 +135,6 @@ def one_of_each_set(
     with those before. Items of one digest may differ in their published order, and a
     sorted file would have the alphabetical one first: chance decides between them, and
     their places do not.
-
-    Args:
-        options: Options of each item, in published order.
-        digests: Digest of each item, blind to the order of its options.
-        rng: Generator seeded by nothing that knows a published order.
     """
     tickets = rng.permutation(len(options)).tolist()
     chosen = np.zeros(len(options), bool)
@@ -184,16 +170,9 @@ def is_sorted(options: Sequence[str]) -> bool:
 def orders_of(
     texts: Sequence[str], n_orders: int, rng: np.random.Generator, fixed: int | None
 ) -> np.ndarray:
-    """Different orders of an item's options, the published one first.
+    """At most m + 1 orders of an item's options, the published one first; all if fewer.
 
-    Args:
-        texts: In published order.
-        n_orders: m, at most.
-        rng: The item's own.
-        fixed: Place of an option that stays where it is, or None.
-
-    Returns:
-        (at most m + 1, n_options) int64; all there are if they are fewer than m + 1.
+    `fixed` is the place of an option that stays where it is.
     """
     n = len(texts)
     published = np.arange(n)
@@ -223,7 +202,7 @@ def _permutations(n: int) -> np.ndarray:
 def _may_stand(
     texts: Sequence[str], orders_RS: np.ndarray, fixed: int | None
 ) -> np.ndarray:
-    """Which orders are not sorted, and leave the fixed option where it is."""
+    """(R,) bool: orders that are not sorted and leave the fixed option where it is."""
     stands = np.ones(len(orders_RS), bool)
     if fixed is not None:
         stands &= orders_RS[:, fixed] == fixed
@@ -268,18 +247,13 @@ def option_pretests(
     seed: int,
     fixed: bool = False,
 ) -> tuple[Pretest, ...]:
-    """Whether places have nothing to do with what options say.
+    """Check that places have nothing to do with what options say.
 
     Looks at: the share of each place among the right answers (chi-square); and the
     correlation of an option's place with its length and with its alphabetical rank.
-    Two-sided by random orders of each item, Holm-corrected at 0.01.
-
-    Args:
-        options: Options of each item that takes part, in published order.
-        answers: Place of the right one; None where no field tells it.
-        seed: Seeds the redraws.
-        fixed: The right option keeps its place in all orders, so that its place may
-            be anything: it is not looked at.
+    Two-sided by random orders of each item, Holm-corrected at 0.01. An option that is
+    `fixed` may stand anywhere: its place is not looked at. An answer is None where no
+    field tells it.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     found: dict[str, tuple[float, float]] = {}

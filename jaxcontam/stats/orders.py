@@ -37,11 +37,8 @@ def stratum_size(
 ) -> int:
     """Examples a stratum: as many as the context holds while the floor stays low.
 
-    A function of the unordered file alone. Packing examples greedily in file
-    order would depend on the order under test, and the test would not be exact.
-
-    Returns:
-        The size, at least 2.
+    A function of the unordered file alone. Packing examples greedily in file order
+    would depend on the order under test, and the test would not be exact. At least two.
     """
     fits = (context - 1) * n_examples // n_ids
     size = min(fits, n_examples // fewest_strata(n_orders))
@@ -74,26 +71,17 @@ def cut_to_budget(lengths_N: np.ndarray, budget: int) -> int | None:
 
 
 def row_generator(seed: int, content_digest: str, *row: int) -> np.random.Generator:
-    """The generator of one row: of the seed, what the file holds, and its number.
+    """Generator of one row: of the seed, what the file holds, and the row's number.
 
-    Args:
-        seed: The run's seed.
-        content_digest: `sha256:...`, blind to the order, or the versions, under test.
-        *row: Its number, or several where rows of several kinds are drawn; none is
-            the generator of the whole file.
+    The digest is blind to the order, or the versions, under test. Several numbers tell
+    rows of several kinds apart; none is the generator of the whole file.
     """
     entropy = int(content_digest.removeprefix("sha256:"), 16)
     return np.random.default_rng([seed, entropy, *row])
 
 
 def draw_places(sizes: Sequence[int], *, seed: int, content_digest: str) -> np.ndarray:
-    """(K,) int64, uniform in each row, so that no column tells the published one.
-
-    Args:
-        sizes: Versions of each row.
-        seed: The run's seed.
-        content_digest: See `row_generator`.
-    """
+    """(K,) int64, uniform in each row, so that no column tells the published one."""
     return np.array(
         [
             int(row_generator(seed, content_digest, k).integers(size))
@@ -140,17 +128,10 @@ def draw_orders(
 ) -> OrderDesign:
     """Draw m uniform orders for each stratum, with replacement.
 
-    The generator of stratum k is seeded by (seed, content digest, k): the
-    draws depend on what the file holds, never on the order under test, and strata are
-    independent of each other, which the exact test needs.
-
-    Args:
-        strata: Index arrays of contiguous examples.
-        n_orders: m, at least 1.
-        seed: The run's seed.
-        content_digest: `sha256:...` of the sorted example digests.
-        groups: One value per example; orders then move examples only among
-            positions of equal value.
+    The generator of stratum k is seeded by (seed, content digest, k): the draws depend
+    on what the file holds, never on the order under test, and strata are independent of
+    each other, which the exact test needs. With groups, orders move examples only among
+    positions of equal value.
     """
 
     def shuffled(
@@ -175,12 +156,9 @@ def reversed_orders(
     content_digest: str,
     groups: Sequence[object] | None = None,
 ) -> OrderDesign:
-    """The published order of each stratum beside its reversal (m = 1).
+    """The published order of each stratum beside its reversal: m must be 1.
 
     Arguments as in `draw_orders`; the seed only places the published order.
-
-    Raises:
-        ValueError: If `n_orders` is not 1.
     """
     if n_orders != 1:
         raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")
@@ -202,9 +180,8 @@ def published_orders(
 ) -> tuple[OrderDesign, np.ndarray]:
     """The published order of each stratum alone, for tests that score pairs.
 
-    Returns:
-        A design with one column and (K, s_max) int64 codes of equal groups; strata
-        with a single order are left out.
+    Gives a design with one column, and (K, s_max) int64 codes of equal groups; strata
+    with a single order are left out.
     """
     codes = [_group_codes(stratum_N, groups) for stratum_N in strata]
     # Codes count up from 0.
@@ -220,16 +197,10 @@ def published_orders(
 
 
 def boundaries_gained(orders_KMS: np.ndarray, *, counted: bool) -> np.ndarray:
-    """True neighbours that the published order has over the counterfactual ones.
+    """True neighbours that the published order has over the counterfactual ones, (K,).
 
-    Args:
-        orders_KMS: See `OrderDesign`.
-        counted: Count the neighbours that the drawn orders keep (needed with groups;
-            for a reversal it gives s - 1), rather than take the mean over all s!
-            orders, (s - 1)(1 - 1/s).
-
-    Returns:
-        (K,) float64.
+    Counts those that the drawn orders keep where `counted` (needed with groups; for a
+    reversal it gives s - 1), else takes the mean over all s! orders, (s - 1)(1 - 1/s).
     """
     sizes_K = (orders_KMS[:, 0] >= 0).sum(-1).astype(np.float64)
     if counted:

@@ -1,4 +1,4 @@
-"""What a pair test sums over an order, and which orders it compares.
+"""Statistics of pair tests: sums over an order, and the orders that are compared.
 
 Dimension key
     K  strata
@@ -102,16 +102,9 @@ def stratum_orders(
     """Orders that move examples only among positions of equal code.
 
     All of them, once each, if there are at most 8!; else uniform draws with
-    replacement, among which the published order takes its place as one more. Either
-    way the published order is equally likely to be any column under the null.
-
-    Args:
-        codes_S: (S,) int64, the group of each example; all equal without groups.
-        rng: Drawn from only where the orders are too many.
-        n_most: Orders from which on so many are drawn; None is 8! and 100,000.
-
-    Returns:
-        (M, S) int64 positions; row 0 is 0, 1, ..., S - 1.
+    replacement, among which the published order takes its place as one more. Either way
+    the published order is equally likely to be any column under the null. Row 0 of the
+    (M, S) positions is 0, 1, ..., S - 1. From `n_most` orders on so many are drawn.
     """
     members = [np.flatnonzero(codes_S == code) for code in np.unique(codes_S)]
     n_orders = math.prod(math.factorial(len(group)) for group in members)

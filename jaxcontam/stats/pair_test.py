@@ -85,15 +85,8 @@ def direction_test(
     all runs, with ties and with a constant scorer (p = 1).
 
     Where all pairs of every stratum were scored, `log10_p_all_orders` says what the
-    same sum would be worth had the order been drawn at random.
-
-    Args:
-        strata: Pair matrices, complete or with the pairs of `needed_pairs` alone.
-        seed: The run's seed.
-        content_digest: `sha256:...` of the sorted example digests.
-
-    Raises:
-        ValueError: If an entry is infinite.
+    same sum would be worth had the order been drawn at random. The digest is that of
+    the sorted example digests.
 
     Source:
         A group of reversals in the test of Oren et al., arXiv:2310.17623.

@@ -22,8 +22,6 @@ class SignFlipResult:
     """Result of `sign_flip_test`.
 
     Attributes:
-        statistic: Mean of first minus second.
-        p_value: One-sided; large differences in favour of the first make it small.
         p_floor: Smallest p-value with these differences, one half to the power of the
             number of pairs that differ.
     """
@@ -41,13 +39,6 @@ def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
     with ties (which count against the first) and whatever the values' law is: all
     choices are counted for up to 28 pairs that differ; beyond, the law of the sum is
     convolved and the p-value rounded up. It says nothing of why the values differ.
-
-    Args:
-        first_N: (N,) finite.
-        second_N: (N,) finite; the other value of each pair.
-
-    Raises:
-        ValueError: If the shapes differ, there is no pair, or a value is not finite.
 
     Source:
         Fisher 1935, "The Design of Experiments", section 21. It is the randomisation
@@ -103,18 +94,8 @@ def paired_bootstrap_p(
     Scores are rounded to two decimals before, as the published ones were, so ties are
     exact and count against the first.
 
-    Args:
-        first_N: (N,) finite.
-        second_N: (N,) finite; the other score of each pair.
-        n_resamples: K, at least 1.
-        seed: Seed of the draws.
-
-    Returns:
-        (1 + such resamples) / (1 + K). The published files divide by K alone and hold
-        zeros; no resampling can show a chance of zero.
-
-    Raises:
-        ValueError: If the shapes differ, there is no pair, or a value is not finite.
+    (1 + such resamples) / (1 + K). The published files divide by K alone and hold
+    zeros; no resampling can show a chance of zero.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, appendix B. The p-values that they

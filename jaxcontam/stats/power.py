@@ -230,9 +230,8 @@ def _drawn(
 ) -> tuple[Moments, np.ndarray]:
     """Normal scores of M columns, one raised by what its carriers gain.
 
-    Returns:
-        Moments given the gains, in the mean over these, and (3, 3) covariances of
-        score, law and number of carriers over the gains.
+    Moments given the gains, in the mean over these, and (3, 3) covariances of score,
+    law and number of carriers over the gains.
     """
     M, rest, noise = n_columns, 1 - 1 / n_columns, kind.noise * sd**2
     n_boundaries, kept = kind.size - 1, _kept(kind)
@@ -301,7 +300,7 @@ def _all_orders(
 
 @functools.cache
 def _single_boundaries(n: int) -> tuple[float, float]:
-    """What gains of 1, each at one boundary alone, add to gain and variance in all."""
+    """Gain and variance in all by gains of 1, each at one boundary alone."""
     squares = scatter = 0.0
     for i in range(n - 1):
         raised_SS = np.zeros((n, n))

@@ -19,11 +19,10 @@ from jaxcontam.stats.pair_statistic import n_stratum_orders
 class StratumKind:
     """Strata of one size.
 
+    `gain` is the boundaries that the published order has over the mean order.
+
     Attributes:
-        count: How many there are.
-        gain: Boundaries that the published order has over the mean order.
         noise: Variance of one order's score in units of sd^2.
-        size: Examples.
         signal: Variance over all orders that an effect of 1 itself adds; 0 where the
             orders are drawn, for there it follows from `gain`.
     """
@@ -37,12 +36,11 @@ class StratumKind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerDesign:
-    """What the power of a test depends on, besides effect and spread.
+    """Strata and orders, on which power depends besides effect and spread.
 
     Attributes:
         rule: `sum`: exact law of a sum over strata; `rank`: rank of one order among
             m; `t`: t-test over strata.
-        kinds: The strata.
         n_orders: m; None where all orders are columns.
         log10_floor: log10 of the smallest p-value; None if there is no floor.
     """
@@ -110,10 +108,7 @@ def pair_design(
 ) -> PowerDesign:
     """Strata whose pairs are scored and whose orders all are columns: adjacency.
 
-    Args:
-        n_examples: N, at least 4 a stratum.
-        n_strata: K.
-        symmetry: Correlation of [i, j] with [j, i] by chance.
+    `symmetry` is the correlation of [i, j] with [j, i] by chance.
 
     Source:
         Double centring projects a matrix onto s^2 - 3s + 1 dimensions, and the path

@@ -8,11 +8,7 @@ _Z = 1.959964
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """95 % interval of a share; Wilson (1927), which behaves at 0 and 1.
-
-    Raises:
-        ValueError: If there is no trial, or more successes than trials.
-    """
+    """95 % interval of a share; Wilson (1927), which behaves at 0 and 1."""
     if not 0 <= successes <= trials or trials < 1:
         raise ValueError(f"successes must be 0 to trials, got {successes} of {trials}")
     share, z2 = successes / trials, _Z * _Z / trials
@@ -53,9 +49,6 @@ def rate_test(found: int, n: int, found_control: int, n_control: int) -> RateTes
 
     Null hypothesis: whether an item is found does not depend on its set. Barnard's test
     is the sharper one for small samples; both are exact.
-
-    Raises:
-        ValueError: If a count is outside 0 to its number of items.
 
     Source:
         Fisher 1935; Barnard 1945, "A New Test for 2 x 2 Tables", with the pooled

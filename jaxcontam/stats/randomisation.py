@@ -150,14 +150,9 @@ def row_scores(
     """Scores of each row, symmetric functions of its m + 1 values.
 
     `auto` studentises where every m >= 9 and the 90th percentile of the rows' standard
-    deviations exceeds four times the 10th (constant rows left out): a symmetric
-    rule, so the test stays exact. A row whose values are tied scores 0, and the
-    tolerance is divided row by row like the scores.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, or K rows of different lengths.
-        kind: How to score.
-        relative_tolerance: Ties, relative to each row's largest value.
+    deviations exceeds four times the 10th (constant rows left out): a symmetric rule,
+    so the test stays exact. A row whose values are tied scores 0, and the tolerance is
+    divided row by row like the scores. Ties are relative to each row's largest value.
     """
     rows = flat_rows(loglik_KM)
     ties_K = relative_tolerance * _magnitudes(rows)
@@ -182,14 +177,9 @@ def row_scores(
 def row_spread(loglik_KM: Matrix) -> float:
     """How much the versions of a row differ, in nats, whichever is the published one.
 
-    No exchange of columns changes it, so a test stays exact when its scores are
-    divided by it.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, or K rows of different lengths.
-
-    Returns:
-        Mean absolute distance of a value from the mean of its row; 0 if it is rounding.
+    No exchange of columns changes it, so a test stays exact when its scores are divided
+    by it. The mean absolute distance of a value from the mean of its row; 0 if it is
+    rounding.
     """
     rows = flat_rows(loglik_KM)
     spread = float(np.abs(rows.minus(rows.means()).flat).mean())
@@ -206,11 +196,8 @@ def monte_carlo_p(
 ) -> float:
     """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 
-    Args:
-        values: Scores, column 0 of each row the published version.
-        tolerance: Sums that differ by no more are ties, and count against detection.
-        seed: Seeds the draws.
-        n_draws: B.
+    Sums that differ by no more than the tolerance are ties, and count against
+    detection.
     """
     sums_B = redrawn_sums(values, n_draws=n_draws, seed=seed)
     # In turn, as a draw's are added.
@@ -226,14 +213,6 @@ def redrawn_sums(values: Rows, *, n_draws: int, seed: int) -> np.ndarray:
     one draw and one look-up serve them together: the same law, fewer draws. Beyond
     `MANY` rows of one length, blocks of rows share their draws (see `_turned`): each
     sum has the same law, and sums depend on each other a little.
-
-    Args:
-        values: Scores.
-        n_draws: B.
-        seed: The same seed gives the same sums.
-
-    Returns:
-        (B,) float64.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     sums_B, drawn_B = np.zeros(n_draws), np.empty(n_draws)
@@ -267,14 +246,8 @@ def soft_rank_log_e(loglik_KM: Matrix) -> float:
 
     Mean over lambda of prod_k exp(lambda a_k0) / mean_j exp(lambda a_kj), where a is
     centred and divided by the standard deviation pooled over all strata, a symmetric
-    number. Its expectation under the null is 1. Zero for a constant scorer.
-
-    Args:
-        loglik_KM: (K, m + 1) float64, column 0 the published version, or K rows of
-            different lengths; any unit.
-
-    Returns:
-        log e, natural; minus infinity never, since no bet is all or nothing.
+    number. Its expectation under the null is 1. Zero for a constant scorer. Natural
+    logarithm, any unit; minus infinity never, since no bet is all or nothing.
 
     Source:
         Soft-rank e-values as in Ramdas et al., "Game-theoretic statistics and safe

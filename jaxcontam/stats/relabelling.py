@@ -28,11 +28,9 @@ class SetLevelResult:
     """Result of `set_level_test`.
 
     Attributes:
-        auc: AUC of held-out predictions, suspected against validation texts.
         p_value: One-sided, in [1 / (K + 1), 1].
         scores: (N,) float64; the prediction for each text by a classifier that was
             fitted without it, higher = suspected.
-        null_distribution: (K,) float64; the AUC with labels drawn again.
     """
 
     auc: float
@@ -50,18 +48,8 @@ def relabellings(
     documents. A document that holds both labels shows that they were not given to
     documents, and that which documents hold one goes with their size: it is refused.
 
-    Args:
-        labels_N: (N,) bool, True = member; both occur.
-        clusters_N: (N,) document codes, or None.
-        n: K.
-        seed: Seeds the draws.
-
     Yields:
         (k, N) bool, K rows in all; each row holds both labels.
-
-    Raises:
-        ValueError: If one label is missing, the lengths differ, or a document holds
-            both labels.
     """
     labels_N = np.asarray(labels_N, bool)
     (N,) = labels_N.shape
@@ -99,20 +87,8 @@ def auc_p_values(
     Null hypothesis: members and non-members were assigned by chance, so that no score
     of a model that saw none, or all, of them can tell them apart. Valid with ties and
     in small samples, for texts that stand once in both together (copies are no matter
-    of chance); it says nothing where the labels go with kind or date of a text.
-
-    Args:
-        values_NM: (N, M) float64, finite; M scores of each text, higher = member.
-        labels_N: (N,) bool, True = member.
-        clusters_N: (N,) document codes, or None.
-        n: Labellings; the smallest p-value is 1 / (n + 1).
-        seed: Seeds them; all scores share them.
-
-    Returns:
-        (M,) float64.
-
-    Raises:
-        ValueError: If a value is not finite, or as for `relabellings`.
+    of chance); it says nothing where the labels go with kind or date of a text. The
+    smallest p-value is 1 / (n + 1); all scores share the labellings.
 
     Source:
         Phipson and Smyth (2010), "Permutation p-values should never be zero".
@@ -146,18 +122,7 @@ def set_level_test(
     one and predicts that one; the statistic is the AUC of these predictions, and each
     permutation of the labels fits everything anew. Exact then at any size and with any
     tails. A small p-value says that the sets differ, not why: sets of different kind or
-    date differ for any model.
-
-    Args:
-        features_ND: (N, D) float64, finite; scores of each text.
-        is_suspect_N: (N,) bool.
-        clusters_N: (N,) document codes; documents stay whole in folds and permutations.
-        n_permutations: K.
-        seed: Seeds folds and permutations.
-
-    Raises:
-        ValueError: If a feature is not finite, one set is empty, or a count is too
-            small.
+    date differ for any model. Documents stay whole in folds and permutations.
 
     Source:
         Maini et al., "LLM Dataset Inference", arXiv:2406.06443, with three departures:

@@ -35,12 +35,7 @@ _FEW_PAIRS = 5
 class Difference:
     """AUC of one score minus that of another one, on the same texts.
 
-    Attributes:
-        difference: Positive where the first score ranks better.
-        se: Its standard error.
-        low: Lower end of the 95 % interval.
-        high: Upper end.
-        p_value: Two-sided, of no difference.
+    The p-value is two-sided, of no difference; the interval of 95 %.
     """
 
     difference: float
@@ -55,7 +50,6 @@ class Threshold:
     """A cut: texts that score at or above it count as members.
 
     Attributes:
-        value: The cut.
         accuracy: Mean of the two shares that it gets right, of the members and of the
             non-members, on the texts that it was chosen on; at least 0.5 and, since it
             was chosen there, too high for others.
@@ -102,19 +96,8 @@ def auc_interval(
     about them. Where fewer than 5 of n independent pairs are expected to be so, the
     interval is no narrower than Clopper and Pearson's of n pairs; simulated coverage
     falls to 57 % without this, for long tails. A perfect separation gives a low end of
-    ((1 - level) / 2) ** (1 / n), whatever the law of the scores.
-
-    Args:
-        auc: As from `auc_delong`.
-        se: Its standard error.
-        n: Independent texts, or documents, of the smaller group.
-        level: Probability with which the interval holds the AUC.
-
-    Returns:
-        The low and the high end.
-
-    Raises:
-        ValueError: If `auc` is outside [0, 1], `se` negative or `n` below 1.
+    ((1 - level) / 2) ** (1 / n), whatever the law of the scores. `n` counts independent
+    texts, or documents, of the smaller group.
     """
     if not 0 <= auc <= 1 or se < 0 or n < 1:
         raise ValueError(
@@ -148,17 +131,6 @@ def paired_delong(
     """AUC of score A minus AUC of score B, both of the same texts in the same order.
 
     With a share, this share of what A has above 0.5 minus what B has above 0.5.
-
-    Args:
-        a_members_P: (P,) scores A of the members, P >= 2.
-        a_nonmembers_Q: (Q,) of the non-members, Q >= 2.
-        b_members_P: (P,) scores B.
-        b_nonmembers_Q: (Q,) likewise.
-        clusters: As for `auc_delong`.
-        share: In (0, 1].
-
-    Raises:
-        ValueError: As for `auc_delong`, or if the two scores differ in their shapes.
 
     Source:
         DeLong, DeLong and Clarke-Pearson (1988), section 3. Not a test between nested
@@ -198,16 +170,8 @@ def roc_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """False- and true-positive rates of the empirical ROC curve, no point dropped.
 
-    Args:
-        members_P: (P,) scores, higher = more likely a member; P >= 1.
-        nonmembers_Q: (Q,) likewise.
-
-    Returns:
-        (R,) shares of non-members and of members at or above each distinct score, from
-        nothing found to everything found.
-
-    Raises:
-        ValueError: If a group is empty or a score is not finite.
+    Both are (R,) shares at or above each distinct score, from nothing found to
+    everything found.
     """
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     ascending_R = np.unique(np.concatenate([members_P, nonmembers_Q]))
@@ -221,9 +185,7 @@ def roc_curve(
 def n_allowed(n_nonmembers: int, fpr: float, convention: Convention = "le") -> int:
     """How many non-members may lie above a threshold of this false-positive rate.
 
-    Raises:
-        ValueError: If `fpr` is outside (0, 1) or fewer than one non-member is expected
-            above the threshold: no rate that small can be read off so few.
+    Fewer than one expected is a ValueError: no rate that small can be read off so few.
     """
     if not 0 < fpr < 1:
         raise ValueError(f"fpr must be in (0, 1), got {fpr}")
@@ -246,20 +208,9 @@ def tpr_at_fpr(
     """Share of members above the lowest threshold that keeps the false-positive rate.
 
     Both rates are of this sample; the threshold was chosen on it, so the share is
-    biased upward where few non-members lie above it. No interpolation.
-
-    Args:
-        members_P: (P,) scores, higher = more likely a member.
-        nonmembers_Q: (Q,) likewise.
-        fpr: Wanted rate, in (0, 1).
-        convention: `le`: at most `fpr`; `lt`: below it, as Shi et al. and MIMIR do.
-
-    Returns:
-        The share, and the threshold: scores above it count as members.
-
-    Raises:
-        ValueError: If `fpr` times Q is below 1 or `fpr` outside (0, 1), a group is
-            empty, or a score is not finite.
+    biased upward where few non-members lie above it. No interpolation. `le` is at most
+    `fpr`, `lt` below it, as Shi et al. and MIMIR do. Scores above the threshold count
+    as members.
     """
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     k = n_allowed(len(nonmembers_Q), fpr, convention)
@@ -273,13 +224,6 @@ def best_threshold(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> Threshold
     Candidates lie half way between neighbouring scores, and above the highest. Among
     equally accurate ones the highest is taken: it calls fewest texts members. Where
     no cut is better than chance, none is a member.
-
-    Args:
-        members_P: (P,) finite scores, higher = more likely a member, P >= 1.
-        nonmembers_Q: (Q,) likewise.
-
-    Raises:
-        ValueError: If a group is empty or a score is not finite.
     """
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     P, Q = len(members_P), len(nonmembers_Q)

@@ -19,9 +19,7 @@ Matrix = np.ndarray | Sequence[np.ndarray]
 class Rows:
     """K rows, one after another; column 0 of each is the published version.
 
-    Attributes:
-        flat: (N,) float64.
-        sizes: (K,) int64; values per row, each at least 1.
+    `flat` is (N,) float64, `sizes` (K,) int64 values per row, each at least 1.
     """
 
     flat: np.ndarray
@@ -76,12 +74,7 @@ class Rows:
 
 
 def flat_rows(matrix: Matrix) -> Rows:
-    """Rows of a (K, M) array or of a sequence of K arrays.
-
-    Raises:
-        ValueError: If there is no row, a row is not one-dimensional or has fewer than
-            2 columns, or a value is masked, complex or not finite.
-    """
+    """Rows of a (K, M) array or of a sequence of K arrays, each finite and M >= 2."""
     is_matrix = isinstance(matrix, np.ndarray) and matrix.ndim == 2
     for part in [matrix] if is_matrix else matrix:
         if np.ma.is_masked(part) or np.iscomplexobj(part):
@@ -112,11 +105,8 @@ def summed_rows(rows: Iterable[np.ndarray], limit: int) -> Iterator[np.ndarray]:
     """Rows whose neighbours are replaced by sums over all choices of their columns.
 
     A uniform column of such a row has the law of the sum of one uniform column of each
-    row that went into it.
-
-    Args:
-        rows: One-dimensional arrays; read once.
-        limit: Columns of a sum; longer rows pass as they are.
+    row that went into it. Rows longer than `limit` columns pass as they are. Rows are
+    read once.
     """
     sums = np.zeros(1)
     for row_M in rows:
@@ -136,11 +126,7 @@ def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unpadded(matrix_KM: np.ndarray) -> Matrix:
-    """Undo `padded`; rows of one length stay a matrix.
-
-    Raises:
-        ValueError: If a row has a hole.
-    """
+    """Undo `padded`; rows of one length stay a matrix. A hole is a ValueError."""
     if not np.isnan(matrix_KM).any():
         return matrix_KM
     rows = []

@@ -39,7 +39,7 @@ NAMES = ("bag_of_words", "length", "numbers", "ngram", "fluency")
 """The baselines, in their order; with a reference model `REFERENCE` is the last."""
 
 REFERENCE = "reference"
-"""What a model that saw neither side says of the texts."""
+"""Baseline by a model that saw neither side."""
 
 _FOLDS = 5
 INFLATION = math.sqrt(2)
@@ -62,7 +62,6 @@ class Blind:
             cross-validation has where the labels go with nothing.
         reference: (N, 3) float64, what a model that saw neither side says of each text:
             its two numbers, and the held-out prediction from both; None without one.
-        warnings: Why baselines are missing, one sentence each.
     """
 
     rows: tuple[BlindBaseline, ...]
@@ -97,19 +96,9 @@ def blind_baselines(
     model that saw neither side. An AUC near 0.5 does not show that the labels were
     drawn at random; one well above shows that they were not.
 
-    Args:
-        texts: N texts; equal ones are kept in one fold and count as one.
-        labels_N: (N,) bool, True = member.
-        clusters: Document of each text, kept in one fold; None: each is its own.
-        reference_N2: (N, 2) `fluency_of` each text under a model that saw neither side,
-            NaN where it has no token; None fits n-grams.
-        seed: Seeds folds and trees.
-
-    Returns:
-        Baselines, or none and a warning where a label has fewer than 10 documents.
-
-    Raises:
-        ValueError: If the lengths differ.
+    Equal texts, and those of one document, stay in one fold. `reference_N2` is
+    `fluency_of` each text, NaN without a token. A label with fewer than 10 documents
+    gives no baseline and a warning.
 
     Source:
         Das, Zhang and Tramer, "Blind Baselines Beat Membership Inference Attacks for
@@ -179,17 +168,9 @@ def increment(
     """AUC of blind scores with a membership score, minus that of blind scores alone.
 
     Both are logistic regressions, cross-validated in the folds of the baselines. An
-    increment near 0 means that the score tells nothing that the texts do not; where
-    the labels go with the date, a positive one may still be a better guess of the date.
-
-    Args:
-        blind: With at least one baseline.
-        score_N: (N,) float64; rows that are NaN are left out.
-        labels_N: (N,) bool, True = member.
-        clusters_N: (N,) document codes for the standard error, or None.
-
-    Raises:
-        ValueError: If there is no baseline or fewer than 2 scores of a label.
+    increment near 0 means that the score tells nothing that the texts do not; where the
+    labels go with the date, a positive one may still be a better guess of the date.
+    `score_N` may hold NaN; `clusters_N` are document codes for the error.
 
     Returns:
         The increment; its p-value is one-sided, of a score that adds nothing.
@@ -238,13 +219,7 @@ def beside_reference(
 
     Two hypotheses of a clean model, for which one side is easier to read: the reference
     ranks as well; it shows half of the score's excess over an AUC of 0.5, or more.
-
-    Args:
-        blind: Of the same N texts.
-        score: Name of the score.
-        score_N: (N,) float64, finite.
-        labels_N: (N,) bool, True = member.
-        clusters_N: (N,) document codes for the standard errors, or None.
+    Scores are finite; `clusters_N` are document codes for the errors.
     """
     if blind.reference is None:
         return None

@@ -204,13 +204,10 @@ _WORD_ORDER, _CHARACTER_ORDER = 3, 5
 
 
 def fluency_of(logprobs_T: np.ndarray) -> np.ndarray:
-    """(2,) float64: mean log-probability a token, and that of the least likely fifth.
+    """Mean log-probability a token, and that of the least likely fifth: (2,) float64.
 
-    The scores `loss` and `min_k` of this model. The second is what a pair of exchanged
-    words moves most. NaN without a token.
-
-    Args:
-        logprobs_T: (T,) of a text, nats.
+    The scores `loss` and `min_k`, in nats. The second is what a pair of exchanged words
+    moves most. NaN without a token.
     """
     if not len(logprobs_T):
         return np.full(2, np.nan)
@@ -225,10 +222,6 @@ def ngram_fluency(texts: Sequence[str], folds_N: np.ndarray) -> np.ndarray:
     its lower orders. Both sides are in the counts and no label is, so that what the
     features tell of labels they know from the texts; no text is read by a model that
     saw its fold. NaN for a text without a token.
-
-    Args:
-        texts: N texts.
-        folds_N: (N,) int fold of each text.
 
     Source:
         Interpolation of Witten and Bell (1991), over a uniform law of all tokens.
@@ -257,10 +250,7 @@ def held_out_logprobs(
 ) -> np.ndarray:
     """(P,) float64 log-probability of every token, by counts of the other folds.
 
-    Args:
-        tokens: N texts; the P tokens of all stand one text after the other.
-        folds_N: (N,) int.
-        order: Length of the longest n-grams, at least 1.
+    Texts stand one after the other; n-grams have at most `order` tokens.
     """
     codes = {t: i for i, t in enumerate(dict.fromkeys(t for ts in tokens for t in ts))}
     V = len(codes)

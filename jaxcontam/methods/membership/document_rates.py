@@ -30,20 +30,9 @@ def document_rates(
 
     A rate is no share of a document that was read: unread documents show rates above 0.
 
-    Args:
-        method: Name of the score.
-        scores_N: (N,) float64, higher = more likely seen; NaN without a score.
-        documents: N names.
-        roles: N of `text`, `member` and `nonmember`.
-        known_N: (N,) bool, the texts of known documents that can be compared, from two
-            documents a side at least.
-        asked_N: (N,) bool, the texts in question.
-
-    Returns:
-        The cut, and a rate for each document in the order of their first texts.
-
-    Raises:
-        ValueError: If a side comes from fewer than two documents.
+    `known_N` are the texts of known documents that can be compared, `asked_N` those in
+    question, `roles` each `text`, `member` or `nonmember`; a score may be NaN. Rates
+    stand in the order of the documents' first texts.
 
     Source:
         Shi et al., arXiv:2310.16789, section 5. Departures: the accuracy that the cut

@@ -1,4 +1,4 @@
-"""Which texts are no independent ones: those of one document, and copies of one text.
+"""Texts that are not independent: those of one document, and copies of one text.
 
 Dimension key
     N  texts
@@ -89,12 +89,10 @@ def independent_codes(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ComparedTexts:
-    """Which texts of two sides can be compared.
+    """Texts of two sides that can be compared.
 
-    Attributes:
-        kept: (N,) bool, one copy of each text that takes part, or all of its document.
-        why: (N,) why a text takes no part; None where it or a copy of it does.
-        warnings: What takes no part, one sentence a reason.
+    `kept` (N,) has one copy of each text that takes part, or all of its document; `why`
+    (N,) says why a text takes no part, None where it or a copy does.
     """
 
     kept: np.ndarray
@@ -117,13 +115,8 @@ def compared(
     takes no part. Where every text of a side stands k times, as in a file that was
     written k times, one copy stands for them. With documents, whose copies of a text
     move with them, a text counts that stands in one document alone; what documents are
-    left with is as exchangeable as they were, whatever they share.
-
-    Args:
-        texts: N texts.
-        is_first_N: (N,) bool, the side of each.
-        clusters: Document of each; those of one side are none of the other. Or None.
-        sides: What stands on the first side and on the other, for the words.
+    left with is as exchangeable as they were, whatever they share. `sides` are words
+    for the first side and the other.
     """
     first_N = np.asarray(is_first_N, bool).tolist()
     units = range(len(texts)) if clusters is None else map(str, clusters)
@@ -173,9 +166,6 @@ def compared(
 
 
 def _times_written(counts: Sequence[int]) -> int:
-    """How often each text of a side stands, if that is equally often; else 1.
-
-    Ten texts do not all stand twice, or thrice, by the chance of a draw.
-    """
+    """How often each text stands, if equally often (ten do by no chance); else 1."""
     is_written = len(set(counts)) == 1 and len(counts) >= _FEWEST_WRITTEN
     return counts[0] if is_written else 1

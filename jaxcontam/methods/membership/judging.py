@@ -1,4 +1,4 @@
-"""How well membership scores rank labelled texts, and what may be said of it.
+"""Ranking of labelled texts by membership scores, and its verdict.
 
 Dimension key
     N  texts
@@ -64,13 +64,7 @@ FEW_FALSE = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Labelled texts as scores and baselines rank them.
-
-    Attributes:
-        results: One a score, in the order of the table.
-        blind: Baselines of the texts that take part.
-        kept: (N,) bool, these texts; see `compared`.
-    """
+    """Results by score, as in the table, and baselines of the `kept` texts."""
 
     results: tuple[ScoreResult, ...]
     blind: Blind
@@ -98,25 +92,9 @@ def judge(
     whole documents; blind baselines look whether the texts contradict that. All numbers
     are of the texts that have a score and that `compared` keeps.
 
-    Args:
-        name: Name of the file of texts.
-        fingerprint: Digest of the texts in their order.
-        table: N texts, M scores, and a reference or none.
-        labels_N: (N,) bool, True = member.
-        texts: The N texts.
-        clusters: Document of each text, all of one label; then documents are permuted,
-            resampled and counted as a whole. None: each text is its own.
-        primary: The score that decides.
-        fprs: False-positive rates of the operating points.
-        convention: `le` (at most the rate) or `lt` (below it).
-        seed: Seeds folds, permutations and resamples.
-        n_boot: Resamples of each true-positive rate of documents.
-
-    Raises:
-        InputError: If fewer than 2 members or non-members, or documents of them, take
-            part.
-        ValueError: If lengths differ, `primary` is not in the table, a text has some of
-            its scores only, or a document holds both labels.
+    `labels_N` is True for members. Documents, all of one label, are permuted, resampled
+    and counted as a whole. `fprs` are operating points, `n_boot` resamples of each
+    true-positive rate of documents.
     """
     labels_N = np.asarray(labels_N, bool)
     N = len(table.values)
@@ -235,14 +213,8 @@ def operating_point(
     The interval is that of `tpr_interval`; with documents that of the stratified
     bootstrap, and never narrower than Wilson's for a given threshold.
 
-    Args:
-        members_P: (P,) float64.
-        nonmembers_Q: (Q,) float64.
-        fpr: In (0, 1); nothing is read off where it times Q is below 1.
-        convention: `le` or `lt`.
-        clusters: Documents of both groups, or None.
-        n_boot: Resamples of documents; the threshold is found anew in each.
-        seed: Seeds them.
+    Nothing is read off where `fpr` times Q is below 1. With documents the threshold is
+    found anew in each of `n_boot` resamples.
     """
     expected = fpr * len(nonmembers_Q)
     tpr = threshold = low = high = None
@@ -277,10 +249,7 @@ def operating_point(
 
 
 def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, ...]:
-    """Curves and scores of every score, for plots, of the texts that have scores.
-
-    `labels_N` is (N,) bool, True = member.
-    """
+    """Curves and scores of every score, for plots, of the texts that have scores."""
     values_NM = table.values
     scored_N = scored_texts(values_NM)
     is_member_N = np.asarray(labels_N, bool)
@@ -303,11 +272,7 @@ def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, .
 
 
 def scored_texts(values_NM: np.ndarray) -> np.ndarray:
-    """(N,) bool: texts with all their scores.
-
-    Raises:
-        ValueError: If a text has some of its scores only, or an infinite one.
-    """
+    """(N,) bool: texts with all their scores; ValueError for one that has some only."""
     finite_NM = np.isfinite(values_NM)
     scored_N: np.ndarray = np.all(finite_NM, axis=1)
     broken_N = ~scored_N & ~np.isnan(values_NM).all(axis=1)
@@ -339,12 +304,12 @@ def _fields(name: str, found: Difference) -> dict[str, float]:
 
 
 def is_surely_lower(auc: float, se: float, n: int) -> bool:
-    """Whether members rank lower, at the level at which they would rank higher."""
+    """True if members rank lower, at the level at which they would rank higher."""
     return auc_interval(auc, se, n=n, level=1 - 2 * CONTAMINATED_LEVEL)[1] < 0.5
 
 
 def is_constant(scores_N: np.ndarray) -> bool:
-    """Whether scores differ by no more than rounding."""
+    """True if scores differ by no more than rounding."""
     largest = max(1.0, float(np.abs(scores_N).max(initial=0)))
     return bool(np.ptp(scores_N) <= 1e-12 * largest) if len(scores_N) else True
 

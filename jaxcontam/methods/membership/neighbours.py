@@ -20,18 +20,8 @@ def edited(text: str, n: int, seed: int) -> list[str]:
     An edit drops a word, repeats it, swaps it with the next one, or swaps, drops or
     repeats characters inside it. Other than words chosen by a masked model, these make
     a text worse to read, so that every model finds the text likelier than its
-    neighbours.
-
-    Args:
-        text: At least one character.
-        n: Neighbours wanted.
-        seed: The draws depend on it and on the text, not on the texts beside it.
-
-    Returns:
-        `n` texts that are neither empty nor the text itself; they may repeat.
-
-    Raises:
-        ValueError: If the text is empty.
+    neighbours. The draws depend on the seed and on the text, not on the texts beside
+    it. Neighbours are neither empty nor the text itself; they may repeat.
     """
     if not text:
         raise ValueError("an empty text has no neighbours")

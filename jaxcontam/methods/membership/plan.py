@@ -49,7 +49,7 @@ from jaxcontam.scoring.shares import ShareScored, each_scored
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Inputs:
-    """What scores may need besides the model and the texts.
+    """Inputs that scores may need besides the model and the texts.
 
     Attributes:
         reference: Model that saw none of the texts; it is read whatever the scores are,
@@ -59,8 +59,6 @@ class Inputs:
         member_prefix: Texts that it did see; likewise.
         company: For each text that is scored another one of its own side.
         corpus_counts: (V,) int64, tokens of a corpus by id; see `token_frequencies`.
-        neighbours: (text, n, seed) -> n texts that are nearly the same.
-        n_neighbours: Neighbours of each text.
     """
 
     reference: TextModel | None = None
@@ -77,7 +75,6 @@ class ScoreTable(Scores):
     """Scores of texts, and what they cost.
 
     Attributes:
-        n_tokens: (N,) int64, scored tokens of each text.
         tokens_scored: Target tokens of all passes, those in the store among them.
         n_cached: Those whose scores the store held.
     """
@@ -101,15 +98,7 @@ def score_texts(
     A text's scores do not depend on the texts beside it, but for float32 rounding where
     another number of texts makes batches of another shape, and but for `recall` and
     `con_recall`, whose prefix must leave room for the longest text. As many rows come
-    out as texts go in.
-
-    Args:
-        texts: Any, also empty ones.
-        methods: Rows of METHODS; the passes are those that they read.
-        model: What the texts are scored under.
-        inputs: What the methods need besides it.
-        seed: Seed of the neighbours.
-        progress: Receives target tokens done and in total.
+    out as texts go in. Neighbours are drawn from the seed.
 
     Raises:
         InputError: If a method needs an input that is missing; names its flag. If a
@@ -191,17 +180,13 @@ def count_targets(
     inputs: Inputs,
     seed: int,
 ) -> int:
-    """Target tokens of all passes that `score_texts` would make; asks no model.
-
-    Raises:
-        InputError: As `score_texts` does.
-    """
+    """Target tokens of all passes that `score_texts` would make; asks no model."""
     return _planned(texts, methods, model, inputs, seed).n_targets
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Plan:
-    """What is read: all `sequences`, `scored` ones of which have a target."""
+    """Sequences to read, `scored` ones of which have a target, and passes over them."""
 
     reads: set[Reading]
     sequences: Sequence[np.ndarray]
@@ -240,11 +225,7 @@ def _planned(
 def _check_inputs(
     methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
 ) -> None:
-    """Check that every method has what it reads, before anything is scored.
-
-    Raises:
-        InputError: Names the method, what is missing and the flag that gives it.
-    """
+    """Check that every method has what it reads, before anything is scored."""
     directory = "give a model directory, or leave the score out"
     missing: dict[Reading, tuple[str, str]] = {}
     if model.with_moments is None:
@@ -281,11 +262,7 @@ def _check_inputs(
 def _check_apart(
     texts: Sequence[str], reads: Collection[Reading], inputs: Inputs
 ) -> None:
-    """A text after itself is no surprise: prefixes are of other texts.
-
-    Raises:
-        InputError: Names the first text that is also in a prefix.
-    """
+    """A text after itself is no surprise: prefixes are of other texts."""
     shots = {
         *(inputs.nonmember_prefix if "nonmember_prefix" in reads else ()),
         *(inputs.member_prefix if "member_prefix" in reads else ()),
@@ -364,7 +341,7 @@ def _scored_text(
     corpus_V: np.ndarray | None,
     rewrites: Mapping[Reading, np.ndarray],
 ) -> ScoredText:
-    """What the scores read of one text."""
+    """Readings of one text, for the scores."""
     mean = scores_RT[0].mean(dtype=np.float64)
     means_T, variances_T, tops_T = scores_RT[1:] if len(scores_RT) > 1 else [None] * 3
     return ScoredText(

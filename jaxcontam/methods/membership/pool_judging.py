@@ -66,7 +66,6 @@ class TextJudgement:
     """Suspected texts as a pool of non-members sees them.
 
     Attributes:
-        names: The M scores.
         p_values: (N, M) conformal p-values, NaN where a text has none.
         adjusted: (N, M) the same after Benjamini and Hochberg over the texts that are
             tested, each score by itself.
@@ -76,7 +75,6 @@ class TextJudgement:
             come from documents, or no text is tested.
         set_result: Test of the suspected texts as a set; None if there are too few.
         blind: Baselines that tell suspected texts from the pool.
-        warnings: What the reader should know, one sentence each.
     """
 
     names: tuple[str, ...]
@@ -115,24 +113,9 @@ def judge_texts(
     have no p-value, and are no part of the pool: a text in question that stands in the
     pool is a known non-member.
 
-    Args:
-        name: Name of the suspected set.
-        fingerprint: Digest of its texts.
-        table: N suspected texts, M scores.
-        pool: L non-members, the same scores, and a reference or none as there.
-        texts: The N texts.
-        pool_texts: The L texts.
-        clusters: Document of each suspected text, or None.
-        pool_clusters: Document of each text of the pool; with `clusters` or not at all.
-        primary: The score, named beforehand, by which the set is said to rank and the
-            share seen is counted; None: the first.
-        fprs: False-positive rates of the thresholds.
-        seed: Seeds folds and permutations.
-        n_permutations: Permutations of the set-level test.
-
-    Raises:
-        InputError: If no text of the pool is left.
-        ValueError: If scores, lengths or clusters do not fit.
+    Documents are given for both sides or for neither. The primary score, named
+    beforehand, ranks the set and counts the share seen; None: the first. `fprs` are
+    those of the thresholds.
     """
     if table.names != pool.names:
         raise ValueError(f"scores must be the same, got {table.names}, {pool.names}")

@@ -31,7 +31,7 @@ from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
 
 Found = tuple[Mapping[Reading, Sequence[np.ndarray]], int]
-"""What a pass reads: reading -> for each text its numbers, float64, as in
+"""Results of a pass: reading -> for each text its numbers, float64, as in
 `ScoredText.rewrites`; and how many target tokens the store held the scores of."""
 
 
@@ -51,12 +51,9 @@ class Pass:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """Sequences of texts, each distinct one once.
+    """Distinct sequences to score, and a text that each is of.
 
-    Attributes:
-        fresh: Distinct id arrays that are to be scored.
-        owners: For each of them, a text that it is of.
-        keys: For each sequence given, which one it is; None where nothing is scored.
+    `keys` says for each sequence given which one it is; None where nothing is scored.
     """
 
     fresh: tuple[np.ndarray, ...]
@@ -74,13 +71,7 @@ def sequences_of(
     owners: Sequence[int],
     known: Collection[bytes] = (),
 ) -> Sequences:
-    """Find what is to be scored.
-
-    Args:
-        sequences: int32 ids; one of fewer than two has no target.
-        owners: The text that each is of.
-        known: Keys of sequences that need no scoring.
-    """
+    """Find what is to be scored: no sequence of `known`, and none without a target."""
     fresh: dict[bytes, tuple[np.ndarray, int]] = {}
     keys: list[bytes | None] = []
     for ids, owner in zip(sequences, owners, strict=True):
@@ -100,11 +91,7 @@ def token_scores(
 ) -> tuple[dict[bytes, np.ndarray], int]:
     """Scores of every token of distinct sequences, and how many the store held.
 
-    Returns:
-        Key -> (R, T) float32.
-
-    Raises:
-        NonFiniteScoreError: Names the text and the id.
+    Key -> (R, T) float32. A `NonFiniteScoreError` names the text and the id.
     """
     with _named(own):
         table = scorer.token_table(own.fresh, progress)
@@ -129,11 +116,8 @@ def means_pass(
 ) -> Pass:
     """Mean log-probabilities of rewrites, all in one call; NaN of one without a target.
 
-    Args:
-        scorer: Gives log-probabilities.
-        rewrites: Reading -> for each text the ids of its rewrites.
-        owners: Index of each text.
-        known: Ids of texts as bytes whose means will be known.
+    `rewrites` holds the ids of each text's rewrites, `owners` the text's index, `known`
+    ids as bytes whose means will be known.
     """
     flat = [
         (ids, owner)
@@ -183,15 +167,7 @@ def prefix_pass(
     own: Sequences,
     model: TextModel,
 ) -> Pass:
-    """Mean log-probabilities of the texts after a prefix.
-
-    Args:
-        reading: What it is.
-        pairs: Scores continuations of shared prefixes.
-        prefix_P: int32 ids.
-        own: Sequences of the texts.
-        model: Encoded them.
-    """
+    """Mean log-probabilities of the texts after a prefix."""
     texts = [ids[model.n_before :] for ids in own.fresh]
     score = functools.partial(
         prefixed_sums, pairs, prefix_P, texts, n_heads=model.model.n_heads
@@ -204,11 +180,7 @@ def company_pass(
 ) -> Pass:
     """Mean log-probabilities of the texts, each after another one and a newline.
 
-    Args:
-        pairs: Scores continuations of prefixes.
-        company: For each text given, the one before it; its end where not all fits.
-        own: Sequences of the texts.
-        model: Encodes them.
+    The end of the other one is kept where not all fits.
     """
     (start,), n_before = model.sequences([""]), model.n_before
     texts = [ids[n_before:] for ids in own.fresh]
@@ -280,9 +252,6 @@ def prefix_of(
     """Ids of the shots that fit the context with the longest text, in their order.
 
     Each shot is tokenised alone and ends in a newline; BOS or EOS stands before them.
-
-    Raises:
-        InputError: If not one fits.
     """
     context = model.context
     longest = max((len(ids) - model.n_before for ids in own.fresh), default=0)

@@ -1,4 +1,4 @@
-"""What a membership score reads of a text, and what a row of METHODS says of it.
+"""Inputs of a membership score, and its row of METHODS.
 
 Dimension key
     N  texts
@@ -26,17 +26,16 @@ Reading = Literal[
     "own_file",
     "gradients",
 ]
-"""What a score needs besides the log-probabilities of the text itself."""
+"""Inputs of a score besides the log-probabilities of the text itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScoredText:
-    """What a model says of one text; at least one token is scored.
+    """Readings of one text; at least one token is scored.
+
+    `ids` are the T tokens with a score; log-probabilities are in nats.
 
     Attributes:
-        text: As it was encoded.
-        ids: (T,) int32, the tokens that have a score.
-        logprobs: (T,) float32, nats.
         means: (T,) float32, mean of log p under the model's own distribution there;
             minus the entropy. None, like the next two, without `moments`.
         variances: (T,) float32, its variance.
@@ -63,21 +62,13 @@ class ScoredText:
         return float(self.logprobs.mean(dtype=np.float64))
 
     def rewrite(self, reading: Reading) -> np.ndarray:
-        """(R,) float64, see `rewrites`.
-
-        Raises:
-            ValueError: If that was not read.
-        """
+        """(R,) float64, see `rewrites`."""
         if reading not in self.rewrites:
             raise ValueError(f"{reading} was not read of this text")
         return self.rewrites[reading]
 
     def only(self, reading: Reading) -> float:
-        """The number of a reading that has one.
-
-        Raises:
-            ValueError: If that was not read, or has several.
-        """
+        """The number of a reading that has one."""
         (value,) = self.rewrite(reading)
         return float(value)
 
@@ -86,13 +77,9 @@ class ScoredText:
 class Scores:
     """Scores of some texts.
 
-    Attributes:
-        names: The M scores, in the order asked.
-        values: (N, M) float64, higher = member; NaN in the rows of texts without a
-            scored token, and nowhere else.
-        reference: (N, 2) float64, `fluency_of` each text under a model that saw none of
-            them, NaN where it has no token of it or the text has no score; None without
-            such a model.
+    `values` (N, M) float64, higher = member, are NaN in the rows of texts without a
+    scored token; `reference` (N, 2) is `fluency_of` each text under a model that saw
+    none of them, NaN where it has no token of it or the text has no score.
     """
 
     names: tuple[str, ...]
@@ -129,9 +116,6 @@ class ScoreMethod(MethodRow):
     """A membership score: a ranking, not a test.
 
     Attributes:
-        label: Name in tables and sentences; empty: its name.
-        score: What a model says of a text -> score, higher = member.
-        reads: What it reads besides the log-probabilities of the text.
         setting: Its parameter where it has one, such as `k=20%`.
         departure: How it differs from the authors' code; empty where it does not.
     """
@@ -144,16 +128,12 @@ class ScoreMethod(MethodRow):
 
     @property
     def gives(self) -> str:
-        """That it ranks, and its parameter."""
+        """A ranking, with its parameter."""
         return f"a ranking, {self.setting}" if self.setting else "a ranking"
 
 
 def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, variances and tops of a text, each (T,) float64.
-
-    Raises:
-        ValueError: If they were not read.
-    """
+    """Means, variances and tops of a text, each (T,) float64."""
     if text.means is None or text.variances is None or text.tops is None:
         raise ValueError("moments were not read of this text")
     means_T, variances_T, tops_T = (

@@ -1,4 +1,4 @@
-"""Which share of tokens Min-K% should take, chosen on texts that are not judged by it.
+"""Share of tokens for Min-K%, chosen on texts that are not judged by it.
 
 Dimension key
     N  texts
@@ -36,23 +36,12 @@ def sweep_min_k(
 
     Both classes are split in two; texts of one cluster stay together, with the class
     that most of them have. Choosing and judging on the same texts would find the
-    luckiest share, not the best.
-
-    Args:
-        names: Names of the M scores; see `sweep_methods`.
-        values_NM: Columns of a `ScoreTable`; a row that holds NaN takes no part.
-        is_member_N: bool.
-        seed: Seed of the split.
-        clusters: (N,) the document of each text, or None if each is its own; copies
-            of one text are a document, too.
+    luckiest share, not the best. A row that holds NaN takes no part; copies of one text
+    are a document, too.
 
     Returns:
         The share with the highest AUC on the held-out half, the first of equals, and
         its AUC on the other half, which the choice does not inflate.
-
-    Raises:
-        ValueError: If shapes differ, or a half has fewer than 2 members or 2
-            non-members, or documents of them.
 
     Source:
         Shi et al., arXiv:2310.16789, section 4: k of 10 to 50 swept on held-out texts.

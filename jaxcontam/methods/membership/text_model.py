@@ -13,13 +13,7 @@ from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TextModel:
-    """A model and its scorers.
-
-    Attributes:
-        model: Any scorer.
-        plain: Gives log-probabilities alone.
-        with_moments: Gives means, variances and tops too; None if the model cannot.
-    """
+    """A model and its scorers, one with moments where it can give them."""
 
     model: OpenModel
     plain: SequenceScorer
@@ -27,11 +21,7 @@ class TextModel:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The weights.
-
-        Raises:
-            InputError: If they are not here.
-        """
+        """The weights; InputError if they are not here."""
         return self.model.weights("this")
 
     @property
@@ -54,7 +44,7 @@ class TextModel:
         ]
 
     def is_same_as(self, other: "TextModel") -> bool:
-        """Whether the two give the same scores."""
+        """True if the two give the same scores."""
         mine, others = self.model, other.model
         return (mine.fingerprint, mine.info.dtype, mine.prefix_id) == (
             others.fingerprint,
@@ -66,16 +56,7 @@ class TextModel:
 def text_model(
     model: OpenModel, *, store: Path | None, batch_tokens: int | None = None
 ) -> TextModel:
-    """Make a model of any kind ready to score texts.
-
-    Args:
-        model: The model.
-        store: Folder in which scores are kept, from which a rerun resumes; or None.
-        batch_tokens: Tokens of a batch on one device; None chooses by platform.
-
-    Raises:
-        InputError: If the store is no folder, or not readable.
-    """
+    """Make a model of any kind ready to score texts; a rerun resumes from the store."""
     plain = model.make_scorer(store=store, batch_tokens=batch_tokens)
     with_moments = None
     if model.has_moments:

@@ -16,10 +16,9 @@ def _at_least_loss(mean: float) -> float:
 
 
 def _ratio(numerator: float, text: ScoredText) -> float:
-    """A number over a text's mean log-probability.
+    """A number over a mean log-probability, which rounds to 0 for texts known by heart.
 
-    A text that the model knows by heart has a mean of 0 after rounding; it counts as
-    `_LEAST_LOSS`, so that its ratio is large and finite.
+    It then counts as `_LEAST_LOSS`, so that the ratio is large and finite.
     """
     return numerator / _at_least_loss(text.mean_logprob)
 

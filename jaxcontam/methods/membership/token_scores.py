@@ -22,17 +22,7 @@ def min_k(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
     A score, not a p-value: it ranks texts by how few surprises they hold, and means
     nothing across models or tokenizers. Higher is more likely a member. With a fraction
-    of 1 it is `loss`.
-
-    Args:
-        text: Its log-probabilities are read.
-        fraction: Share of tokens to keep, in (0, 1]; see `n_lowest`.
-
-    Returns:
-        Nats per token, at most 0.
-
-    Raises:
-        ValueError: If `fraction` is outside (0, 1] or there is no token.
+    of 1 it is `loss`. Nats a token, at most 0.
 
     Source:
         Shi et al., arXiv:2310.16789. Rounds down as the authors' code does, but keeps
@@ -45,11 +35,7 @@ def min_k(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
 
 def mean_of_lowest(values_T: np.ndarray, fraction: float) -> float:
-    """Mean of the lowest `n_lowest` values of a text.
-
-    Raises:
-        ValueError: See `n_lowest`.
-    """
+    """Mean of the lowest `n_lowest` values of a text."""
     return float(np.sort(values_T)[: n_lowest(len(values_T), fraction)].mean())
 
 
@@ -75,11 +61,7 @@ def name_at(name: str, fraction: float) -> str:
 
 
 def min_k_at(fraction: float) -> ScoreMethod:
-    """Min-K% Prob with another share of tokens, such as `min_k_10` for 0.1.
-
-    Raises:
-        ValueError: If `fraction` is outside (0, 1].
-    """
+    """Min-K% Prob with another share of tokens, such as `min_k_10` for 0.1."""
     n_lowest(1, fraction)
     return ScoreMethod(
         name=name_at("min_k", fraction),
@@ -106,18 +88,7 @@ def min_k_pp(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
     A token's z is (log p(x_t) - mu_t) / sigma_t with mu_t and sigma_t the mean and the
     standard deviation of log p under the model's own distribution at that place. A
-    ranking, not a p-value. Higher is more likely a member.
-
-    Args:
-        text: Its log-probabilities and moments are read.
-        fraction: Share of tokens to keep, in (0, 1]; see `n_lowest`.
-
-    Returns:
-        Standard deviations.
-
-    Raises:
-        ValueError: If `fraction` is outside (0, 1], there is no token, or there are no
-            moments.
+    ranking, not a p-value. Higher is more likely a member. In standard deviations.
 
     Source:
         Zhang et al., arXiv:2404.02936. Variances are centred sums and
@@ -129,11 +100,7 @@ def min_k_pp(text: ScoredText, *, fraction: float = FRACTION) -> float:
 
 
 def min_k_pp_at(fraction: float) -> ScoreMethod:
-    """Min-K%++ with another share of tokens, such as `min_k_pp_10` for 0.1.
-
-    Raises:
-        ValueError: If `fraction` is outside (0, 1].
-    """
+    """Min-K%++ with another share of tokens, such as `min_k_pp_10` for 0.1."""
     n_lowest(1, fraction)
     return ScoreMethod(
         name=name_at("min_k_pp", fraction),
@@ -164,9 +131,6 @@ def gap_k(text: ScoredText) -> float:
     deviation of log p under the model's own distribution there; gaps are averaged over
     each run of `WINDOW` tokens. At most 0, and 0 for a greedy text; higher is more
     likely a member. A text shorter than the window is not smoothed.
-
-    Raises:
-        ValueError: If there is no token, or there are no moments.
 
     Source:
         Kwak and Kim, arXiv:2601.19936. Their code clamps the variance at 1e-8.
@@ -203,9 +167,6 @@ def surp(text: ScoredText) -> float:
     text without a surprising token is given the mean of its least likely tokens, as if
     every entropy were low: the score of `min_k`, on the same scale.
 
-    Raises:
-        ValueError: If there are no moments.
-
     Source:
         Zhang and Wu, arXiv:2407.21248. Ported code gives -100 to a text without a
         surprising token, far below all others, though nothing in it surprised.
@@ -241,9 +202,6 @@ def dc_pdd(text: ScoredText) -> float:
     f is the smoothed frequency of a token in the corpus; of a token that comes again,
     its first place counts. Between 0 and the bound; higher is more likely a member.
 
-    Raises:
-        ValueError: If there are no corpus frequencies.
-
     Source:
         Zhang et al., arXiv:2409.14781. Counts tokens, where a port counts documents;
         the authors' code stores the negative and is read with turned labels.
@@ -278,17 +236,8 @@ def token_frequencies(
 ) -> np.ndarray:
     """Count every token of a corpus; tokens, not the documents that hold them.
 
-    Args:
-        documents: Texts, read once and never held together; parts of a long document
-            may come apart.
-        tokenizer: Tokenizer of the model whose scores it weights; `plain_tokenizer`.
-        vocab_size: V, above every id.
-
-    Returns:
-        `counts_V` int64.
-
-    Raises:
-        ValueError: If an id is not below `vocab_size`.
+    Texts are read once and never held together, so parts of a long document may come
+    apart. Gives `counts_V`, int64; ValueError if an id is not below `vocab_size`.
     """
     counts_V = np.zeros(vocab_size, np.int64)
     stream = iter(documents)
@@ -306,15 +255,7 @@ def token_frequencies(
 def corpus_logprobs(counts_V: np.ndarray) -> np.ndarray:
     """Logarithm of each token's frequency, one added to every count.
 
-    Args:
-        counts_V: Non-negative integers; see `token_frequencies`.
-
-    Returns:
-        (V,) float64, log((1 + c) / (N + V)), nats; they are those of probabilities that
-        sum to 1.
-
-    Raises:
-        ValueError: If a count is negative.
+    log((1 + c) / (N + V)), nats, of probabilities that sum to 1.
 
     Source:
         Zhang et al., arXiv:2409.14781: Laplace smoothing.

@@ -1,4 +1,4 @@
-"""What a membership result allows to be said, with the texts alone as the rival.
+"""Verdict of a membership result, with the texts alone as the rival.
 
 Words of rankings, which prove nothing; nothing is ever called clean.
 """
@@ -53,16 +53,9 @@ def ranking_verdict(
     `members rank higher`, or the texts of a set do, needs a p-value of at most 0.001
     and what `conditions` asks. A score that is the same for every text shows nothing.
 
-    Args:
-        p_value: By permutation of the labels, corrected for several benchmarks.
-        auc: AUC of the primary score.
-        auc_high: Upper end of its interval; for a set the largest over its scores and
-            the held-out classifier.
-        is_lower: Whether the primary score's AUC is surely below 0.5.
-        blind: Baselines of the same texts.
-        unmet: See `conditions`.
-        is_set: Whether the p-value is that of a set-level test.
-        constant: Whether the score is the same for every text.
+    `auc_high` is the upper end of the AUC's interval, for a set the largest over its
+    scores and the held-out classifier; `is_lower` says that the AUC is surely below
+    0.5. The p-value is corrected for several benchmarks.
     """
     if constant:
         return INCONCLUSIVE
@@ -82,13 +75,13 @@ def ranking_verdict(
 def conditions(
     blind: Blind, increment_p: float | None, beside: BesideReference | None
 ) -> tuple[str, ...]:
-    """What `members rank higher` needs beside its p-value and has not, a sentence each.
+    """List what `members rank higher` needs beside its p-value and has not.
 
     Labels that no baseline tells, since the p-value takes them for assigned by chance;
     a score that adds to the baselines; and a reference model that saw neither side, by
     which the score ranks better at 0.001 while it shows less than half of what the
-    score shows, at 0.05. Where one side is a little easier to read, as it may be for
-    any model, a reference that reads half of it is found out by the last.
+    score shows, at 0.05. Where one side is a little easier to read, a reference that
+    reads half of it is found out by the last.
     """
     if not blind.rows:
         return ("no blind baseline could be made: more texts",)
@@ -128,7 +121,7 @@ def conditions(
 def verdict_warnings(
     verdict: RankingVerdict, p_value: float, auc: float, unmet: Sequence[str]
 ) -> tuple[str, ...]:
-    """What keeps `may rank higher` from more, or what a ranking the wrong way asks."""
+    """Reasons why `may rank higher` is no more, or a word on a reversed ranking."""
     if verdict == LOWER:
         return (
             f"members rank lower than non-members (AUC {auc:.2f}): were the files, or "

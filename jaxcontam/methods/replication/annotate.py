@@ -60,11 +60,7 @@ def sheet_text(
 
 
 def is_filled(path: Path) -> bool:
-    """Whether somebody wrote a label into a sheet.
-
-    Raises:
-        InputError: If there is a file that is no sheet.
-    """
+    """True if somebody wrote a label into a sheet; InputError if it is no sheet."""
     return any(
         cells.get(column, "").strip() for cells in _read(path) for column in ANNOTATORS
     )
@@ -79,18 +75,9 @@ def read_sheet(
 ) -> People:
     """Read a sheet back, in any order of rows, wholly or partly filled.
 
-    Args:
-        path: As a spreadsheet saves it: commas, semicolons or tabs.
-        instances: Those of the run that wrote the sheet, and so on.
-        guided: Its guided completions.
-        seed: Its seed.
-
-    Returns:
-        Labels of each person who gave one; None where a cell is empty.
-
-    Raises:
-        InputError: If the file is no such sheet, a row is of another run, stands twice
-            or beside other texts, or a label is unknown; names the row.
+    Columns may be split by commas, semicolons or tabs. Gives labels of each person who
+    gave one; None where a cell is empty. InputError names a row that is of another run,
+    stands twice or beside other texts, or has an unknown label.
     """
     rows = {row.name: row for row in _rows(instances, guided, seed)}
     labels: list[list[Judgement | None]] = [[None] * len(instances) for _ in ANNOTATORS]

@@ -47,7 +47,6 @@ class Bleurt:
     and scores of two checkpoints are not comparable.
 
     Attributes:
-        folder: Name of the checkpoint's folder.
         fingerprint: SHA-256 of the config, the weights and the tokenizer.
         model: transformers' sequence classifier of one label, in evaluation mode, in
             float32, on a GPU where torch finds one.
@@ -55,7 +54,6 @@ class Bleurt:
         first_id: `[CLS]`, before a pair.
         separator_id: `[SEP]`, after each text.
         context: Most tokens of a pair, the three special ones included.
-        name: Name of the measure.
     """
 
     folder: str
@@ -69,12 +67,7 @@ class Bleurt:
 
     @classmethod
     def load(cls, directory: str | Path) -> "Bleurt":
-        """Open a folder that transformers wrote; nothing is unpickled.
-
-        Raises:
-            InputError: If there is none, it holds no config, weights or tokenizer, or
-                they do not fit together (names the tensor); or without torch.
-        """
+        """Open a folder that transformers wrote; nothing is unpickled."""
         directory = Path(directory)
         if not directory.is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
@@ -118,7 +111,7 @@ class Bleurt:
 
     @property
     def is_bleurt_20(self) -> bool:
-        """Whether the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
+        """True if the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
 
         Distilled and earlier checkpoints have other shapes and other scores.
         """
@@ -131,14 +124,9 @@ class Bleurt:
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Score of each pair.
+        """Score of each (reference, candidate) pair, (N,) float64.
 
-        Args:
-            pairs: (reference, candidate). A pair that is too long loses tokens at the
-                end of its longer text.
-
-        Returns:
-            (N,) float64.
+        A pair that is too long loses tokens at the end of its longer text.
 
         Source:
             Sellam et al., arXiv:2004.04696: the reference comes first, and the score is
@@ -202,12 +190,7 @@ def kept_tokens(n_first: int, n_second: int, room: int) -> tuple[int, int]:
 
 
 def _read_model(directory: Path, config: Path) -> Any:
-    """The torch module.
-
-    Raises:
-        InputError: If the config makes no model, or a tensor is missing, unknown or of
-            a wrong shape.
-    """
+    """The torch module; InputError if the config makes none, or a tensor is wrong."""
     import torch
 
     quiet_transformers()
@@ -257,11 +240,7 @@ def _read_model(directory: Path, config: Path) -> Any:
 
 
 def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
-    """The tokenizer, and the most tokens that its own settings allow.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The tokenizer, and the most tokens that its own settings allow."""
     settings, own = directory / "tokenizer_config.json", directory / "tokenizer.json"
     limit = None
     if settings.is_file():

@@ -17,13 +17,9 @@ from jaxcontam.results.terms import MethodRow
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationMethod(MethodRow):
-    """What a method of `replicate` asks, gives and sees.
+    """A method of `replicate`: what it asks, gives and sees.
 
-    Attributes:
-        label: Name in tables and sentences.
-        gives: A verdict, a p-value, or a rate.
-        needs: What the model must do, and the flag that asks for the method.
-        departure: How it differs from the authors' code; empty where it does not.
+    `departure` says how it differs from the authors' code; empty where it does not.
     """
 
     label: str = ""
@@ -170,4 +166,4 @@ COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] 
     "ts_guessing_option": ts_guessing_option,
     "file_path": file_path,
 }
-"""Those of `--compare`, which ask for something else than the second piece."""
+"""Methods of `--compare`, which ask for something else than the second piece."""

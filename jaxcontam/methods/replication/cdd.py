@@ -52,19 +52,13 @@ _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Peakedness of the answers to each prompt.
 
-    Args:
-        asked: Instances, prompts and model; the paper takes 50 samples. Without a
-            tokenizer answers are split into words and punctuation. Texts that end an
-            answer keep a base model from going on with something new, which would vary.
-        progress: Receives answers done and in total.
+    The paper takes 50 samples. Without a tokenizer answers are split into words and
+    punctuation. Texts that end an answer keep a base model from going on with something
+    new, which would vary.
 
     Returns:
         The result, and a row an instance with its peakedness, the samples' distances,
         and the overlap with the second piece of all samples and of those TED keeps.
-
-    Raises:
-        InputError: If there is no instance.
-        ValueError: If there is not one prompt an instance, or a number is out of range.
 
     Source:
         Dong et al. 2024, "Generalization or Memorization", arXiv:2402.15938: CDD and
@@ -121,9 +115,6 @@ def peakedness(
 
     A copy differs in at most `alpha` times the tokens of the longest answer, the
     greedy one among them; each is cut to `LENGTH`.
-
-    Raises:
-        ValueError: If there are no samples.
     """
     if not samples:
         raise ValueError("samples must be at least one, got 0")

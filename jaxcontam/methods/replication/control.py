@@ -1,4 +1,4 @@
-"""Whether more of a benchmark is copied than of its control, and what else explains it.
+"""Copies in a benchmark against those in its control, and what else explains more.
 
 Copies in a benchmark may exceed those in a control because its texts are easier to
 guess, or because they come from few sources. A reference model that has seen neither
@@ -41,7 +41,6 @@ class Side:
     Attributes:
         copies: Whether the model's completion is a copy; None where it does not count.
         reference: The same of the reference's; empty without one.
-        groups: Its source; empty where instances are independent.
     """
 
     copies: Sequence[bool | None]
@@ -54,13 +53,10 @@ class MoreCopies:
     """One-sided test that the benchmark's rate of copies is no larger.
 
     Attributes:
-        p_value: Fisher's, or by exchanges of sources.
         p_floor: The same if all of the benchmark were copies and none of the control.
         barnard: Barnard's; None for sources, and for samples too large for it.
         n_needed: Copies from which p_value is at most 0.001; None for sources, or where
             all would be too few.
-        n_groups: Sources of both sides together; 0 without.
-        n_shared: Those of them that stand on both sides.
     """
 
     p_value: float
@@ -80,10 +76,7 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     stand where (they change sides within it). Both happen together, by 9,999 draws, so
     that the smallest p-value is 0.0001; where no whole source can change sides the
     p-value is exact. A clean model contradicts the null where the benchmark is easier
-    to guess than its control.
-
-    Returns:
-        None if no instance of a side counts.
+    to guess than its control. None if no instance of a side counts.
     """
     own, theirs = _counting(benchmark), _counting(control)
     n, n_control = len(own.copies), len(theirs.copies)
@@ -142,20 +135,10 @@ def beside_reference(
 ) -> ReferenceCopies | None:
     """Compare the model's copies with those of a model that has seen neither side.
 
-    Args:
-        benchmark: With the reference's copies; instances of either model that do not
-            count are left out.
-        control: Likewise.
-        closer: How much closer to the truth the model's completion of each instance of
-            the control is than the reference's.
-        n_refused: Requests to the reference that a server refused.
-        seed: Seeds the draws of sources.
-
-    Returns:
-        None if no instance of a side counts.
-
-    Raises:
-        ValueError: If `closer` has another length than the control.
+    Instances of either model that do not count are left out; None if none of a side
+    counts. `closer` says how much closer to the truth than the reference's the model's
+    completion of each instance of the control is. `n_refused` requests to the reference
+    were refused.
 
     Source:
         Fisher 1935 for sign flips. Where two models guess equally well, each instance,
@@ -206,11 +189,6 @@ def share_p(found: int, found_by_other: int, *, share: float) -> float:
     the same items. A control's rates are not taken off: a weaker reader's guesses of an
     easy control would hide what it lacks.
 
-    Args:
-        found: Items that the first finds.
-        found_by_other: Those of the same items that the other finds.
-        share: In (0, 1].
-
     Source:
         Przyborowski and Wilenski 1940, "Homogeneity of results in testing samples from
         Poisson series".
@@ -226,15 +204,8 @@ def fewest_above(
 ) -> int | None:
     """Copies among n completions that are significantly more than a control's.
 
-    Args:
-        n: Completions that were judged.
-        found_control: Copies in the control.
-        n_control: Completions of the control that were judged.
-        level: Significance level of the test.
-
-    Returns:
-        The smallest number for which Fisher's p is at most the level; None if n are
-        too few.
+    The smallest number for which Fisher's p is at most the level; None if n are too
+    few. `n_control` completions of the control were judged.
     """
     from scipy.stats import hypergeom
 
@@ -271,12 +242,9 @@ def independence_words(
     read: Sequence[str | None],
     group_field: str | None,
 ) -> list[str]:
-    """What to say of instances that may come from few sources; nothing if it is clear.
+    """Sentences about instances that may come from few sources; none if it is clear.
 
-    Args:
-        rows: Records of the instances of both sides.
-        read: Fields that are texts or labels.
-        group_field: Field of their sources, if it was named.
+    `read` are fields that are texts or labels, which are no sources.
     """
     if group_field is not None:
         return []
@@ -352,8 +320,7 @@ def _by_draws(
 def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
     """P of as many copies, exchanged within groups of (size, copies, on this side).
 
-    Fisher's exact test for one group; the exact conditional test of Mantel and Haenszel
-    for several.
+    Fisher's exact test for one group, that of Mantel and Haenszel for several.
     """
     # Whole numbers of choices, so that nothing rounds before the quotient.
     ways = np.ones(1, object)

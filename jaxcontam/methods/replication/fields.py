@@ -1,4 +1,4 @@
-"""Which fields of a benchmark's records hold the texts and the label."""
+"""Fields of a benchmark's records that hold the texts and the label."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -36,14 +36,10 @@ _LABEL_NAME = "label"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Where texts and labels stand.
+    """Fields of texts and labels.
 
-    Attributes:
-        text: The field that is cut in two; None for the text as it was loaded, and
-            for pairs.
-        first: The field that the model is shown, of pairs; else None.
-        second: The one that it should write.
-        label: The label's field, or None for no label.
+    `text` is cut in two; None for the text as it was loaded, and for pairs, of which
+    the model is shown `first` and should write `second`.
     """
 
     text: str | None = None
@@ -58,11 +54,7 @@ class Fields:
         return tuple(name for name in named if name is not None)
 
     def texts_of(self, benchmark: Benchmark, index: int) -> tuple[str, ...]:
-        """The text of an example, or both texts of a pair; "" where it is null.
-
-        Raises:
-            InputError: If the record lacks a field.
-        """
+        """The text of an example, or both texts of a pair; "" where it is null."""
         where = f"{benchmark.name}: example {index + 1}"
         row = benchmark.rows[index]
         if self.first is not None and self.second is not None:
@@ -75,11 +67,7 @@ class Fields:
         return (text_if_any(self.text, row, where) or "",)
 
     def label_of(self, benchmark: Benchmark, index: int) -> object:
-        """The label of an example as the record has it; None without a label field.
-
-        Raises:
-            InputError: If the record lacks the field.
-        """
+        """The label of an example as the record has it; None without a label field."""
         if self.label is None:
             return None
         return field_of(
@@ -102,18 +90,8 @@ def find_fields(
 ) -> Fields:
     """The fields as they were named, or else usual names that the records have.
 
-    Args:
-        benchmark: Loaded with `text_field` or the template, where one is given.
-        task: A name of `prompts.TASKS`; `nli` takes pairs.
-        text_field: The field of the text, where it was named.
-        has_template: Whether a template made the texts.
-        first_field: First field of pairs, where it was named.
-        second_field: Second one.
-        label_field: The label's field; `label` is taken if nothing is named.
-
-    Raises:
-        InputError: If names contradict each other, or none is known; names the fields
-            that exist.
+    `label` is taken as the label's field if nothing is named; `has_template` says that
+    a template made the texts.
     """
     if first_field is not None and (text_field is not None or has_template):
         raise InputError(

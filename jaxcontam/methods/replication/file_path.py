@@ -39,14 +39,6 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
     taken as independent. A refusal is a miss in the benchmark and a hit in the control,
     so that none makes the p-value smaller.
 
-    Args:
-        asked: Model, issues of the benchmark, and those of repositories that came after
-            the model's cutoff, or none.
-        progress: Receives answers done and in total.
-
-    Returns:
-        The result, and a row an issue, those of the control last.
-
     Source:
         Liang, Garg and Moghaddam, "The SWE-Bench Illusion", arXiv:2506.12286: up to
         76 % on SWE-bench Verified, up to 53 % on repositories outside it. The test, and

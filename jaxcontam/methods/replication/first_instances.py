@@ -48,24 +48,17 @@ _MOST_LABELS = 20
 
 
 def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
-    """Whether the model writes the first rows of the file, or only what they look like.
+    """Ask the model for the first rows of the file: does it copy them, or their looks?
 
-    `copied`: a row is copied (its longest text, or all its values where that one
-    is short, stands in the answer word for word), or two are nearly (a line of the
-    answer shares most words with them, in their order). `suspicious`: one is nearly
-    copied; or the answer has all field names of the file, one of them uncommon; or an
-    identifier of a first row; or all labels of a field, one of them uncommon.
-    `nothing found`: nothing of that, which does not show that the model saw nothing.
-    The source calls the first of these contaminated; here the verdict is at most
-    `suspected`, for there is no control.
-
-    Args:
-        asked: The split as it was published, in its order, its name for the question,
-            and the model, which is asked once, at temperature 0.
-        progress: Receives the answer.
-
-    Returns:
-        The result, and a row for each instance that was asked for.
+    `copied`: a row is copied (its longest text, or all its values where that one is
+    short, stands in the answer word for word), or two are nearly (a line of the answer
+    shares most words with them, in their order). `suspicious`: one is nearly copied; or
+    the answer has all field names of the file, one of them uncommon; or an identifier
+    of a first row; or all labels of a field, one of them uncommon. `nothing found`:
+    nothing of that, which does not show that the model saw nothing. The source calls
+    the first of these contaminated; here the verdict is at most `suspected`, for there
+    is no control. The model is asked once, at temperature 0, for the split as it was
+    published.
 
     Source:
         Sainz et al. 2023, "Did ChatGPT cheat on your test?", a blog post that sorts
@@ -122,7 +115,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
 
 
 def match_of(texts: Sequence[str], answer: str) -> str | None:
-    """Whether a row is copied in an answer: `exact`, `near`, `no`, or None if short."""
+    """Copy of a row in an answer: `exact`, `near`, `no`, or None if it is short."""
     whole = [word for text in texts for word in _words(text)]
     longest = max((_words(text) for text in texts), key=len, default=[])
     needle = longest if len(longest) >= FEWEST_WORDS else whole
@@ -138,7 +131,7 @@ def match_of(texts: Sequence[str], answer: str) -> str | None:
 
 
 def format_signs(benchmark: Benchmark, n: int, answer: str) -> tuple[str, ...]:
-    """What an answer has of the file beside its texts, in words."""
+    """Words for what an answer has of the file beside its texts."""
     rows = [row for row in benchmark.rows if row is not None]
     if not rows:
         return ()
@@ -204,7 +197,7 @@ def _words(text: str) -> list[str]:
 
 
 def _all_said(names: Sequence[str], said: set[str]) -> bool:
-    """Whether an answer has all names, and one that is not common among them."""
+    """True if an answer has all names, and one that is not common among them."""
     words = [_words(name) for name in names]
     if not all(one and set(one) <= said for one in words):
         return False
@@ -216,6 +209,6 @@ def _all_said(names: Sequence[str], said: set[str]) -> bool:
 
 
 def _is_identifier(value: str) -> bool:
-    """Whether a value looks like `dev_0042` or `Mercury_7175875`, not like 17."""
+    """True if a value looks like `dev_0042` or `Mercury_7175875`, not like 17."""
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return " " not in value and len(value) >= 4 and has_both

@@ -22,10 +22,8 @@ class Instance:
     """One instance of a partition, cut in two.
 
     Attributes:
-        index: Its place in the file, from 0.
         first_piece: What the model is shown.
         second_piece: What the model should write if it knows the instance.
-        label: As the file has it, or None.
         cut: Where the second piece begins.
         group: Source that it has in common with others, as the file names it; or None.
     """
@@ -51,10 +49,7 @@ _FEWEST_WITHIN = 4
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits in lower case; signs of unspaced scripts one by one.
-
-    See `UNSPACED` for these scripts.
-    """
+    """Words in lower case: letters and digits, or one sign of an `UNSPACED` script."""
     return [word for word, _ in _words_with_ends(text)]
 
 
@@ -86,7 +81,7 @@ def possible_pieces(instance: Instance, text: str) -> tuple[str, ...]:
 
 
 def _behind(instance: Instance, text: str) -> str:
-    """What stands behind the first piece; all of a text that does not repeat it."""
+    """Text behind the first piece; all of a text that does not repeat it."""
     first = words_of(instance.first_piece)
     n = len(first)
     if not first or words_of(instance.second_piece)[:n] == first:

@@ -1,4 +1,4 @@
-"""What judges say of completions, and the row that they give: idea 2 of the paper."""
+"""Labels of completions by judges, and the row that they give: idea 2 of the paper."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -53,12 +53,10 @@ _WORDS: dict[str, Judgement] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a judge said.
+    """Labels by a judge; None where there is none, or no answer about it.
 
-    Attributes:
-        labels: One per completion; None where there is none, or no answer about it.
-        n_unparsed: Answers that are none of the words asked for.
-        n_refused: Completions that a server refused to make, or to judge.
+    `n_unparsed` answers are none of the words asked for; `n_refused` completions a
+    server refused to make, or to judge.
     """
 
     labels: tuple[Judgement | None, ...]
@@ -70,12 +68,9 @@ class Judged:
 class Agreement:
     """How often a judge and humans call the same completions copies, exact or near.
 
-    Attributes:
-        n: Completions with both labels.
-        accuracy: Share judged alike; None for n = 0.
-        f1: F1 of finding the humans' copies; None where neither found any.
-        kappa: Cohen's: agreement beyond chance; None where both used one word only.
-        always_no: Accuracy of a judge that never finds a copy; None for n = 0.
+    `kappa` is Cohen's; `always_no` the accuracy of a judge that never finds a copy.
+    None where it is not defined: for n = 0, where neither found any (`f1`), where both
+    used one word only (`kappa`).
     """
 
     n: int
@@ -86,7 +81,7 @@ class Agreement:
 
 
 def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """Whether these copies are enough for the paper's rule.
+    """True if these copies are enough for the paper's rule.
 
     One exact copy, or `fewest_near` near-exact ones. The paper calls the partition
     contaminated then; here that is no verdict, for a clean model copies what is common.
@@ -115,7 +110,7 @@ def fewest_near(n_judged: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of instances before a model is asked: one value each, or nothing.
+    """Facts about instances before a model is asked: one value each, or nothing.
 
     Attributes:
         is_short: Whether the second piece is so short that a model which knows the
@@ -123,7 +118,6 @@ class Facts:
         follows: Whether it follows from the first piece by rule; see
             `follows_from_first`. Such instances are left out, copies or not.
         repeats: Whether the text stands before, or on both sides; left out likewise.
-        groups: Source of each instance.
     """
 
     is_short: Sequence[bool] = ()
@@ -169,24 +163,11 @@ def judge_result(
     model copies of the benchmark (p <= 0.05), it writes as close to the control as the
     model does (p > 0.05), and the model's excess over it is significant at 0.001.
 
-    Args:
-        judged: Judgements of the guided completions.
-        method: `judge_local`, `judge_llm` or `judge_human`.
-        benchmark: Name of the partition.
-        fingerprint: Digest of the instances.
-        judge_version: Version of the judge.
-        prompt_version: Version of the instructions that made the completions.
-        primary: Whether this row decides.
-        facts: What is known of the instances.
-        control: The same judge on instances that the model cannot have seen.
-        control_facts: What is known of these.
-        reference: The same judge on the reference's completions, of the partition and
-            of the control, and how much closer than the reference's the model's
-            completion of each instance of the control is to the truth; see `closeness`.
-        group_field: Field that the sources of the facts come from.
-        humans: Labels of people, to compare with.
-        warnings: What the reader should know.
-        seed: Seeds the draws of sources.
+    Control and reference are judged by the same judge; `reference` holds its labels of
+    the partition and of the control, and how much closer to the truth than its own the
+    model's completion of each instance of the control is (see `closeness`).
+    `group_field` is the field that the sources of the facts come from; `humans` are
+    labels to compare with.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
@@ -276,21 +257,17 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 
 def judgement_of(word: str) -> Judgement | None:
-    """What a person's word in a sheet means; None for any other word."""
+    """Label that a person's word in a sheet means; None for any other word."""
     return _WORDS.get(" ".join(word.lower().split()).rstrip("."))
 
 
 def is_copy(label: Judgement | None) -> bool:
-    """Whether a completion was called an exact or a near-exact copy."""
+    """True if a completion was called an exact or a near-exact copy."""
     return label in ("exact", "near")
 
 
 def agreement(labels: Labels, others: Labels) -> Agreement:
-    """Compare two judges; `others` are the ones to be found, such as humans' labels.
-
-    Raises:
-        ValueError: If they do not judge the same number of completions.
-    """
+    """Compare two judges; `others` are the ones to be found, such as humans' labels."""
     if len(labels) != len(others):
         raise ValueError(f"lengths must be equal, got {len(labels)} and {len(others)}")
     both = [
@@ -338,12 +315,7 @@ ByPerson = tuple[tuple[Judgement | None, ...], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Labels of guided completions.
-
-    Attributes:
-        labels: Each person's labels, one per completion.
-        source: Where they come from, for reports.
-    """
+    """Each person's labels of guided completions, and their source for reports."""
 
     labels: ByPerson
     source: str

@@ -92,11 +92,8 @@ def judge_llm(
     """Ask a chat model about each completion, at temperature 0.
 
     What a completion repeats of its prompt, and its thoughts, are left out. Empty
-    completions are no copies, and nobody is asked about them.
-
-    Returns:
-        Labels; answers that are none of the three and requests that were refused are
-        None and counted.
+    completions are no copies, and nobody is asked about them. Answers that are none of
+    the three and requests that were refused are None and counted.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with

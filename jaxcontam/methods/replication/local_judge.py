@@ -71,11 +71,9 @@ def judge_local(
 ) -> Judged:
     """Say of each completion whether it is an exact or a near-exact copy.
 
-    Args:
-        instances: What was asked for.
-        completions: One each, in their order; refused ones are counted, not judged.
-        bleurt: (N,) scores of BLEURT-20, nan where there is none. They find copies in
-            other words, which shares of words cannot; no other model's scores will do.
+    Refused ones are counted, not judged. `bleurt` (N,) are scores of BLEURT-20, nan
+    where there is none, which find copies in other words; no other model's scores will
+    do.
     """
     labels: list[Judgement | None] = []
     for i, (instance, completion) in enumerate(
@@ -96,7 +94,7 @@ def judge_local(
 def judge_pair(
     reference: str, candidate: str, *, bleurt: float | None = None
 ) -> Judgement:
-    """Whether a candidate is an exact copy of the reference, a near-exact one, or none.
+    """Judge a candidate: an exact copy of the reference, a near-exact one, or none.
 
     Exact: the same words, whatever their case and the marks between them; or, of a
     reference of 8 words or more, the same words one after the other anywhere in the
@@ -131,12 +129,12 @@ def judge_pair(
 
 
 def is_short(instance: Instance) -> bool:
-    """Whether a reference has so few words, one or two, that chance meets it."""
+    """True if a reference has so few words, one or two, that chance meets it."""
     return len(words_of(instance.second_piece)) < _FEWEST_NEAR
 
 
 def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
-    """What makes these instances easy to "copy" without having seen them."""
+    """Warnings about instances that are easy to "copy" without having seen them."""
     warnings = []
     n_alike = sum(
         instance.cut == "pair"
@@ -223,7 +221,7 @@ _PLACES = {
 
 
 def follows_from_first(instance: Instance) -> bool:
-    """Whether a continuation of the first piece by rule is a copy of the second one.
+    """True if a continuation of the first piece by rule is a copy of the second one.
 
     The rules repeat the last p words of the first piece, for every p: a line again, a
     loop, a refrain. Where these are numbers, or words that count such as weekdays, they
@@ -257,7 +255,7 @@ def follows_from_first(instance: Instance) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """What stands before each token, and the token."""
+    """Each token, after what stands before it."""
     found, end = [], 0
     for match in _TOKEN.finditer(text):
         # The first one has nothing before it, and needs it when it comes again.
@@ -269,7 +267,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 def _continued(
     first: Sequence[tuple[str, str]], n_new: int, period: int, rule: Rule
 ) -> str:
-    """What a rule writes after the first piece."""
+    """Words that a rule writes after the first piece."""
     tokens = list(first)
     for _ in range(n_new):
         before = tokens[-period : -3 * period - 1 : -period]
@@ -292,7 +290,7 @@ def _one_further(before: Sequence[str]) -> str:
 
 
 def _affine(before: Sequence[str]) -> str:
-    """What continues x' = a x + b, with a = 1 where two numbers are known."""
+    """Continuation of x' = a x + b, with a = 1 where two numbers are known."""
     token = before[0]
     if len(before) < 2:
         return token

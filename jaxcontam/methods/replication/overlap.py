@@ -32,7 +32,6 @@ class Measure:
     """A measure of overlap, such as ROUGE-L.
 
     Attributes:
-        name: What result rows call it.
         whole_when_inside: Whether an instance that was cut inside a sentence is
             compared whole, first piece and all: for measures that want sentences.
         score: (reference, candidate) pairs to float64 (N,), higher for more overlap;
@@ -47,11 +46,10 @@ class Measure:
 def overlap_scores(
     measure: Measure, instances: Sequence[Instance], completions: Sequence[Completion]
 ) -> np.ndarray:
-    """Overlap of each completion with its reference.
+    """Overlap of each completion with its reference, (N,) float64.
 
-    Returns:
-        float64 (N,); nan where the request was refused or the measure cannot read the
-        reference. An empty completion is an answer, and is scored like any other.
+    NaN where the request was refused or the measure cannot read the reference. An empty
+    completion is an answer, and is scored like any other.
     """
     answered = [i for i, one in enumerate(completions) if not one.refused]
     pairs = [
@@ -103,10 +101,6 @@ class EmbeddingOverlap:
 
     Cosines of a plain language model are high for any two texts of one language; what
     counts is how much higher they are with the guided instruction.
-
-    Attributes:
-        name: Name of the measure.
-        checkpoint: Any decoder that is read here.
     """
 
     checkpoint: "Checkpoint"
@@ -131,14 +125,7 @@ class EmbeddingOverlap:
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
     def scores(self, pairs: Pairs) -> np.ndarray:
-        """Cosine of each pair's mean hidden states.
-
-        Args:
-            pairs: (reference, candidate), cut as the caller wants them compared.
-
-        Returns:
-            (N,) float64; 0 where one of the texts has no tokens.
-        """
+        """Cosine of each pair's mean hidden states; 0 where a text has no tokens."""
         from jaxcontam.scoring.embedding import text_embeddings
 
         if not pairs:
@@ -196,16 +183,7 @@ def overlap_results(
 
     Null hypothesis: an instance's two completions could have been exchanged. Small
     p-values show that the name helps, which a model that knows the style of a dataset
-    can do as well as one that knows its rows.
-
-    Args:
-        measure: Name of the measure, such as `rouge_l`.
-        guided_N: (N,) overlap with the guided instruction; nan without a score.
-        general_N: (N,) the same with the general one.
-        benchmark: Name of the partition.
-        fingerprint: Digest of the instances.
-        prompt_version: Version of the instructions.
-        seed: Seed of the bootstraps.
+    can do as well as one that knows its rows. NaN is no score.
 
     Returns:
         The exact sign-flip test, the paired bootstrap and the unpaired one.

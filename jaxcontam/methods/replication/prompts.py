@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods.replication.instance import Instance
 
 TASKS = ("classification", "nli", "summary", "one-sentence", "plain")
-"""What instances are; `plain` shows the first piece alone, for base models."""
+"""Kinds of instances; `plain` shows the first piece alone, for base models."""
 
 _PLACES = ("split_name", "dataset_name", "input", "label")
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -27,13 +27,9 @@ _OWN = Path(__file__).parent / "prompts.toml"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Both instructions for instances of one kind.
+    """Both instructions of a task; the guided one names the dataset and the split.
 
-    Attributes:
-        task: A name of `TASKS`.
-        guided: Template that names the dataset and the split.
-        general: Template that does not.
-        version: Name of the set, task, and a digest of both templates.
+    `version` is the name of the set, the task, and a digest of both templates.
     """
 
     task: str
@@ -61,13 +57,8 @@ class Prompts:
 def load_prompts(task: str, path: Path | None = None) -> Prompts:
     """The instructions of a task: ours, or those of a file of the same shape.
 
-    Args:
-        task: A name of `TASKS`.
-        path: A .toml or .json file: `name`, and for each task `guided` and `general`.
-
-    Raises:
-        InputError: If the task is unknown or not in the file, or the file is missing,
-            damaged, or has a template with unknown places or without `{input}`.
+    The file is .toml or .json: `name`, and for each task `guided` and `general` with
+    `{input}`.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, table 3: its elements in other words.

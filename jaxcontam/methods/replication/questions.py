@@ -1,4 +1,4 @@
-"""What the methods of `--compare` ask, and how answers are read.
+"""Questions of the methods of `--compare`, and how answers are read.
 
 They ask for something else than the second piece.
 """
@@ -59,14 +59,7 @@ _MARKS = " \t\"'`*_.,:;!?()[]{}<>\u201c\u201d\u2018\u2019\u00ab\u00bb"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What is asked about.
-
-    Attributes:
-        benchmark: Name of the file, for results.
-        fingerprint: Digest of its instances or items, for results.
-        dataset: What questions call the dataset.
-        split: What they call the split.
-    """
+    """Names of what is asked about, for results and for questions."""
 
     benchmark: str
     fingerprint: str
@@ -79,22 +72,10 @@ Tokenize = Callable[[str], Sequence[Hashable]]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparisonInputs:
-    """What such a method may ask about, and with what.
+    """All that such a method may ask about, and with what.
 
-    Attributes:
-        benchmark: The partition.
-        names: What questions and results call it.
-        completer: The model.
-        instances: Those drawn of it.
-        prompts: One per instance, which does not hold the second piece.
-        items: Its multiple-choice items.
-        issues: Its issues, whose file is asked for.
-        control_issues: Those of the control.
-        tokenize: The model's tokenizer, or None.
-        n_samples: Of each instance, for `cdd`.
-        max_tokens: Of an answer.
-        stop: Texts that end a completion.
-        seed: The run's seed.
+    `prompts` are one an instance, without its second piece; `issues` ask for a file,
+    `n_samples` are for `cdd`, `stop` ends a completion.
     """
 
     benchmark: Benchmark
@@ -128,7 +109,7 @@ def words_version(name: str, *templates: str) -> str:
 
 
 def readings(answer: str) -> tuple[str, ...]:
-    """What an answer may mean by its first line that says something.
+    """Readings of an answer's first line that says something.
 
     The line itself; the line without a label before it, such as `Word:` or `B.`, or a
     bullet or `./`; what it quotes or prints bold, and a path, if that is one thing.
@@ -148,12 +129,12 @@ def readings(answer: str) -> tuple[str, ...]:
 
 
 def is_answer(hidden: str, given: tuple[str, ...]) -> bool:
-    """Whether one of an answer's readings is what was hidden."""
+    """True if one of an answer's readings is what was hidden."""
     return not answer_forms(hidden).isdisjoint(given)
 
 
 def answer_forms(hidden: str) -> frozenset[str]:
-    """What a reading must be, to be what was hidden."""
+    """Readings that match what was hidden."""
     bare = _LABEL.sub("", hidden.strip(_MARKS))
     return frozenset((plain_text(hidden), plain_text(bare)))
 

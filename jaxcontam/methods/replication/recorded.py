@@ -46,19 +46,9 @@ _KNOWN = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A partition with its completions.
+    """A partition with completions, scores and labels; None where the file has none.
 
-    Attributes:
-        name: The file's name.
-        instances: In the file's order.
-        guided: Completions with the guided instruction.
-        general: Those with the general one; None where the file has none.
-        reference: Those of a reference model with the guided one; likewise.
-        scores: Recorded (N,) scores, guided and general, by measure: `rouge_l`,
-            `bleurt`; nan where a cell is empty.
-        model_judge: Recorded judgements of a model; None where there are none.
-        people: (N,) labels of each annotator; a cell may be empty (None).
-        others: What stands in further columns of each row.
+    Scores, guided and general by measure, and labels may have empty cells: nan, None.
     """
 
     name: str
@@ -74,10 +64,6 @@ class Recorded:
 
 def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
     """Read one partition; `group_field` is the column of instances' sources.
-
-    Raises:
-        InputError: If the file is no table, lacks a column, or a cell is not what its
-            column holds; names the line and the column.
 
     Source:
         The results that came with Golchin and Surdeanu, arXiv:2308.08493.

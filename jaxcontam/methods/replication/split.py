@@ -32,15 +32,11 @@ class Drawn:
     """Instances that were drawn, and what was left out.
 
     Attributes:
-        instances: In the order of the draw.
-        n_rows: Examples of the file.
         n_too_short: Texts of one word or null, and pairs with an empty side; never
             drawn.
         n_duplicates: Examples whose text stands in the file before; never drawn.
         n_elsewhere: Examples whose text stands more than once in both files together;
             never drawn.
-        fingerprint: See `instances_fingerprint`.
-        warnings: What the reader should know, one sentence each.
     """
 
     instances: tuple[Instance, ...]
@@ -64,19 +60,10 @@ def draw_instances(
 ) -> Drawn:
     """Draw k instances at random without replacement, and cut each in two.
 
-    Args:
-        benchmark: A partition, as loaded.
-        fields: See `find_fields`.
-        k: At least 1; a smaller file gives all that it has, with a warning.
-        seed: At least 0; of the draw and of the cuts.
-        label_names: Names of the labels 0, 1, ..., such as those of a `ClassLabel`;
-            label 1 is then written as `1 (entailment)`.
-        group_field: Field of the source that an instance has in common with others.
-        elsewhere: `text_keys` of texts that are never drawn.
-
-    Raises:
-        InputError: If a record lacks a field, a label has no name, or no text can be
-            cut.
+    A file of fewer than k gives all that it has, with a warning. `label_names` are
+    those of the labels 0, 1, ...; label 1 is then written as `1 (entailment)`.
+    `group_field` names the source that instances have in common; texts of `elsewhere`,
+    by `text_keys`, are never drawn.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, section 3.1. Their code cuts every text
@@ -135,11 +122,7 @@ def draw_instances(
 
 
 def text_keys(benchmark: Benchmark, fields: Fields) -> list[str]:
-    """`text_key` of every example.
-
-    Raises:
-        InputError: If a record lacks a field.
-    """
+    """`text_key` of every example."""
     return [
         text_key(*fields.texts_of(benchmark, index)) for index in range(len(benchmark))
     ]
@@ -148,11 +131,8 @@ def text_keys(benchmark: Benchmark, fields: Fields) -> list[str]:
 def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
     """Cut a text at a random sentence, or inside its only sentence at a random word.
 
-    Both pieces keep their characters, but for the space around the text and the one
-    run of space at the cut.
-
-    Returns:
-        First piece, second piece and kind of cut; None for fewer than two words.
+    Both pieces keep their characters, but for the space around the text and the one run
+    of space at the cut. None for fewer than two words.
     """
     text = text.strip()
     words = _word_starts(text)
@@ -259,9 +239,6 @@ def sentence_starts(text: str) -> list[int]:
     before a space and what is no small letter; not after an abbreviation, an initial or
     letters with dots between them; and before a blank line. It misses sentences without
     a space between them, and those that begin with a small letter.
-
-    Returns:
-        Character offsets, ascending, each at a character that is no space.
     """
     starts = {
         match.end()

@@ -55,7 +55,7 @@ _OBVIOUS = frozenset(_OBVIOUS_WORDS.split())
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is hidden in what, and what is asked then."""
+    """A hidden part of a text or item, and the question about it."""
 
     method: str
     what: str
@@ -74,18 +74,8 @@ def ts_guessing_word(
 
     The text is the first one of a pair, such as the question, and otherwise the whole
     instance. The word is drawn among those of four letters or more that are no function
-    words and stand in the text once; it is hidden as a whole word.
-
-    Args:
-        asked: Instances and model; with a text's own characters the seed decides its
-            word.
-        progress: Receives answers done and in total.
-
-    Returns:
-        The result, and a row a text that was asked about.
-
-    Raises:
-        InputError: If no text has such a word.
+    words and stand in the text once; it is hidden as a whole word. With a text's own
+    characters the seed decides its word.
 
     Source:
         Deng et al. 2023, "Investigating Data Contamination in Modern Benchmarks",
@@ -110,18 +100,8 @@ def ts_guessing_option(
     The answer is compared with the hidden option, and with no other one. Left out are
     items with fewer than three options or without a known right one, and wrong options
     that could be guessed: numbers, words such as `yes` or `none of the above`, and
-    options much like one that stays to be read.
-
-    Args:
-        asked: Items and model; with an item's own characters the seed decides its
-            hidden option.
-        progress: Receives answers done and in total.
-
-    Returns:
-        The result, and a row an item that was asked about.
-
-    Raises:
-        InputError: If no item can be asked about.
+    options much like one that stays to be read. With an item's own characters the seed
+    decides its hidden option.
 
     Source:
         As `ts_guessing_word`. The code of LLMSanitize compares the answer with the
@@ -171,11 +151,7 @@ def hidden_option(item: Item, *, seed: int) -> int | None:
 def rate_by_chance(
     hidden: Sequence[str], given: Sequence[tuple[str, ...]]
 ) -> float | None:
-    """Rate at which answers match what was hidden in other items.
-
-    Returns:
-        The mean over the n (n - 1) pairs of different items; None for fewer than two.
-    """
+    """Rate at which answers match what was hidden in other items; None for one item."""
     n = len(hidden)
     if n < 2:
         return None

@@ -53,7 +53,6 @@ class Attraction:
     Attributes:
         statistic: Units of the matrices; above 0 where they attract.
         p_value: Two-sided; 1 if nothing varies.
-        applicable: Whether any order of the strata would have changed it.
     """
 
     statistic: float
@@ -77,12 +76,10 @@ _NOTHING = Attraction(0.0, 1.0, applicable=False)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Strata:
-    """Strata of one size and one pattern of groups.
+    """Strata of one size and one pattern of groups, with double-centred matrices.
 
-    Attributes:
-        centred: (K, S, S) float64, double-centred matrices.
-        table: (S, S!) or fewer columns: orders that keep to groups, published first.
-        ties: Sums that differ by no more are ties.
+    `table` (S, S!) holds the orders that keep to groups, or fewer, published first;
+    sums that differ by no more than `ties` are ties.
     """
 
     centred: np.ndarray
@@ -98,14 +95,9 @@ def attraction_of(
     Null hypothesis: within each stratum every order (of those that keep to groups) was
     equally likely. Neighbours count as in `adjacency`, the first as context of the
     second; further distances, 2 to 7, both ways together, the best by max-T. P-values
-    are permutation p-values; of many strata those that are too small for the draws
-    come from a normal law. Blind to likeness of whole strata; see `far_apart`.
-
-    Args:
-        matrices: (S, S) of each stratum, S at most 8; diagonals are not used. Strata
-            of fewer than 4 rows are left out.
-        codes: (S,) of each, the group of each row.
-        seed: Seeds the drawn orders.
+    are permutation p-values; of many strata those that are too small for the draws come
+    from a normal law. Blind to likeness of whole strata; see `far_apart`. Strata have
+    at most 8 rows; those of fewer than 4 are left out.
 
     Returns:
         Mean gain a boundary of neighbours over a random order, and mean centred entry
@@ -139,8 +131,7 @@ def far_apart(n: int) -> np.ndarray:
 
         0 1 4 5 8 9 12 13 | 2 3 6 7 10 11 14 15    of 16 rows
 
-    Returns:
-        (8K,) int64, stratum by stratum; up to 7 rows at the end are in none.
+    Gives (8K,) int64, stratum by stratum; up to 7 rows at the end are in none.
     """
     pairs_K = 2 * np.arange(n // STRATUM)
     quarter = 2 * (n // STRATUM)
@@ -159,12 +150,8 @@ def two_sided_p(drawn_B: np.ndarray, columns_KM: np.ndarray, ties: float) -> flo
     """Probability that a sum of random columns is as far from its mean as `drawn[0]`.
 
     Few strata are summed exactly. Where so few draws are as far that they no longer
-    tell how small the p-value is, the sum over strata is taken as normal.
-
-    Args:
-        drawn_B: (B + 1,) sums, the published one first.
-        columns_KM: What each stratum's is drawn from, the published one first.
-        ties: Sums that differ by no more are ties.
+    tell how small the p-value is, the sum over strata is taken as normal. Column 0 is
+    the published one.
     """
     if len(columns_KM) <= _FEW_STRATA:
         rows = columns_KM - columns_KM[:, :1]

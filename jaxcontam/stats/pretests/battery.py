@@ -69,14 +69,8 @@ def pretest_battery(
     compared within strata of 8 above 4,000 rows. So the work grows no faster than the
     file.
 
-    Args:
-        texts: Examples in published order.
-        fields: Values of each field, one per example; see `columns`.
-        seed: Seeds the permutations.
-        groups: With `--group-field`: permute only among equal values, the null
-            that the order test then assumes.
-        blocks: With `--block-field`: permute runs of equal value as wholes.
-        say: Told what is looked at next.
+    With groups or blocks orders keep to them, as those of the order test do. `say` is
+    told what is looked at next.
     """
     # Several checks read the same rows.
     read = functools.lru_cache(maxsize=1)(read_words)

@@ -1,4 +1,4 @@
-"""What the file's own order gives without any model: order tests on blind matrices.
+"""Order tests of the file on blind matrices, which no model made.
 
 The statistics of the order tests, on pair matrices of a scorer that cannot have seen
 the file. Attraction says that the order is not random: a test that needs a random
@@ -46,22 +46,11 @@ def blind_pretests(
 
     Four rows for each kind of copying scorer: `blind_attraction` (neighbours, as the
     `adjacency` test), `blind_lags` (the distance of 2 to 7 rows that stands out most,
-    before and after), `blind_runs` (neighbours against rows of other parts of the
-    file) and `blind_direction` (forward against backward). All are two-sided: turns of
-    a dialogue repel each other. Attraction assumes that rows of a stratum could have
-    had any order, direction that strata could have been reversed.
-
-    Args:
-        texts: Rows in published order.
-        groups: Move rows only among positions of equal value.
-        blocks: Take runs of equal value as rows.
-        seed: Seeds the drawn orders.
-
-    Returns:
-        Rows that pass or not by Holm over these alone; see `gate`.
-
-    Raises:
-        ValueError: If both groups and blocks are given.
+    before and after), `blind_runs` (neighbours against rows of other parts of the file)
+    and `blind_direction` (forward against backward). All are two-sided: turns of a
+    dialogue repel each other. Attraction assumes that rows of a stratum could have had
+    any order, direction that strata could have been reversed. Rows pass or not by Holm
+    over these alone; see `gate`.
     """
     rows, codes_N = moved_rows(texts, groups, blocks)
     found = [
@@ -78,15 +67,9 @@ def direction_of(
 ) -> Attraction:
     """Forward minus backward of pair matrices, against the signs of their strata.
 
-    Null hypothesis: each stratum was as likely to stand the other way round, given
-    its contents; with groups, each group of a stratum. Natural order attracts both
-    ways and leaves it true.
-
-    Args:
-        matrices: (S, S) each, entry [a, b] log p(b | a) in nats; those of fewer than
-            4 rows are left out.
-        codes: (S,) of each, the group of each row; None is one group.
-        seed: Seeds the drawn signs where strata are many.
+    Null hypothesis: each stratum was as likely to stand the other way round, given its
+    contents; with groups, each group of a stratum. Natural order attracts both ways and
+    leaves it true. Strata of fewer than 4 rows are left out.
 
     Returns:
         Half the mean difference a boundary, in nats, above 0 where it points forward.

@@ -1,4 +1,4 @@
-"""What is looked at: the checks that a file's texts and fields call for.
+"""Checks that a file's texts and fields call for.
 
 Dimension key
     N  examples
@@ -112,15 +112,14 @@ _DIRECTIONAL = frozenset(
 class Check:
     """One statistic of the battery.
 
+    A check that `counts` sums events, which may be rare. One-sided ones reject large
+    values.
+
     Attributes:
-        name: Its kind, and after a colon the field that it looks at.
         statistic: Statistic of orders; None where it is looked at within strata.
         matrices: (first, last example of runs) -> likeness within strata of runs, for
             `attraction_of`; or None.
-        two_sided: One-sided checks reject large values.
-        counts: Whether it counts events, which may be rare.
         remedy: Flags that avoid what it looks at; or "".
-        note: What the reader should know even if it passes; or None.
     """
 
     name: str
@@ -133,7 +132,7 @@ class Check:
 
     @property
     def directional(self) -> bool:
-        """Whether it bears on the reversed order too."""
+        """True if it bears on the reversed order too."""
         return self.name.partition(":")[0] in _DIRECTIONAL
 
 
@@ -248,7 +247,7 @@ def _has_an_order(label: Field) -> bool:
 
 
 def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
-    """Whether the texts' first numbers are those of a field that is checked itself."""
+    """True if the texts' first numbers are those of a field that is checked itself."""
     for field in fields:
         if not field.is_id or (field.is_label and not _has_an_order(field)):
             continue

@@ -52,7 +52,7 @@ _SMALL_BLOCK = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cache:
-    """What a kind of scorer makes of the rows that it has read.
+    """Weights of a kind of scorer for the rows that it has read.
 
     Attributes:
         pseudocounts: d_n of n-grams, n = 1, 2, ...; a large first one keeps a single
@@ -76,10 +76,8 @@ _CACHES: dict[Kind, _Cache] = {
 class Tokens:
     """Rows as a kind of scorer reads them.
 
-    Attributes:
-        tokens: (T,) int64, numbers of the tokens of all rows.
-        lengths: (N,) int64, tokens of each row.
-        n_kinds: Distinct tokens.
+    `tokens` (T,) are numbers of the tokens of all rows, `lengths` (N,) those of each,
+    `n_kinds` the distinct ones.
     """
 
     tokens: np.ndarray
@@ -123,14 +121,9 @@ def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.nda
     the beginning of a row and half from its end; where fewer than 16 would be left,
     blocks hold 4 rows. Every row is in one block.
 
-    Args:
-        tokens: Rows in published order, as `read_tokens` gives them.
-        kind: `words` (words, runs of spaces, single signs; case kept) looks at n-grams
-            of up to 3, `characters` of up to 5.
-        size: Most rows of a block.
-
-    Returns:
-        (S, S) float64 each; their sizes differ by at most 1.
+    Rows stand in published order. `words` (words, runs of spaces, single signs; case
+    kept) looks at n-grams of up to 3, `characters` of up to 5. Sizes of blocks differ
+    by at most 1.
 
     Source:
         Cache language model (Kuhn and De Mori 1990) over n-grams, smoothed by
@@ -237,10 +230,7 @@ def _heap(rows: Tokens) -> np.ndarray:
 
 
 def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[Tokens, int]:
-    """The rows, cut to the budget, and how many of them make a block at most.
-
-    Each row stands between a begin and an end.
-    """
+    """Rows between a begin and an end, cut to the budget, and the most of a block."""
     tokens_T, lengths_N, n_kinds = tokens.tokens, tokens.lengths, tokens.n_kinds
     cap = cut_to_budget(lengths_N, budget)
     if cap is not None and cap < _FEWEST_TOKENS:

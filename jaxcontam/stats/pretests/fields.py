@@ -1,4 +1,4 @@
-"""What the fields of a file, and the numbers in its texts, may say about its order."""
+"""Fields of a file, and numbers in its texts, that may tell its order."""
 
 import dataclasses
 import itertools
@@ -41,13 +41,9 @@ class Field:
     """A field of the file, and what it can say about the order.
 
     Attributes:
-        name: As in the file.
         values: One per example.
-        n_distinct: Distinct values as they are written.
         is_label: 2 to n/4 distinct values, which could group the file.
         is_id: Short values, most of them with a digit.
-        is_read: Whether a model that reads the texts reads this field too.
-        is_text: Whether the field is the text itself.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What points forward in a file: each statistic changes its sign if read backwards.
+"""Statistics that point forward: each changes its sign if a file is read backwards.
 
 Memory of a file points forward, natural order mostly does not: likeness reads the same
 backwards. A row that takes up what the row before it left does not, and a model that
@@ -74,7 +74,7 @@ def forward_pretests(
     seed: int = 0,
     read: ReadWords = read_words,
 ) -> tuple[Pretest, ...]:
-    """Whether rows point forward: what counts on, what is taken up, who answers.
+    """Test whether rows point forward: what counts on, what is taken up, who answers.
 
     - `forward_numbers`: numbers at the same place, or after the same word, rise or
       count on from row to row.
@@ -85,13 +85,8 @@ def forward_pretests(
     - `forward_turns`: a question is like the row after it, or one speaker's row is.
     - `forward_translations`: so is a row in another script or language.
 
-    Each is the best of several statistics, two-sided, by max-T over shared signs.
-
-    Returns:
-        Directional rows that pass or not by Holm over these alone; see `gate`.
-
-    Raises:
-        ValueError: If both groups and blocks are given.
+    Each is the best of several statistics, two-sided, by max-T over shared signs. Rows
+    pass or not by Holm over these alone; see `gate`.
     """
     rows, codes_N = moved_rows(texts, groups, blocks)
     rows = [ends_of(row) for row in rows]
@@ -251,10 +246,7 @@ def _scripts(rows: Sequence[str]) -> np.ndarray:
 
 
 def _points(rows: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Code points of a few rows at a time, and the row of each, counted from 0.
-
-    A line feed ends each row, so that every row has one.
-    """
+    """Code points of a few rows at a time, each ended by a line feed; their rows."""
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[start : start + _ROWS_AT_ONCE]
         text = "".join(f"{row}\n" for row in some)

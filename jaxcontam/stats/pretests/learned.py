@@ -1,4 +1,4 @@
-"""What follows what, learned from one part of a file and found again in the others.
+"""Rules of what follows what, learned from one part of a file, found in the others.
 
 No list of what people count in, and no list of roles, labels or languages, is ever
 complete. But many an order that can be foretold by reading follows a rule, and a rule
@@ -61,25 +61,19 @@ def learned_direction(
     seed: int = 0,
     read: ReadWords = read_words,
 ) -> Pretest:
-    """Whether the direction of some strata foretells that of others.
+    """Test whether the direction of some strata foretells that of others.
 
     With x the features of a row, a stratum k says
 
         phi_k = sum over its neighbours (a, b) of x_a x_b^T - x_b x_a^T,
 
-    which changes its sign if the stratum is read backwards. The statistic is the sum
-    of <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact
-    for any features. These are TF-IDF of words, of words with pairs of words, of the
-    first and last words of a row, and of signs with the shapes of words (case, digits);
-    the best of the four counts, by max-T. Blind to
-    what happens once: an effect after its cause, events by their dates. Fewer than some
-    60 rows teach no rule: p is at least two in 2 ** K.
-
-    Returns:
-        A directional row, one-sided; its statistic is the best one's standard score.
-
-    Raises:
-        ValueError: If both groups and blocks are given.
+    which changes its sign if the stratum is read backwards. The statistic is the sum of
+    <phi_k, phi_l> over pairs of strata, against random signs of the strata: exact for
+    any features. These are TF-IDF of words, of words with pairs of words, of the first
+    and last words of a row, and of signs with the shapes of words (case, digits); the
+    best of the four counts, by max-T. Blind to what happens once: an effect after its
+    cause, events by their dates. Fewer than some 60 rows teach no rule: p is at least
+    two in 2 ** K. One-sided; the statistic is the best one's standard score.
 
     Source:
         A U-statistic of the antisymmetric part of a bilinear form; our own.

@@ -1,4 +1,4 @@
-"""What a row holds that could count on from the row before: numbers, dates, marks.
+"""Numbers, dates and marks of a row that could count on from the row before.
 
 Dimension key
     N  rows

@@ -36,15 +36,8 @@ def draw_orders(
 ) -> Iterator[np.ndarray]:
     """Random orders as `orders_RN` of int32, with few rows at a time.
 
-    Args:
-        n: Examples.
-        n_orders: Orders in all.
-        seed: The same seed gives the same orders.
-        groups: Move examples only among positions of equal value.
-        blocks: Move runs of equal value as wholes and keep their inner order.
-
-    Raises:
-        ValueError: If both groups and blocks are given.
+    Groups move examples among positions of equal value; blocks move runs of equal value
+    as wholes. ValueError if both are given.
     """
     if groups is not None and blocks is not None:
         raise ValueError("groups and blocks must not both be given")
@@ -134,10 +127,9 @@ def moved_rows(
     groups: Sequence[object] | None,
     blocks: Sequence[object] | None,
 ) -> tuple[list[str], np.ndarray]:
-    """What moves in a file, examples or blocks, and `codes_N`, the group of each.
+    """Examples or blocks, which move in a file, and `codes_N`, the group of each.
 
-    Raises:
-        ValueError: If both groups and blocks are given.
+    Groups and blocks together are a ValueError.
     """
     if groups is not None and blocks is not None:
         raise ValueError("groups and blocks must not both be given")
@@ -150,12 +142,7 @@ def neighbour_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of rows of equal code that follow each other in a contiguous stratum.
 
-    Args:
-        codes_N: The group of each row.
-        size: Most rows of a stratum.
-
-    Returns:
-        (P,) first and second row of each pair, and its stratum, which ascends.
+    (P,) first and second row of each pair, and its stratum, which ascends.
     """
     n = len(codes_N)
     if n < 2:
@@ -209,11 +196,9 @@ LEVEL = 0.01
 
 
 def gate(pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
-    """The same checks, passed or not at the familywise `LEVEL`.
+    """The same checks of a file, passed or not at the familywise `LEVEL`.
 
-    Args:
-        pretests: Checks of one file. What is not applicable always passes and is no
-            test to correct for.
+    A check that is not applicable always passes and is no test to correct for.
     """
     counted = [i for i, test in enumerate(pretests) if test.applicable]
     adjusted = holm(np.array([pretests[i].p_value for i in counted], np.float64))

@@ -61,13 +61,9 @@ def tfidf(words: Sequence[Sequence[str]]) -> "csr_array":
 class NumberedWords:
     """The words of all rows as numbers, and the distinct ones of each row.
 
-    Attributes:
-        numbers: (T,) int64, in order of first appearance.
-        sizes: (N,) int64, words of each row.
-        n_kinds: Distinct words, V.
-        is_first: (T,) bool, whether a word stands in its row for the first time: the
-            entries of a sparse matrix, in its order.
-        entry: (T,) int64, the entry that each word counts for.
+    `numbers` (T,) are in order of first appearance. `is_first` (T,) says whether a word
+    stands in its row for the first time: the entries of a sparse matrix, in its order;
+    `entry` (T,) is the entry that each word counts for.
     """
 
     numbers: np.ndarray
@@ -102,13 +98,7 @@ def number_words(words: Sequence[Sequence[str]]) -> NumberedWords:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class RowWords:
-    """What several checks read of the same rows.
-
-    Attributes:
-        words: Words of each row.
-        numbered: The same as numbers.
-        vectors: (N, V), their TF-IDF.
-    """
+    """Words of rows that several checks read, also as numbers and as TF-IDF."""
 
     words: list[list[str]]
     numbered: NumberedWords
@@ -179,13 +169,8 @@ def stratum_cosines(
     """Cosines within strata: as many numbers as n strata of a few need.
 
     Entry [i, j] is that of the last example of run i and the first one of run j, as
-    they would stand side by side.
-
-    Args:
-        vectors_NV: Unit rows.
-        firsts_B: (B,) first example of each run, stratum by stratum.
-        lasts_B: (B,) its last example; without blocks every run is one example.
-        size: Most runs of a stratum.
+    they would stand side by side. Runs stand stratum by stratum; without blocks every
+    run is one example.
 
     Returns:
         (S, S) float64 each.
@@ -212,12 +197,8 @@ def near_duplicates(
     Finds such pairs without comparing all: if words are sorted from rare to frequent,
     the first ones that hold 1 - 0.9 ** 2 of a row's squared length must share a word
     with those of the other row, since what is left is shorter than 0.9. In long files
-    of few words only the rarest ones are looked up, and some pairs may be missed.
-
-    Args:
-        words: Words of each text.
-        texts: Those without any word are compared as they are.
-        vectors_NV: Their TF-IDF rows.
+    of few words only the rarest ones are looked up, and some pairs may be missed. Texts
+    without any word are compared as they are.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
