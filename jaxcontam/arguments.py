@@ -46,9 +46,6 @@ def public(function: _F) -> _F:
     Python values that they hold; a text passes for a path, a list for a tuple.
     Keywords behind `**` are those of a design, which checks its fields by
     `check_fields`.
-
-    Raises:
-        InputError: Names the argument.
     """
     signature = inspect.signature(function)
     *_, last = signature.parameters.values()
@@ -73,11 +70,7 @@ def public(function: _F) -> _F:
 
 
 def check_fields(design: Any) -> None:
-    """Refuse fields of a dataclass that are of another kind than they are declared.
-
-    Raises:
-        InputError: Names the field.
-    """
+    """Refuse fields of a dataclass that are of another kind than they are declared."""
     for name, hint in _hints(type(design)).items():
         if name in design.__dataclass_fields__:
             # The fields of a design are flags, and its other errors name these.
@@ -99,11 +92,7 @@ def check_min_effect(min_effect: float) -> None:
 
 
 def store_folder(store: str | Path | None) -> Path | None:
-    """The folder that a caller names for a store; None for none.
-
-    Raises:
-        InputError: If it is a URL: scores are appended to files, which no bucket has.
-    """
+    """The folder that a caller names for a store; None for none."""
     if _URL.match(str(store)):
         raise InputError(
             f"--store {store}: a store is a folder, no address",
@@ -113,11 +102,7 @@ def store_folder(store: str | Path | None) -> Path | None:
 
 
 def check_names(kind: type, fields: Mapping[str, Any]) -> None:
-    """Refuse keywords that are no fields of a dataclass.
-
-    Raises:
-        InputError: Suggests the nearest one.
-    """
+    """Refuse keywords that are no fields of a dataclass."""
     known = [field.name for field in dataclasses.fields(kind)]
     for name in fields:
         if name not in known:
@@ -161,7 +146,6 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def _plain(value: Any, hint: Any) -> Iterator[Any]:
-    """What a value may stand for."""
     if hasattr(value, "tolist") and not np.ma.is_masked(value):
         value = value.tolist()
         yield value
@@ -206,7 +190,6 @@ def _item_hint(hint: Any) -> Any:
 
 
 def _words(hint: Any) -> str:
-    """A type in words."""
     options = _options(hint)
     if len(options) > 1:
         return " or ".join(dict.fromkeys(map(_words, options)))

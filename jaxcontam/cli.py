@@ -185,11 +185,6 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     """Parse words into a dataclass whose fields are the flags.
 
     `--help` describes the flags under the class's docstring.
-
-    Raises:
-        InputError: If a flag is unknown (names the nearest) or stands twice, a value
-            does not fit or a positional is missing.
-        SystemExit: After help.
     """
     _describe_flags(command)
     _refuse_repeated_flags(command, words)
@@ -281,7 +276,6 @@ def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
 
 
 def _flags_in(words: Sequence[str]) -> list[str]:
-    """The words that name flags, without the value after an equals sign."""
     flags = (word.partition("=")[0].replace("_", "-") for word in words)
     return [flag for flag in flags if flag.startswith("--") and flag != "--"]
 
@@ -332,7 +326,6 @@ def _print_help() -> None:
 
 
 def _complete(words: list[str]) -> None:
-    """Print or write the script that makes a shell complete commands and flags."""
     if words[1:2] == [] or words[1] not in _SHELLS:
         raise InputError(
             f"{words[0]} takes a shell: {', '.join(_SHELLS)}",

@@ -112,12 +112,9 @@ def silent(title: str) -> Iterator[Progress]:
 
 
 def progress_after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """What a part is to tell, so that `progress` hears of the whole.
+    """Tell `progress` of a part in terms of the whole.
 
-    Args:
-        progress: Hears of the whole; None hears nothing.
-        done: What the whole had done before this part.
-        total: The whole; where it is an estimate, no more than it is ever told.
+    `total` may be an estimate: no more than it is ever told.
     """
     if progress is None:
         return None

@@ -58,14 +58,8 @@ _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
     """Fill in what primary tests decide, each one among all of them.
 
-    Args:
-        results: One primary test a benchmark, and others beside it; those pass
-            unchanged.
-        min_effect: See `MIN_EFFECT`.
-
-    Returns:
-        The results in their order, primary ones with `p_adjusted`, `mde_adjusted`,
-        `verdict` and `reasons`.
+    Primary ones, one a benchmark, get `p_adjusted`, `mde_adjusted`, `verdict` and
+    `reasons`; others pass unchanged.
     """
     primary = [i for i, result in enumerate(results) if result.primary]
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
@@ -90,14 +84,7 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
-    """Levels at which each of several benchmarks is worth a closer look.
-
-    Args:
-        results: One primary test a benchmark; secondary ones do not count.
-
-    Returns:
-        One a benchmark in their order; nothing where there is one benchmark.
-    """
+    """Levels at which each of several benchmarks is worth a closer look; or nothing."""
     primary = [result for result in results if result.primary]
     if len(primary) < 2:
         return ()
@@ -124,7 +111,6 @@ def _decided(
     n: int,
     min_effect: float,
 ) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Verdict of one of `n` primary tests, and why it is no more than suspected."""
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and result.refusals:
         return INVALID_DESIGN, ()

@@ -250,7 +250,6 @@ def about_reference() -> Iterator[None]:
 
 
 def _check_other(reference: OpenModel, model: OpenModel) -> None:
-    """Refuse a reference that is the model itself, as far as weights tell."""
     same = reference.info.fingerprint == model.info.fingerprint
     if same and reference.checkpoint is not None:
         raise InputError(

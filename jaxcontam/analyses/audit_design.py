@@ -81,7 +81,6 @@ class AuditDesign:
     """Seeds every random choice."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
         check_fields(self)
         for name in ("n_orders", "max_example_tokens", "limit"):
             value = getattr(self, name)
@@ -151,11 +150,7 @@ class AuditDesign:
         return words_of(self, [field.name for field in dataclasses.fields(AuditDesign)])
 
     def check_files(self, n_files: int) -> None:
-        """Refuse a number of files that the design does not fit.
-
-        Raises:
-            InputError: If there is none, or not a seed for each.
-        """
+        """Refuse a number of files that the design does not fit."""
         if not n_files:
             raise InputError("no benchmark file", hint="name at least one")
         if self.seed_file and len(self.seed_file) != n_files:
@@ -166,11 +161,7 @@ class AuditDesign:
             )
 
     def check_reference(self) -> None:
-        """Refuse a reference model beside tests that take none.
-
-        Raises:
-            InputError: If no test takes one.
-        """
+        """Refuse a reference model beside tests that take none."""
         tests = methods_to_score(self.test_names)
         if not any(method.words.takes_reference for method in tests):
             raise InputError(

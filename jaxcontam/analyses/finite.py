@@ -12,9 +12,6 @@ def finite_scores(place: Callable[[int], str]) -> Iterator[None]:
 
     Args:
         place: Index of a text -> where it stands, and what of it is not finite.
-
-    Raises:
-        InputError: If one is not.
     """
     # Imports JAX.
     from jaxcontam.scoring.run_batches import NonFiniteScoreError

@@ -231,12 +231,7 @@ def score_and_judge(
     command: Sequence[str],
     watch: Stopwatch,
 ) -> InflationAnalysis:
-    """Ask the model in question and then each reference, and judge.
-
-    Raises:
-        InputError: If two folders hold one model, a score is not finite (names the
-            item), or too few items have one.
-    """
+    """Ask the model in question and then each reference, and judge."""
     from jaxcontam.scoring.shares import each_scored
 
     _refuse_same_weights(models)
@@ -269,7 +264,6 @@ def score_and_judge(
 
 
 def _refuse_same_weights(models: Sequence[Any]) -> None:
-    """Refuse folders that hold one model, under whatever names."""
     folders = [str(one) for one in models if isinstance(one, str | Path)]
     folders = [one for one in folders if os.path.isdir(one)]
     if len(folders) < 2:
@@ -299,9 +293,6 @@ def given_scores(
 
     Models are columns of the two files, see `read_columns`; without these each is a
     file, see `read_model`.
-
-    Raises:
-        InputError: If a file or a column is missing, or a score is none.
     """
     if benchmark is not None and against is not None:
         names = distinct(models)
@@ -351,10 +342,8 @@ def given_scores(
 def related(models: Sequence[Any], names: Sequence[str]) -> list[str]:
     """A note on references that look like relatives of each other, not of the model.
 
-    Args:
-        models: The model in question and references, as the user gives them; what is
-            in memory has no family.
-        names: What the report calls them.
+    Models are as the user gave them: what is in memory has no family. `names` are the
+    report's.
     """
     first, *others = [_families(model) for model in models]
     notes = {}

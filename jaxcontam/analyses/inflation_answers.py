@@ -35,15 +35,7 @@ NEW_TOKENS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sides:
-    """Items that a model may have seen, and items that it cannot have.
-
-    Attributes:
-        benchmark: Name of the published ones.
-        against: Name of the others.
-        published: In the order of the file.
-        other: Likewise.
-        notes: What was left out, in sentences.
-    """
+    """Items that a model may have seen, and `other` ones that it cannot have."""
 
     benchmark: str
     against: str
@@ -101,11 +93,7 @@ def read_sides(
     paired: bool = True,
     limit: int | None = None,
 ) -> Sides:
-    """Read both files; see `read_questions`. Pairs are grouped by published items.
-
-    Raises:
-        InputError: If a file cannot be read, or one has choices and the other has none.
-    """
+    """Read both files; see `read_questions`. Pairs are grouped by published items."""
     sides, names, notes = [], [], []
     kept: set[str] = set()
     for path in (benchmark, against):

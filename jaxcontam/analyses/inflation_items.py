@@ -46,7 +46,6 @@ class ComparedItems:
         published: (M, N) scores.
         other: (M, P) scores; of pairs P = N.
         groups: Codes of items that are drawn together; see `gap_estimate`.
-        notes: What was left out or put together, in sentences.
     """
 
     published: np.ndarray
@@ -73,11 +72,7 @@ def seen_groups(
     """A note where items may belong together and nobody said so.
 
     Fields are named whose values repeat, ten different ones at least: fewer are labels.
-
-    Args:
-        rows: Records of one file.
-        own: Fields that are the item itself.
-        texts: Of which those are counted that begin alike.
+    Fields in `own` are the item itself; `texts` are counted that begin alike.
     """
     found = []
     for name, values in columns(rows).items():
@@ -113,10 +108,6 @@ def compared_items(
     is left out, else the item on both sides, so that these stay equally hard. Items of
     equal groups, and those that repeat or nearly repeat another, are drawn together.
     Several rewrites of one item count as their mean, equal ones once.
-
-    Raises:
-        InputError: If an item is published twice in pairs, or fewer than two groups of
-            a side have all scores.
     """
     kept, notes = _unseen(rows, paired=paired)
     scored = [
@@ -167,7 +158,6 @@ def _content(row: Row) -> Content | None:
 
 
 def _unseen(rows: Sequence[Row], *, paired: bool) -> tuple[list[Row], list[str]]:
-    """Rows without what stands on both sides."""
     held = [
         {_content(row) for row in rows if row["side"] == side} - {None}
         for side in (PUBLISHED, OTHER)
@@ -214,9 +204,7 @@ def _pairs(
 def _groups(units: Sequence[Sequence[Row]], *, apart: bool) -> tuple[np.ndarray, int]:
     """Codes of units that are drawn together, and how many only repeat another one.
 
-    Args:
-        units: Items, or items with their rewrites.
-        apart: Compare texts within a side alone: those of the other differ in wording.
+    `apart` compares texts within a side alone: those of the other differ in wording.
     """
     like: list[list[Hashable]] = [[] for _ in units]
     texts = [

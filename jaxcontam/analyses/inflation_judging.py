@@ -56,13 +56,8 @@ class Comparison:
     """What is compared with what, and what is known of it.
 
     Attributes:
-        benchmark: Name of the published items.
-        against: Name of the others.
         paired: Whether those are rewrites of items of the same name.
-        equally_hard: The user vouches that they are as hard.
-        metric: How an item is scored.
         chance: Mean score of guessing; None where it is not known.
-        min_points: Inflation that matters.
         group_field: Field whose equal values name items that are drawn together.
         seed: Seeds the bootstrap of `constat`.
     """
@@ -108,18 +103,7 @@ def judged_inflation(
     asked: Comparison,
     notes: Sequence[str] = (),
 ) -> InflationResult:
-    """Estimate the inflation of the first model's score and choose the word.
-
-    Args:
-        rows: ComparedItems of both sides with their scores.
-        models: The model in question, then references.
-        asked: What is compared.
-        notes: Warnings that come before those of here.
-
-    Raises:
-        InputError: If fewer than two items or groups of a side have all scores, or two
-            models have the same ones throughout.
-    """
+    """Estimate the inflation of the first model's score and choose the word."""
     n_references = len(models) - 1
     items = compared_items(rows, models, paired=asked.paired)
     published_MN, other_MP = items.published, items.other
@@ -188,15 +172,10 @@ def inflation_verdict(
     equally_hard: bool,
     min_points: float,
 ) -> tuple[InflationVerdict, InflationReason]:
-    """The word for an estimate, and why it cannot be told.
+    """The word for the estimate that decides, and why it cannot be told.
 
-    Args:
-        found: The estimate that decides.
-        n_groups: Groups of pairs, or of the side that has fewer; without groups pairs
-            or items.
-        n_references: Models that show how hard the other items are.
-        equally_hard: The user vouches for these.
-        min_points: Inflation that matters.
+    `n_groups` are groups of pairs, or of the side that has fewer; without groups pairs
+    or items.
     """
     if n_groups < FEWEST_GROUPS:
         return "cannot tell", "items"
@@ -234,7 +213,6 @@ def _curve(
 
 
 def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
-    """Refuse two models that agree on every item."""
     for m, name in enumerate(models):
         for n in range(m):
             is_one = (scores_MI[m] == scores_MI[n]).all()

@@ -40,12 +40,9 @@ class RunTexts:
     """Texts of one run, those in question first.
 
     Attributes:
-        name: Name of the file in question.
         texts: N texts in the order of their files.
         roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
         clusters: The document that each comes from, or None.
-        sources: The file of each.
-        warnings: What the reader should know of how they were read.
     """
 
     name: str
@@ -91,26 +88,10 @@ def read_texts(
 ) -> RunTexts:
     """Read texts with labels, or up to three sides.
 
-    A folder gives random snippets of each of its .txt files, which is a document.
-
-    Args:
-        texts: In question, or with a label each.
-        members: Known to have been seen; with `nonmembers`.
-        nonmembers: Cannot have been seen; of the same kind.
-        template: Text of a record, with fields in braces.
-        text_field: Field of a record that is its text; None takes that of WikiMIA or
-            BookMIA, or else the record as it stands, as an audit does.
-        no_header: The first row of a .csv or .tsv file is a text, too.
-        label_field: Field of 1 for members and 0 for others.
-        document_field: Field that names the document of a text.
-        limit: Keep N texts of each source, drawn by what they hold; N snippets of each
-            file of a folder.
-        length: Cut each text to its first N words; words of a snippet.
-        seed: Seeds the places of snippets.
-
-    Raises:
-        InputError: If the sources contradict each other, nothing can be read, labels
-            name one side only, or the texts of two files are in different fields.
+    A folder gives random snippets of each of its .txt files, which is a document;
+    `limit` and `length` are snippets of a file and words of a snippet then, else texts
+    of a source, drawn by what they hold, and the words to which each is cut. Without
+    `text_field` that of WikiMIA or BookMIA is read, or else the record as it stands.
     """
     check_sources(texts, members, nonmembers, label_field)
 
@@ -160,11 +141,7 @@ def read_texts(
 def check_sources(
     texts: object, members: object, nonmembers: object, label_field: object
 ) -> None:
-    """Refuse sources of texts that contradict each other, before any is read.
-
-    Raises:
-        InputError: Names them as flags.
-    """
+    """Refuse sources of texts that contradict each other, before any is read."""
     if texts is None and (members is None or nonmembers is None):
         raise InputError(
             "no texts to score",
@@ -211,7 +188,6 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
 
 
 def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
-    """Texts of several files, each of one role; named after the first."""
     fields = {
         f"the whole row ({_names(p)})" if p.whole_rows else repr(p.text_field): p.name
         for p, _ in parts
@@ -261,7 +237,6 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
 
 
 def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
-    """What the reader cannot see from the flags."""
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
         found.append(
@@ -272,12 +247,10 @@ def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
 
 
 def _names(texts: LabelledTexts) -> str:
-    """Fields of the first record."""
     return ", ".join(next(row for row in texts.rows if row is not None))
 
 
 def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
-    """Scores of short texts differ by themselves, so a reader should know of them."""
     if length is None or not texts.n_short:
         return ()
     return (
@@ -287,12 +260,7 @@ def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
 
 
 def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
-    """Refuse a side of which too little is left, before anything slow.
-
-    Raises:
-        InputError: If fewer than 2 texts, or documents, of a side that is known can be
-            compared, or a document is split between the non-members and another side.
-    """
+    """Refuse a side of which too little is left, before anything slow."""
     others_N = run.with_role(NONMEMBER)
     _check_documents(run, others_N)
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
@@ -340,12 +308,6 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
     They are drawn from their side at random, whatever the order of the file, and are
     left out of every comparison: a text that stands in its own prefix is known to it.
     Where texts come from documents, the rest of the drawn documents is left out, too.
-
-    Returns:
-        (n_shots,) indices, sorted by their draw.
-
-    Raises:
-        InputError: If fewer than `FEWEST` texts would remain.
     """
     candidates = np.flatnonzero(run.with_role(role))
     seen: set[str] = set()

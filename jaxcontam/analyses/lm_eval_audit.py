@@ -36,20 +36,7 @@ class AuditedLM(JaxcontamLM):
         reference: str | None = None,
         **others: Any,
     ):
-        """Load a model.
-
-        Args:
-            pretrained: Model directory or hub name.
-            dtype: Dtype of matmul operands.
-            report: Folder for the report of the audit; None writes none.
-            tests: As of `audit`, and so the two behind it.
-            shuffled: Likewise.
-            reference: Likewise.
-            **others: As of `JaxcontamLM`.
-
-        Raises:
-            InputError: If an argument is mistyped, before anything is scored.
-        """
+        """Take flags of `audit`, and others of `JaxcontamLM`; `report` is a folder."""
         design: dict[str, Any] = dict(tests=tests, shuffled=shuffled)
         design_of(**design)
         # The harness's decorator hides the class's own signature.

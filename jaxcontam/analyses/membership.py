@@ -255,12 +255,7 @@ def score_and_judge(
     watch: Stopwatch,
     progress: Progress | None = None,
 ) -> MembershipAnalysis:
-    """Score the texts of a plan and judge the scores.
-
-    Raises:
-        InputError: If a score is not finite (names the text), or too few texts have
-            one.
-    """
+    """Score the texts of a plan and judge the scores."""
     run, scored_N = plan.run, ~plan.left_out
 
     def place(n: int) -> str:

@@ -48,11 +48,8 @@ class ChosenScores:
     """What a run computes.
 
     Attributes:
-        methods: The scores, in the order of METHODS.
-        primary: Name of the one that decides.
         shots: Prefix -> indices of the texts that stand in it.
         named: Scores that were asked for by their own names.
-        notes: What the reader should know of scores that were left out.
     """
 
     methods: tuple[ScoreMethod, ...]
@@ -94,11 +91,7 @@ class MembershipPlan:
 
 
 def check_ranges(k: float, fprs: Sequence[float]) -> None:
-    """Refuse a share of tokens, or false-positive rates, that are none.
-
-    Raises:
-        InputError: Names the flag.
-    """
+    """Refuse a share of tokens, or false-positive rates, that are none."""
     if not 0 < k <= 100:
         raise InputError(f"--k must be above 0 and at most 100, got {k:g}")
     if len(set(fprs)) < len(fprs):
@@ -121,20 +114,9 @@ def choose(
 ) -> ChosenScores:
     """Choose scores, the one that decides, and the texts of prefixes.
 
-    Args:
-        run: The texts.
-        scores: Names of scores, also several in a word with commas between, or `AUTO`
-            (one pass or two) or `ALL` alone or among them.
-        available: What the run can read besides the texts themselves.
-        primary: Name of the score that decides; None is min_k, or the first.
-        k: Percentage of least likely tokens that the Min-K% family keeps.
-        sweep_k: Add Min-K% at every share of the paper's sweep.
-        n_shots: Texts of a prefix.
-        seed: Draws them.
-
-    Raises:
-        InputError: If a name is of no score (suggests the nearest), the primary score
-            is not among them, or too few texts are known for a prefix or a sweep.
+    A word of `scores` may hold several names with commas between; `AUTO` is one pass or
+    two. `available` is what the run can read besides the texts themselves. The score
+    that decides is `primary`, else min_k, else the first; `k` is a percentage.
     """
     names = tuple(part for word in scores for part in word.split(",") if part)
     readings: set[Reading] = {"lowercase", "neighbours", *available}
@@ -172,7 +154,6 @@ def choose(
 def _methods(
     names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
 ) -> list[ScoreMethod]:
-    """The scores of some names, in the order of METHODS."""
     if not names:
         raise InputError(
             "--scores names no score",
@@ -220,11 +201,7 @@ def plan_membership(
     *,
     seed: int,
 ) -> MembershipPlan:
-    """Fit the prefixes to the model's context, and leave their texts out.
-
-    Raises:
-        InputError: If too little is left of a side.
-    """
+    """Fit the prefixes to the model's context, and leave their texts out."""
     chosen = _fitted(run, chosen, model)
     left_out_N = left_out(run, chosen.shown)
     check_sides(run, left_out_N)

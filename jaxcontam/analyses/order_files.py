@@ -45,9 +45,6 @@ class CheckedFiles:
     """Files whose order was checked.
 
     Attributes:
-        benchmarks: Those to be scored.
-        pretests: For each file that was read, by name.
-        n_repeats: Examples of each file that repeat an earlier one and were left out.
         unscored: Files that are not worth a pass.
         heads: What of a file was checked, where it was its first examples alone.
     """
@@ -60,12 +57,7 @@ class CheckedFiles:
 
 
 def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
-    """Read every file, or take texts that are there.
-
-    Raises:
-        InputError: If a file is not readable, lacks a field that the design names, was
-            not made with its seed, or shares its name with another.
-    """
+    """Read every file, or take texts that are there."""
     sources = _sources(texts)
     design.check_files(len(sources))
     benchmarks, items = [], {}
@@ -163,7 +155,6 @@ def order_checks(
 
 
 def _sources(texts: Texts) -> list[str | Path | Benchmark]:
-    """Each file or set of texts that was given."""
     if isinstance(texts, str | Path | Benchmark):
         return [texts]
     found = list(texts)

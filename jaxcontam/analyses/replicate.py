@@ -53,12 +53,8 @@ class ReplicationAnalysis(Writable):
 
     Attributes:
         partition: Completions, measures and labels, from which results follow.
-        comparisons: What further methods found.
-        answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
-        device: Device of a local model.
         reference: The model that has seen neither side, if one was asked.
-        command: The command line that made it.
     """
 
     partition: Partition
@@ -184,11 +180,7 @@ def check_reference(design: ReplicationDesign) -> None:
 
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
-    """Most new tokens that leave room for the prompts, and what does not fit.
-
-    Raises:
-        InputError: If a prompt has no token.
-    """
+    """Most new tokens that leave room for the prompts, and what does not fit."""
     if model.read is None or model.tokenize is None or model.context is None:
         return plan.design.new_tokens, ()
     context = model.context
@@ -226,18 +218,8 @@ def ask(
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    Args:
-        plan: What is asked.
-        model: Is asked everything.
-        reference: A model that has seen neither side: is asked the guided prompts.
-        measures: Models that measure the completions.
-        annotated: Sheet that people filled in.
-        watch: Runs from the beginning of the run.
-        bar: Gives the progress of each part.
-
-    Raises:
-        InputError: If a model refuses everything, the reference is the model itself, or
-            the sheet is of another run.
+    A reference has seen neither side: it is asked the guided prompts. `annotated` is
+    the sheet that people filled in; `watch` runs from the beginning of the run.
     """
     watch = watch or Stopwatch()
     if reference is not None:
@@ -282,7 +264,6 @@ def ask(
 
 
 def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
-    """Refuse a reference that is the model itself, as far as weights tell."""
     if reference.fingerprint == model.fingerprint != "unknown":
         raise InputError(
             f"{reference.name}: the reference is the model itself",
@@ -293,7 +274,6 @@ def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
 def _guided(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
 ) -> list[Arm]:
-    """What a model writes where the dataset is named, for each side."""
     return [
         Arm(
             instances=side.instances,
@@ -327,7 +307,6 @@ def _completed(
 def _compared(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
-    """Results and answers of the further methods, in the order they were named."""
     names = Names(
         benchmark=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,

@@ -57,10 +57,8 @@ class Arm:
     """Instances and what a model wrote.
 
     Attributes:
-        instances: N of them.
-        guided: What it wrote after the guided instruction, N.
-        general: After the general one, N; None where both instructions are the same,
-            and for all arms but the partition.
+        general: None where both instructions are the same, and for all arms but the
+            partition.
     """
 
     instances: tuple[Instance, ...]
@@ -73,22 +71,13 @@ class Partition:
     """Everything that a verdict on a partition follows from.
 
     Attributes:
-        name: Name of the file or partition.
-        fingerprint: Digest of its instances, in their order.
-        prompt_version: Version of the instructions; None if unknown.
         arms: Those of `ARMS` that there are; the partition itself is one, and those of
             a reference come together.
-        group_field: Field that names the source of instances, or None.
         overlaps: Measure -> scores of guided and general completions, (N,) each, NaN
             where refused; the leading measure first.
         bleurt_20: Arm -> (N,) scores of its guided completions by BLEURT-20, which the
             local judge reads as well if all arms have them.
-        llm: Arm -> labels of the judge behind an API.
-        llm_version: Version of that judge; None without one.
         llm_decides: False for labels that were recorded beside the completions.
-        humans: What people say of the guided completions, or None.
-        warnings: What the reader should know of the instances and their completions.
-        control_warnings: The same of the control's.
     """
 
     name: str
@@ -306,11 +295,8 @@ def measured(
 ) -> Partition:
     """The partition with measures of both kinds of completions, ROUGE-L first.
 
-    Args:
-        partition: Its completions; which models measured is added to its warnings.
-        measures: Models that measure beside ROUGE-L. Other arms are measured only where
-            the local judge reads the measure.
-        bar: Gives the progress of each measure.
+    Other arms are measured only where the local judge reads the measure. Which models
+    measured is added to the warnings.
     """
     arm = partition.arm
     rouge = rouge_overlap(arm)

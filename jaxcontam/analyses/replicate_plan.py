@@ -82,7 +82,6 @@ class ReplicationDesign:
     """Seeds every draw: folds, resamples, samples."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
         check_fields(self)
         for name in ("k", "cdd_samples", "new_tokens"):
             if (value := getattr(self, name)) < 1:
@@ -104,14 +103,9 @@ class ReplicationPlan:
     """What a run asks.
 
     Attributes:
-        design: As it was wanted.
-        benchmark: The partition.
-        drawn: Its instances, drawn and cut.
-        control: Instances that cannot have been seen, or None.
         dataset_name: What the guided instruction calls the dataset.
         items: Multiple-choice items for one of the further methods.
         issues: Issues with the file of their fix, likewise.
-        control_issues: Those of the control.
         stop: Texts that end a completion.
         notes: What speaks against instances being independent.
     """

@@ -43,9 +43,6 @@ def recorded_analysis(
     """Read completions, measure them, and judge them by the local judge.
 
     Where both files have completions of a reference model, they are its.
-
-    Raises:
-        InputError: If a file is at fault.
     """
     watch = watch or Stopwatch()
     recorded = read_recorded(path, group_field=group_field)

@@ -51,17 +51,7 @@ class Writable:
     __slots__ = ()
 
     def save(self, out: str | Path) -> Path:
-        """Write report.json, what it follows from, its table and report.html.
-
-        Args:
-            out: Folder; made if it is missing.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
+        """Write report.json, its evidence, table and page; returns the page's path."""
         return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
@@ -93,9 +83,6 @@ def write_files(
 
     Returns:
         The document of report.json, and the page's path.
-
-    Raises:
-        InputError: If the folder cannot be written.
     """
     arrays = [row for row in data if not isinstance(row, Mapping)]
     texts = [row for row in data if isinstance(row, Mapping)]
@@ -111,14 +98,7 @@ def write_files(
 def write_page(
     report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
 ) -> Path:
-    """Write report.html and results.csv beside a report, then the digests of all.
-
-    Returns:
-        The page's path.
-
-    Raises:
-        InputError: If what stands beside the report is missing or damaged.
-    """
+    """Write report.html and results.csv beside a report, then the digests of all."""
     texts = {
         RESULTS_NAME: results_csv(report),
         PAGE_NAME: render(_page(report, directory, pictures)),

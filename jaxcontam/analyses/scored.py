@@ -38,9 +38,6 @@ def plan_audit(
 
     Returns:
         The tests, and why tests that do not decide are left out.
-
-    Raises:
-        InputError: If the deciding test does not fit a file.
     """
     tests: list[Planned] = []
     left_out: list[str] = []

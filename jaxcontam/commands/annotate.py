@@ -25,7 +25,6 @@ class Audited:
     Attributes:
         names: What the report calls its model: the word that was typed, and the name of
             the model's folder.
-        benchmark: Its name in the report.
         fields: What is said of it beside a score.
         weight: Of several audits of one question the heaviest counts: whether a
             reference stands beside the model, and when the audit started.
@@ -152,7 +151,6 @@ def _audits_of(folder: Path) -> list[Audited]:
 
 
 def _passed_over(found: Sequence[Audited], chosen: Audited) -> list[str]:
-    """A line on audits of the same model and file that do not count; none for one."""
     digest = chosen.fields["report_digest"]
     others = {
         one.fields["report"]: one.fields["verdict"]

@@ -74,7 +74,6 @@ class Audit(ScoringFlags, AuditDesign):
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything slow."""
         AuditDesign.__post_init__(self)
         ScoringFlags.__post_init__(self)
         if self.price_per_hour is not None and not self.price_per_hour >= 0:
@@ -170,7 +169,6 @@ class Audit(ScoringFlags, AuditDesign):
     def _ready(
         self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
     ) -> tuple[ReadyAudit, tuple[str, ...]]:
-        """The tests planned for a model, and why others are left out."""
         tests, left_out = plan_audit(checked.benchmarks, files, model, self)
         if not self.dry_run:
             make_folder(out)
@@ -178,8 +176,6 @@ class Audit(ScoringFlags, AuditDesign):
         return ReadyAudit(model, tests, scorer), left_out
 
     def _published(self, result: AuditResult, out: Path) -> dict:
-        """Write the report and print it; returns the document."""
-
         def show(console: Terminal) -> None:
             if result.results:
                 found, said = list(result.results), result.report.command

@@ -128,7 +128,6 @@ class Canary(DeviceFlags, ReportFlags):
             )
 
     def _check_kind(self) -> None:
-        """Refuse flags of the other kind of canary."""
         if self.chat is not None:
             check_chat_flags(self)
         elif self.held_out is None:

@@ -48,11 +48,7 @@ _OF_SCORES = (
 
 
 def check_chat_flags(command: "Canary") -> None:
-    """Refuse flags that would change nothing, too few groups, and other templates.
-
-    Raises:
-        InputError: Names the flag.
-    """
+    """Refuse flags that would change nothing, too few groups, and other templates."""
     for field in dataclasses.fields(command):
         name = field.name
         if name in _OF_SCORES and getattr(command, name) != field.default:

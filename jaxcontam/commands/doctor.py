@@ -251,7 +251,6 @@ def _install(extra: str) -> str:
 
 
 def _required() -> "list[Requirement]":
-    """What the installed package asks for; nothing where it is not installed."""
     from packaging.requirements import Requirement
 
     try:
@@ -269,7 +268,6 @@ def _version(name: str) -> str | None:
 
 
 def _size_text(n_bytes: int) -> str:
-    """In the unit that shows two digits of a small file, too."""
     if n_bytes < _GIB:
         return f"{n_bytes / 2**20:.3g} MiB"
     return f"{n_bytes / _GIB:.2f} GiB"

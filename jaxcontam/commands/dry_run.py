@@ -46,7 +46,6 @@ class TestEstimate:
     Attributes:
         n_sequences: Distinct sequences, or pairs; 0 for direction beside a test whose
             pairs tell it.
-        n_targets: Target tokens.
         n_cached: How many of them the store holds, or will hold after the tests
             before this one.
         store_kb: What the store grows by, in 1,000 bytes.
@@ -55,7 +54,6 @@ class TestEstimate:
             0.001 divided by the number of benchmarks, were chance as quiet as on the
             quietest reference set; None where the floor of p is too high, or the test
             cannot be planned.
-        mde_high: The same for the loudest one.
     """
 
     benchmark: str
@@ -76,7 +74,6 @@ class Estimate:
     Attributes:
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
-        price: Price of those minutes, in the currency of `price_per_hour`; or None.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
         requests: What a server would be sent; None for a local model.
@@ -102,9 +99,6 @@ def dry_run(
 
     Times a batch of each kind, and scores none of theirs. `names` are all tests that
     were asked for: direction may be read from the pairs of another one.
-
-    Raises:
-        InputError: If nothing is known of what this kind of model costs.
     """
     if not isinstance(scorer, Scorer | RemoteScorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
@@ -263,7 +257,6 @@ def _print(found: Estimate, console: Terminal) -> None:
 
 
 def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]:
-    """Detectable effects at both ends of the spreads that were seen."""
     if not isinstance(test, PlannedTest) or test.group_field is not None:
         return None, None
     design = scored_design(

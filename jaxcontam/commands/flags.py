@@ -238,13 +238,7 @@ def runs_here(model: str) -> bool:
 
 
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:
-    """Refuse flags that do not fit the kind of model, before anything slow.
-
-    Raises:
-        InputError: If a flag is of another kind of model, a number is out of its
-            range, the mesh or the share is misspelled, a share has no store, or the
-            word that names the model names no server.
-    """
+    """Refuse flags that do not fit the kind of model, before anything slow."""
     parse_mesh(command.mesh)
     _check_share(command)
     is_here = model is not None and runs_here(model)
@@ -319,11 +313,8 @@ def open_for(
 ) -> "OpenModel":
     """Open a model as a command's flags say; see `load`.
 
-    Args:
-        command: Its flags.
-        word: The command's own model, or another, of whose server no flag speaks.
-        plan_only: See `load`.
-        beside: The model that this one is compared with; both are divided as one run.
+    No flag speaks of the server of any but the command's own model. `beside` is the
+    model that this one is compared with; both are divided as one run.
     """
     # JAX and transformers are imported once the input is known to be good.
     from jaxcontam.analyses.model import load
@@ -354,9 +345,6 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
 
     Without `--out` the folder's name already tells runs apart. Shares of one run meet
     in their store and write no report.
-
-    Raises:
-        InputError: If another run has the folder, or a report of one stands there.
     """
     from jaxcontam.report.report_files import make_folder
 

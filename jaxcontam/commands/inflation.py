@@ -161,7 +161,6 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         return _shown(found, out, as_json=self.json)
 
     def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
-        """A model's answers to both sides."""
         make_folder(out)
         if not sides.is_choice:
             from jaxcontam.analyses.prompted_model import open_prompted
@@ -197,7 +196,6 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         )
 
     def _planned(self, sides: Sides, out: Path) -> str:
-        """What a run would ask of MODEL."""
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
         more = f" Each of {len(self.reference)} references is asked as much."

@@ -199,13 +199,11 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         return text_model(model, store=store, batch_tokens=self.batch_tokens)
 
     def _available(self) -> set[Reading]:
-        """What scores can read of this model and beside it."""
         found: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
         found |= {"reference"} if self.reference is not None else set()
         return found | ({"corpus"} if self.corpus else set())
 
     def _inputs(self, opened: "OpenModel", out: Path) -> "Inputs":
-        """What scores need besides the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
 

@@ -19,10 +19,6 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
         files: Path, content and mode of each, the most precious first. A sequence
             and no mapping, in which the second of two equal paths would replace the
             first.
-
-    Raises:
-        InputError: If two paths are one file, a name is taken, or a folder is missing
-            or cannot be written.
     """
     targets: set[str] = set()
     for path, _, _ in files:

@@ -130,7 +130,6 @@ class Overlap:
         return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
     def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
-        """Search files and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
@@ -183,7 +182,6 @@ class Overlap:
     def _asked(
         self, index: ApiModel, benchmark: Benchmark, out: Path
     ) -> OverlapSearchResult:
-        """Ask an index and write."""
         make_folder(out)
         rows, asked = search_index(
             index, self._forms(benchmark), folder=out, budget=self.budget
@@ -211,7 +209,6 @@ class Overlap:
         files: list[CorpusFile],
         nearest: NearestSearch | None,
     ) -> str:
-        """Digest of everything that the result depends on."""
         from jaxcontam import __version__
 
         listed = [
@@ -266,16 +263,9 @@ def search_files(
 ) -> Reached:
     """Read a corpus from where a search stands to its end.
 
-    Args:
-        search: Takes the text.
-        nearest: Takes it, too.
-        files: The corpus.
-        text_field: Field of a record that is its text.
-        reached: Where to go on.
-        save: Called every so often with a place to go on from.
-        progress: Called with the bytes done and the bytes in all.
-        batch_characters: Text searched at a time; never less than four times the
-            longest text that is looked for, since a batch repeats twice as much.
+    `save` is called every so often with a place to go on from, `progress` with bytes
+    done and in all. `batch_characters` is text searched at a time; never less than four
+    times the longest text that is looked for, since a batch repeats twice as much.
     """
     done = sum(file.size for file in files[: reached.file])
     in_all = sum(file.size for file in files)

@@ -70,7 +70,6 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
 
 
 def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
-    """The examples not found of which something is nearest in meaning."""
     near = [(row.id, n) for row in result.examples if (n := row.nearest)]
     if not near:
         return
@@ -90,7 +89,6 @@ def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
 
 
 def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
-    """What was searched, in a sentence."""
     if isinstance(corpus, SearchedIndex):
         return (
             f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "

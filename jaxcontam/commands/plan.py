@@ -37,7 +37,6 @@ class Pilot:
 
     Attributes:
         symmetry: Symmetry of the pair matrices; 0 where none were scored.
-        effect: Effect of the deciding test, nats per boundary.
         sd: Method -> standard deviation of what chance adds to one boundary.
         tokens_per_second: Speed of the run, loading and analysis included; None if
             every score came from a store.
@@ -281,12 +280,7 @@ def _count(value: float | None, form: str = ",") -> str:
 
 
 def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
-    """Read the planning numbers of one benchmark of a report.
-
-    Raises:
-        InputError: If there is no such report or benchmark, it scored no model, kept
-            its orders to groups, or has no standard error to plan with.
-    """
+    """Read the planning numbers of one benchmark of a report."""
     path = directory / REPORT_NAME
     report = read_report(path)
     tests = [row for row in report.results if isinstance(row, OrderResult)]

@@ -105,14 +105,8 @@ class Prove(ReportFlags):
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     """Read a (K, m + 1) float64 matrix from .csv, .npy, or an .npz of one array.
 
-    Args:
-        path: The file; the first line of a .csv may name its columns.
-        columns: Columns that it must have; None asks for at least 2.
-
-    Raises:
-        InputError: If a cell is blank, no number, NaN or infinite, or rows differ in
-            length (names row and column, counted from 1); or if the first row or column
-            of a .csv looks like labels.
+    The first line of a .csv may name its columns. It must have `columns`, or at least
+    2.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"

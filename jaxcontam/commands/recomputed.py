@@ -223,9 +223,6 @@ def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Overlaps, judges and tests of a replication report.
 
     Further methods and their answers are left as they are.
-
-    Raises:
-        InputError: If an earlier rule judged it.
     """
     for i, row in enumerate(document["results"]):
         if (row.get("reference") and row["reference"].get("p_share") is None) or (

@@ -247,7 +247,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     def _asked(
         self, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path] | None:
-        """Answers and the folder of the report; None for a dry run."""
         assert self.model is not None and self.benchmark is not None
         plan = plan_replication(self.benchmark, self)
         # Faults of what is needed last are found before anything is paid for.
@@ -305,7 +304,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         Terminal().say(words)
 
     def _measures(self) -> list[OverlapModel]:
-        """Models that measure, as far as the user named them."""
         from jaxcontam.methods.replication.bleurt import Bleurt
         from jaxcontam.methods.replication.overlap import EmbeddingOverlap
 
@@ -318,7 +316,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
 
 
 def _name(model: PromptedModel | ApiModel | None) -> str:
-    """Name of a model as part of a folder's; "" for none."""
     if isinstance(model, ApiModel):
         return served_name(model)
     return "" if model is None else model.name

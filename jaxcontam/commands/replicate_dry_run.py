@@ -68,15 +68,7 @@ def planned_words(
     journal: Path,
     budget: Budget,
 ) -> str:
-    """What a run would ask, counted by a run whose answers are made up.
-
-    Args:
-        plan: What is asked.
-        models: The model, and a reference beside it.
-        judge: A chat model that judges, or None.
-        journal: Where answers of servers are kept.
-        budget: Prices.
-    """
+    """What a run would ask, counted by a run whose answers are made up."""
     counted = [
         CountingCompleter(
             model.name if isinstance(model, ApiModel) else model.completer.name, word
@@ -109,7 +101,6 @@ def planned_words(
 def _stand_in(
     model: PromptedModel | ApiModel, counted: CountingCompleter
 ) -> PromptedModel:
-    """The model with answers that are made up."""
     if isinstance(model, ApiModel):
         return PromptedModel(
             name=served_name(model), completer=counted, info=served_info(model)

@@ -65,8 +65,6 @@ class ScoreFile:
 
     Attributes:
         kind: Who writes such files.
-        scores: Its scores, in its order.
-        text: The file with what was put.
         suffix: Of the file that the text belongs in.
     """
 
@@ -77,11 +75,7 @@ class ScoreFile:
 
 
 def read_scores(path: Path) -> ScoreFile:
-    """Read a file of scores.
-
-    Raises:
-        InputError: If it is missing, damaged, or of no kind that is known.
-    """
+    """Read a file of scores."""
     check_file(path, SUFFIXES)
     suffix = path.suffix.lower()
     try:
@@ -225,7 +219,6 @@ _KINDS = (
 
 
 def _delimited(path: Path, delimiter: str) -> ScoreFile:
-    """A table whose cells stay as they are."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         table = CsvTable(path, file.read(), delimiter)
     rows: list[dict[str, Any]] = [dict(row or {}) for _, _, row in table.rows()]

@@ -26,8 +26,6 @@ class Reached:
     Attributes:
         file: Number of the file that it is in.
         place: Where in that file; None where it begins.
-        n_faults: Parts skipped so far.
-        faults: The first few of them.
         finished: Digest of the result, once there is one.
     """
 
@@ -96,7 +94,6 @@ def load_state(
 def _arrays(
     search: OverlapSearch, nearest: NearestSearch | None
 ) -> dict[str, np.ndarray]:
-    """The searches' own arrays, by name."""
     marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
     kept = marks | {"texts": search.texts}
     if nearest is not None:

@@ -56,7 +56,6 @@ class Verify:
     """The model of the report, or its reference, for --rescore."""
 
     def __post_init__(self) -> None:
-        """Refuse half of a question."""
         if self.rescore < 0 or (self.rescore > 0) != (self.model is not None):
             raise InputError("--rescore N, at least 1, and --model go together")
 
@@ -104,9 +103,6 @@ def _check_whole(directory: Path) -> None:
     """Refuse a part of a report, as a kill or half a copy leaves it.
 
     Who gives away the report and its evidence alone leaves SHA256SUMS out, too.
-
-    Raises:
-        InputError: Names the files that are missing.
     """
     there = {name for name in _FILES if (directory / name).is_file()}
     wanted = [*read_sums(directory)]

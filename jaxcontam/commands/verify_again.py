@@ -47,9 +47,6 @@ def ask_again(
 
     Nothing that the report names is opened but plain files: a stranger's report could
     name a task, which runs code, or a server, which gets a key.
-
-    Raises:
-        InputError: If a file or a model that was given is not there, or is another.
     """
     report = read_report(directory / REPORT_NAME)
     try:
@@ -95,7 +92,6 @@ def _parsed(words: Sequence[str]) -> Audit:
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
-    """Refuse files that are not those of the report."""
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}

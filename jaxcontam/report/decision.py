@@ -89,12 +89,7 @@ _MOST_TOLD = 5
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditedFile:
-    """The test that decides about a file, and what stands beside it.
-
-    Attributes:
-        test: A primary result.
-        beside: The other tests of the same file.
-    """
+    """The test that decides about a file, and what stands beside it."""
 
     test: OrderResult
     beside: tuple[OrderResult, ...] = ()
@@ -264,7 +259,6 @@ def _why_contaminated(file: AuditedFile) -> str:
 
 
 def _said_of(reason: Reason, file: AuditedFile) -> str:
-    """One reason in words."""
     if reason == "attraction":
         return _attraction_words(file)
     means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN

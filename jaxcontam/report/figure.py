@@ -54,9 +54,7 @@ def plotted(size: tuple[float, float]) -> Iterator[tuple[Figure, Axes]]:
 def svg_text(figure: Figure, label: str | None = None) -> str:
     """The `<svg>` element of a figure, to stand in a page.
 
-    Args:
-        figure: Of matplotlib.
-        label: What it shows, for those who cannot see it; pages of reports need one.
+    `label` says what it shows to those who cannot see it; pages of reports need one.
     """
     buffer = io.StringIO()
     metadata = {"Date": None} if label is None else {"Date": None, "Title": label}

@@ -323,7 +323,6 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
 def _plots(
     pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
 ) -> list[Part]:
-    """ROC curves, and the primary score of both sides."""
     from jaxcontam.report.plots import histogram, roc_plot
 
     parts: list[Part] = []

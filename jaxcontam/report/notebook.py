@@ -60,11 +60,7 @@ def audit_figure(results: Sequence[OrderResult]) -> Figure:
 def membership_figure(
     scores: Sequence[ScoreResult | SetResult], blind: Sequence[BlindBaseline]
 ) -> Figure:
-    """AUC of every score and of every blind baseline, with 95 % intervals.
-
-    Raises:
-        ValueError: If no side is known, so that nothing is ranked.
-    """
+    """AUC of every score and of every blind baseline, with 95 % intervals."""
     if not scores:
         raise ValueError("no members and non-members are known, so there is no AUC")
     rows = [
@@ -75,11 +71,7 @@ def membership_figure(
 
 
 def replication_figure(report: Report, words: Words) -> Figure:
-    """Share of copies by every judge, then what other methods found, with intervals.
-
-    Raises:
-        ValueError: If nothing was judged.
-    """
+    """Share of copies by every judge, then what other methods found, with intervals."""
     judges, _, others = replication_rows(report.results)
     rows = [
         interval_row(row, "rate", words[row.method].label, _COLOURS[row.primary])

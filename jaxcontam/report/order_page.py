@@ -175,7 +175,6 @@ def headline(verdicts: dict[str, Verdict | None]) -> str:
 
 
 def _next(verdicts: dict[str, Verdict | None]) -> Items:
-    """What to do, a line a verdict."""
     lines: list[Text] = []
     for verdict, words in _NEXT.items():
         names = [name for name, found in verdicts.items() if found == verdict]
@@ -243,7 +242,6 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
 
 
 def _numbers(test: OrderResult) -> list[str]:
-    """p, effect and what was detectable."""
     numbers = test.numbers
     return [
         p_cell(numbers.log10_p, test.validity),
@@ -286,7 +284,6 @@ def _file_parts(
 def _figures(
     test: OrderResult, picture: NullPicture | None, words: Words
 ) -> list[Figure]:
-    """The sum beside chance and, where a test is not silent, each stratum."""
     if picture is None:
         return []
     own = proof_words(words, test.method)
@@ -300,7 +297,6 @@ def _figures(
 def _evidence(
     file: AuditedFile, figures: Sequence[Figure], report: Report, words: Words
 ) -> list[Part]:
-    """What a sceptic asks for."""
     test = file.test
     own, is_silent = proof_words(words, test.method), test.verdict in _SILENT
     said = [
@@ -354,7 +350,6 @@ def _ways_out(ways: Sequence[str]) -> list[Part]:
 
 
 def _alone(test: OrderResult, report: Report) -> list[Part]:
-    """Each secret alone; nothing for other tests and for one secret."""
     alone = [
         (other.benchmark, other.numbers)
         for other in report.results

@@ -207,7 +207,6 @@ def _table(
     effect: bool,
     errors: bool,
 ) -> Table:
-    """A row a file that has a deciding test, a column a method."""
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     names = {primary.benchmark for primary in primaries}
     by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}

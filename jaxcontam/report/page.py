@@ -96,7 +96,6 @@ def render(page: Page) -> str:
 
 
 def _last_sections(page: Page) -> list[Section]:
-    """What every page ends with."""
     limits = [*page.limits, *page.kind.limits]
     found = [Section([Items(limits)], "What this does not show")]
     if page.kind.assumed:

@@ -86,12 +86,8 @@ def histogram(
     """Histograms of groups in one plot, each adding up to 1.
 
     Bins lie between quantiles of all values; what lies beyond goes into the last ones.
-
-    Args:
-        groups: Label -> finite values; what is known or unremarkable comes first.
-        xlabel: What the values are.
-        ylabel: What is counted.
-        mark: Label and value of a line.
+    Groups are label -> finite values, what is known or unremarkable first; `mark` is
+    the label and value of a line.
     """
     # Scores have long tails.
     every = np.concatenate(list(groups.values()))

@@ -47,7 +47,6 @@ class Advice:
     """What is to be done about reports of one command.
 
     Attributes:
-        command: The words that made the report.
         words: Of the methods, in the order in which they are recommended.
     """
 

@@ -196,11 +196,7 @@ def replication_tables(
 
 
 def measure_and_test(method: str) -> tuple[str, str]:
-    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`.
-
-    Raises:
-        ValueError: If it is no such name.
-    """
+    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`."""
     for test in _TESTS:
         if method.endswith(f"_{test}"):
             return method.removesuffix(f"_{test}"), test
@@ -361,7 +357,6 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
 
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
-    """The overlaps of each instance with both instructions."""
     from jaxcontam.report.plots import overlap_plot
 
     points = [
@@ -399,7 +394,6 @@ def _closest(
 
 
 def _label(one: AskedInstance, judge: str) -> str | None:
-    """What the judge that decides says of a completion."""
     return getattr(one, judge, None)
 
 

@@ -49,15 +49,10 @@ _ALWAYS = (
 
 
 def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
-    """Write report.json, results.csv and what the numbers follow from.
+    """Write report.json, results.csv and what the numbers follow from: all, or none.
 
-    Args:
-        report: What was found.
-        data: Name of a file beside `report.json` -> its bytes, for `jaxcontam verify`.
-        out: Folder, created if missing; all files are written, or none.
-
-    Returns:
-        The report as written, with its digests.
+    `data` is the name of a file beside `report.json` -> its bytes, for `jaxcontam
+    verify`. Returns the report as written, with its digests.
     """
     from jaxcontam import __version__
 
@@ -86,12 +81,7 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def read_report(path: Path) -> Report:
-    """Read a report as the dataclasses that it was written from.
-
-    Raises:
-        InputError: If there is none, it is not a report of this schema, or a field is
-            missing, unknown or of another type.
-    """
+    """Read a report as the dataclasses that it was written from."""
     document = read_document(path)
     try:
         return read_result(Report, document, "report")

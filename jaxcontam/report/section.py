@@ -123,14 +123,8 @@ class Page:
     """All that one HTML file shows.
 
     Attributes:
-        verdict: Stands beside the title, if there is one.
-        subtitle: What the page is of.
-        kind: What holds for every report of its kind.
-        methods: Name, what it finds, and source of each method.
         limits: What its verdict does not show, before what its kind does not.
         command: The line that makes it again.
-        check: How to check it.
-        provenance: What was run on what: name and value.
     """
 
     title: str

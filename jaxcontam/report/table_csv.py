@@ -58,10 +58,8 @@ def verdict_fields(
 ) -> dict[str, Any]:
     """What is said of a benchmark beside a score that others compute.
 
-    Args:
-        report: The report of an audit.
-        row: Its deciding test, or a file that it refused.
-        folder: Where the report stands, if it was written.
+    `row` is its deciding test, or a file that was refused; `folder` is where the report
+    stands, if it was written.
     """
     assert report.model is not None
     fields = {

@@ -60,7 +60,6 @@ class Pretest:
 
     Attributes:
         name: What was looked at, such as `length_autocorrelation`.
-        statistic: Its value in the published order.
         p_value: From seeded permutations of the file; one-sided for what may be
             scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
@@ -86,20 +85,13 @@ class ReferenceResult:
     """The same test of a model that cannot have seen the file.
 
     Attributes:
-        name: Name of the reference model.
-        fingerprint: Digest of what decides its scores.
-        p_value: p-value of the test on the reference.
-        log10_p: log10 of it.
         effect: Effect on the reference, in the row's `effect_unit`.
-        effect_se: Standard error.
         scale: What the reference's scores were multiplied by for the difference: above
             1 where the context, or the order of options, changes them less than it
             changes the model's.
         difference: By how much more the model prefers the published order than the
             reference does, in the same unit; paired by stratum.
-        difference_se: Standard error.
         difference_p: p-value of the difference, by the same test.
-        difference_log10_p: log10 of it.
         half_p: p-value, by the same test, of `REFERENCE_SHARE` of the model's scores
             less the reference's: small where the reference gains less than that share
             of what the model gains.
@@ -129,7 +121,6 @@ class Local:
 
     Attributes:
         first_example: Its first example, counted from 1.
-        last_example: Its last example.
         statistic: Its sum of standardised scores over the root of its length.
         p_value: That the best run of a model that never saw the file is as good.
     """
@@ -146,12 +137,9 @@ class Neighbours:
 
     Attributes:
         forward: Nats that an example gains after the one published before it.
-        forward_se: Its standard error.
         backward: Nats that an example gains after the one published behind it, which
             is what natural order gives; memory of a file has little part in it.
-        backward_se: Its standard error.
         excess: `forward` less `backward`.
-        excess_se: Its standard error.
     """
 
     forward: float
@@ -356,15 +344,10 @@ class UnscoredFile:
     """A file whose own order failed the checks of its deciding test.
 
     Attributes:
-        benchmark: Its name.
         fingerprint: Digest of the examples in their order.
-        order_provenance: As for `OrderResult`.
-        n_examples: Examples that were looked at.
         n_repeats: Examples that repeat an earlier one and were left out.
         method: The test that would have decided.
         null: What it assumes.
-        pretests: All checks of the file.
-        verdict: Always `invalid design`.
     """
 
     benchmark: str

@@ -20,7 +20,6 @@ class TestPlan:
         orders_needed: Smallest m with the wanted power; None if no number is enough,
             or there is no choice.
         n_sequences: Sequences, or pairs.
-        tokens: Target tokens.
         device_hours: At the speed given; None without one.
     """
 
@@ -48,10 +47,7 @@ class PlanResult:
         sd: Test -> nats that chance adds to a boundary, standard deviation.
         level: p-value that counts as found.
         power: Wanted probability of finding the effect.
-        example_tokens: Mean tokens of an example.
-        context: Tokens that the model reads at once.
         tokens_per_second: Speed of scoring; None where it is not known.
-        tests: One a test.
     """
 
     effect: float

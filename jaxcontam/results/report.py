@@ -32,7 +32,6 @@ class MembershipResult:
 
     Attributes:
         auc: Probability that a text of the set outscores a text of the reference.
-        auc_se: DeLong standard error.
         reference: Names of the never-injected sets that it is compared with.
     """
 
@@ -80,7 +79,6 @@ class ModelInfo:
         fingerprint: Digest of what decides the scores, as far as it is known.
         n_parameters: None where the weights are not here.
         dtype: `unknown` where others run the model, like `precision`.
-        precision: Precision of matrix products.
         context: Ids that are read at once.
         attention: Kernel of a library that computed attention, if one did.
         served: What a server was found to do; None where the model runs here.
@@ -101,9 +99,6 @@ class DeviceInfo:
     """The device that scored; results are to the bit on the same one only.
 
     Attributes:
-        platform: Such as cpu or gpu.
-        kind: As its maker calls it.
-        n: Devices.
         cpu_cores: CPU cores of the host that this process may use.
         n_model: Devices that one copy of the weights is divided among.
     """
@@ -124,7 +119,6 @@ class Screening:
     each one is true, and rest on `p_adjusted` alone.
 
     Attributes:
-        benchmark: Its name.
         by: Its primary p-value as adjusted by Benjamini and Yekutieli.
         e_bh: Smallest level at which e-BH lists it, from its e-value.
     """

@@ -120,7 +120,6 @@ class MethodRow:
         needs: What the model must expose, and the flags that it cannot do without.
         cost: Passes over the data, or answers of the model.
         finds: What it can and cannot see.
-        source: Paper.
     """
 
     name: str
@@ -207,13 +206,9 @@ class MethodWords:
     """What a report says of a method; made from a row of METHODS.
 
     Attributes:
-        name: As it stands in report.json.
-        finds: What it can and cannot see.
         source: Paper, and where the code departs from the authors'.
-        label: Name in tables and sentences.
         null: What a test assumes; empty for scores.
         validity: What vouches for its p-value; empty for scores.
-        proof: Words of a test of orders or versions; else None.
     """
 
     name: str
