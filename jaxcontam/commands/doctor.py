@@ -214,7 +214,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     from jaxcontam.analyses.method_notes import method_words
     from jaxcontam.analyses.order_files import HEAD, check_files, read_files
     from jaxcontam.report.decision import plain_name
-    from jaxcontam.report.remedies import Advice
+    from jaxcontam.report.order_words import Advice
 
     design = AuditDesign()
     try:

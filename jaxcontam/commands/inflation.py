@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from jaxcontam.analyses.inflation import (
-    InflationAnalysis,
-    given_scores,
-    score_and_judge,
-)
-from jaxcontam.analyses.inflation_answers import (
     NEW_TOKENS,
     Answers,
+    InflationAnalysis,
     Sides,
     chosen_answers,
+    given_scores,
     read_sides,
+    score_and_judge,
     written_answers,
 )
 from jaxcontam.analyses.inflation_judging import MIN_POINTS, NAME_ONCE, Comparison

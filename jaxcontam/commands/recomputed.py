@@ -1,7 +1,6 @@
-"""Whether recomputing the evidence gives what a report states.
+"""Recompute from the evidence what a report states, and compare.
 
-Digests, comparison of values, and reports whose evidence is `texts.jsonl`; those of
-order tests: `verify_orders`.
+Digests, comparison of values, reports with `texts.jsonl`, then order tests.
 """
 
 import dataclasses
@@ -14,32 +13,46 @@ import numpy as np
 
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
-from jaxcontam.analyses.replicate_judging import ARMS
-from jaxcontam.analyses.replicate_rows import partition_from_rows
+from jaxcontam.analyses.prove import prove
+from jaxcontam.analyses.replicate_judging import ARMS, partition_from_rows
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
+from jaxcontam.methods import reported_method
+from jaxcontam.methods.method import SingleTest
+from jaxcontam.methods.order_test import EFFECT_UNIT
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.report import inflation, membership, replication
+from jaxcontam.report import calibration, inflation, membership, replication
 from jaxcontam.report.archive import (
     ASKED,
     SCORED,
     TEXTS_NAME,
+    read_archive,
     read_text_rows,
     typed_rows,
 )
 from jaxcontam.report.report_files import (
+    ARCHIVE_NAME,
     DAMAGE,
     PAGE_NAME,
     REPORT_NAME,
     SUMS_NAME,
     archive_digest,
     data_digest,
+    is_report_of,
     is_sealed,
+    read_document,
+    read_report,
     read_sums,
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
+from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
 from jaxcontam.results.membership import MembershipStudy, TextScores
+from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
+from jaxcontam.stats.pretests import gate
+from jaxcontam.verdict import decide, screen
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -267,3 +280,183 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """By the command that writes them."""
+
+
+# Only these can be differences of large numbers near 0; they have their own scale.
+_SIGNED = (
+    *("statistic", "effect", "difference", "loglik_gap"),
+    *("symmetry", "lag_profile", "neighbours"),
+)
+# What rounding may leave of sums of scores, as a share of all of them.
+_ROUNDING = 1e-12
+
+
+def verify_report(directory: Path) -> tuple[list[str], int]:
+    """Check digests, draw the orders again, rebuild all rows and compare them.
+
+    Returns what differs, one line each, and the number of tests that were rebuilt.
+    """
+    document = read_document(directory / REPORT_NAME)
+    if is_report_of(document, calibration.COMMAND):
+        raise InputError(
+            f"{directory}: a calibration, whose orders were not kept",
+            hint="run it again: the same seed gives the same p-values",
+        )
+    archive = directory / ARCHIVE_NAME
+    if not archive.is_file():
+        raise InputError(f"{archive}: no such file", hint="it stands beside the report")
+    faults = digest_faults(directory, document, ARCHIVE_NAME)
+    if any(fault.startswith(ARCHIVE_NAME) for fault in faults):
+        # A damaged archive can fail in many ways: it is not opened.
+        return faults, 0
+    try:
+        report = read_result(Report, document, REPORT_NAME, more=True)
+        evidence = read_archive(archive, len(report.results))
+    except UNREADABLE as e:
+        return [*faults, str(e)], 0
+    again: dict[int, OrderResult] = {}
+    for r, (row, found) in enumerate(zip(report.results, evidence, strict=True)):
+        where = f"result {r} ({row.benchmark}, {row.method})"
+        if not isinstance(row, OrderResult):
+            continue
+        try:
+            one = _rebuilt(row, found, report)
+            wrong = _evidence_faults(one, found, report.seed)
+            faults += [f"{where}: {fault}" for fault in wrong]
+            again[r] = one
+        except UNREADABLE as e:
+            faults.append(f"{where}: not recomputable ({e})")
+    if report.min_effect is None:
+        return [*faults, f"{REPORT_NAME}: no min_effect"], len(again)
+    decided = decide(list(again.values()), min_effect=report.min_effect)
+    for r, row in zip(again, decided, strict=True):
+        faults += differences(
+            f"result {r} ({row.benchmark}, {row.method}): ",
+            document["results"][r],
+            row,
+            noise=_noise(evidence[r]),
+            noisy=_SIGNED,
+        )
+    if report.screening:
+        faults += differences("screening", document["screening"], screen(decided))
+    return faults, len(again)
+
+
+def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
+    """Compare commitments with the files that they name, where these are at hand.
+
+    Returns differences, and sentences on what was and was not checked.
+    """
+    report = read_report(directory / REPORT_NAME)
+    stated = {
+        one.file: one
+        for row in report.results
+        if isinstance(row, OrderResult)
+        for one in row.commitments
+    }
+    faults, notes = [], []
+    for file, one in stated.items():
+        try:
+            found = commitment(Path(file))
+        except InputError as e:
+            notes.append(f"a commitment was not checked ({e})")
+            continue
+        if found.sha256 == one.sha256:
+            notes.append(f"{file} has the digest of its commitment")
+            continue
+        faults.append(
+            f"{file}: {found.sha256}, the report says {one.sha256}: another file of "
+            "that name, unless one was changed"
+        )
+    return faults, notes
+
+
+def _rebuilt(
+    stated: OrderResult,
+    evidence: Evidence | None,
+    report: Report,
+) -> OrderResult:
+    """A row with all that follows from its evidence, before verdicts are given."""
+    if evidence is None:
+        raise ValueError(f"no scores in {ARCHIVE_NAME}")
+    if stated.method == MATRIX:
+        has_unit = stated.effect_unit == EFFECT_UNIT
+        proved = prove(
+            evidence.scores,
+            boundaries=evidence.boundaries if has_unit else None,
+            scores=stated.numbers.scores,  # pyright: ignore[reportArgumentType]
+            seed=report.seed,
+            name=stated.benchmark,
+        )
+        return proved.results[0]
+    method = reported_method(stated.method)
+    n_strata, n_orders = method.counts(evidence)
+    cut = evidence.cut
+    return dataclasses.replace(
+        stated,
+        n_examples=stated.n_examples if cut is None else len(cut),
+        n_cut=0 if cut is None else int(np.count_nonzero(cut)),
+        n_strata=n_strata,
+        n_orders=n_orders,
+        numbers=method.numbers(
+            evidence,
+            grouped=stated.group_field is not None,
+            seed=report.seed,
+            content_digest=stated.content_digest,
+        ),
+        pretests=gate(stated.pretests),
+        reference=_reference(method, stated, evidence, report),
+        p_adjusted=None,
+        mde_adjusted=None,
+        verdict=None,
+    )
+
+
+def _reference(
+    method: SingleTest, stated: OrderResult, evidence: Evidence, report: Report
+) -> ReferenceResult | None:
+    if not method.words.takes_reference:
+        return None
+    stored = (evidence.reference_pairs, evidence.reference_scores)
+    if "--reference" not in report.command and all(one is None for one in stored):
+        return None
+    if report.reference is None:
+        raise ValueError("no reference model in the report")
+    return reference_result(
+        method,
+        evidence,
+        name=report.reference.name,
+        fingerprint=report.reference.fingerprint,
+        seed=report.seed,
+        content_digest=stated.content_digest,
+    )
+
+
+def _evidence_faults(
+    result: OrderResult, evidence: Evidence | None, seed: int
+) -> list[str]:
+    """Whether what was scored is what the seed and the file draw."""
+    if evidence is None or result.method == MATRIX:
+        return []
+    method = reported_method(result.method)
+    drawn = method.redrawn(result, evidence, seed=seed)
+    faults = [
+        f"{field.name}: not what the seed and the file draw"
+        for field in dataclasses.fields(Evidence)
+        if (known := getattr(drawn, field.name)) is not None
+        and not np.array_equal(getattr(evidence, field.name), known)
+    ]
+    return faults
+
+
+def _noise(evidence: Evidence | None) -> float:
+    """What rounding may leave of a difference of sums of the scores."""
+    if evidence is None:
+        return 0.0
+    arrays = (
+        *(evidence.scores, evidence.reference_scores),
+        *(evidence.pairs, evidence.reference_pairs),
+    )
+    return _ROUNDING * sum(
+        float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
+    )

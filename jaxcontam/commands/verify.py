@@ -7,8 +7,12 @@ from typing import Annotated
 import tyro
 
 from jaxcontam.analyses.flag_words import path_word
-from jaxcontam.commands.recomputed import KINDS, verify_texts
-from jaxcontam.commands.verify_orders import commitment_faults, verify_report
+from jaxcontam.commands.recomputed import (
+    KINDS,
+    commitment_faults,
+    verify_report,
+    verify_texts,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.progress import log_of_large
 from jaxcontam.report.archive import P_VALUES_NAME, TEXTS_NAME

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.decision import AuditedFile, audited_files, told, why
-from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_cell, p_text, shown_or_dash
 from jaxcontam.report.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
+    Advice,
     assumed_sentence,
+    attraction_sentence,
     chance_sentence,
     checked_sentence,
     commitment_sentence,
     invalid_sentence,
     own_order_rows,
     own_order_sentence,
+    pair_test,
     proof_words,
     reference_sentence,
     referred_test,
@@ -31,7 +33,6 @@ from jaxcontam.report.plots import (
     null_plot,
     split_plot,
 )
-from jaxcontam.report.remedies import Advice
 from jaxcontam.report.section import (
     Badge,
     Cell,

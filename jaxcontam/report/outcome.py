@@ -12,18 +12,19 @@ from rich.text import Text
 
 from jaxcontam.report import section
 from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, told, why
-from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
+    Advice,
+    attraction_sentence,
     commitment_sentence,
     invalid_sentence,
     own_order_sentence,
+    pair_test,
     proof_words,
     reference_sentence,
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.report.remedies import Advice
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal, visible

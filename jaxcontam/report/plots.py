@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, shortened, svg_text
-from jaxcontam.report.neighbours import WIDTH
+from jaxcontam.report.order_words import WIDTH
 from jaxcontam.results import NullPicture, OrderNumbers, OrderResult
 from jaxcontam.results.membership import ScorePicture
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxcontam.report.decision import audited_files, why
-from jaxcontam.report.neighbours import gains_of
+from jaxcontam.report.order_words import gains_of
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.order import UnscoredFile
 from jaxcontam.results.report import Result
