@@ -135,7 +135,7 @@ class AuditResult(Writable):
         Raises:
             ValueError: If it was not scored.
         """
-        from jaxcontam.report.notebook import audit_figure
+        from jaxcontam.report.plots import audit_figure
 
         rows = [row for row in self.results if benchmark in (None, row.benchmark)]
         if len({row.benchmark for row in rows}) != 1:
@@ -146,7 +146,7 @@ class AuditResult(Writable):
 
     def __repr__(self) -> str:
         from jaxcontam.analyses.method_notes import method_words
-        from jaxcontam.report.notebook import summary_text
+        from jaxcontam.report.plots import summary_text
 
         return summary_text(self.report, method_words())
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import tyro
 
 from jaxcontam.analyses.chat_turns import Turn
-from jaxcontam.analyses.flag_words import flag_of, words_of
 from jaxcontam.arguments import (
     check_fields,
     check_min_effect,
     check_names,
     check_seed,
+    flag_of,
+    words_of,
 )
 from jaxcontam.errors import InputError
 from jaxcontam.methods import (

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxcontam.analyses.finite import finite_scores
-from jaxcontam.analyses.known_texts import Source, check_sides, read_texts
-from jaxcontam.analyses.membership_judging import judged, rows_of
-from jaxcontam.analyses.membership_plan import (
+from jaxcontam.analyses.known_texts import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
+    Source,
     check_ranges,
+    check_sides,
     choose,
     plan_membership,
+    read_texts,
 )
+from jaxcontam.analyses.membership_judging import judged, rows_of
 from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
@@ -110,7 +112,7 @@ class MembershipAnalysis(Writable):
         Raises:
             ValueError: If no side is known.
         """
-        from jaxcontam.report.notebook import membership_figure
+        from jaxcontam.report.plots import membership_figure
 
         return membership_figure(self.results, self.blind)
 

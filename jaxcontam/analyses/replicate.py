@@ -94,7 +94,7 @@ class ReplicationAnalysis(Writable):
         Raises:
             ValueError: If nothing was judged.
         """
-        from jaxcontam.report.notebook import replication_figure
+        from jaxcontam.report.plots import replication_figure
 
         return replication_figure(self.report, report_words(self.report))
 

@@ -9,8 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from jaxcontam.analyses.flag_words import flag_of
-from jaxcontam.arguments import check_fields
+from jaxcontam.arguments import check_fields, flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items

@@ -23,7 +23,7 @@ from jaxcontam.report.archive import (
     texts_bytes,
     typed_rows,
 )
-from jaxcontam.report.page import render
+from jaxcontam.report.page import Page, render
 from jaxcontam.report.report_files import (
     PAGE_NAME,
     replace_files,
@@ -31,7 +31,6 @@ from jaxcontam.report.report_files import (
     write_report,
     write_sums,
 )
-from jaxcontam.report.section import Page
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import Evidence, NullPicture, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues

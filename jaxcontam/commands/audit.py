@@ -15,7 +15,6 @@ from jaxcontam.analyses.audit import (
     run_audit,
 )
 from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
     HEAD,
@@ -26,6 +25,7 @@ from jaxcontam.analyses.order_files import (
 )
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for
 from jaxcontam.commands.publish import earlier_reports, report_name, shown

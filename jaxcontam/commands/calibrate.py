@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import (
     ReportFlags,
     ScoringFlags,

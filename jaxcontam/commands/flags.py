@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import flag_of as flag_of
-from jaxcontam.analyses.flag_words import path_word, words_of
 from jaxcontam.arguments import check_min_effect as check_min_effect
 from jaxcontam.arguments import check_seed as check_seed
-from jaxcontam.arguments import store_folder
+from jaxcontam.arguments import flag_of as flag_of
+from jaxcontam.arguments import path_word, store_folder, words_of
 from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api

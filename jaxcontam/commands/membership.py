@@ -15,14 +15,16 @@ import numpy as np
 from rich.table import Table
 from tyro.conf import Positional
 
-from jaxcontam.analyses.known_texts import check_sides, check_sources, read_texts
-from jaxcontam.analyses.membership_plan import (
+from jaxcontam.analyses.known_texts import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
     check_ranges,
+    check_sides,
+    check_sources,
     choose,
     plan_membership,
+    read_texts,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (

@@ -9,7 +9,6 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.prompted_model import (
     PromptedModel,
@@ -34,6 +33,7 @@ from jaxcontam.analyses.replicate_plan import (
     plan_replication,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import (
     DtypeFlags,
     ReportFlags,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from jaxcontam.analyses.flag_words import path_word
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.recomputed import (
     KINDS,
     commitment_faults,

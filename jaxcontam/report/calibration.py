@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.page import report_page
-from jaxcontam.report.page_words import CALIBRATION
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    CALIBRATION,
     Code,
     Figure,
     Items,
@@ -12,6 +11,7 @@ from jaxcontam.report.section import (
     Paragraph,
     Section,
     Table,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.calibration import (

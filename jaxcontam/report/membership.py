@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
-from jaxcontam.report.page import looks_sentence, model_words, report_page
-from jaxcontam.report.page_words import MEMBERSHIP
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    MEMBERSHIP,
     Code,
     Figure,
     Page,
@@ -15,6 +14,9 @@ from jaxcontam.report.section import (
     Part,
     Section,
     Table,
+    looks_sentence,
+    model_words,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (

@@ -25,15 +25,9 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import looks_sentence, model_words, report_page
-from jaxcontam.report.page_words import ORDER, VERSIONS
-from jaxcontam.report.plots import (
-    copies_plot,
-    evidence_plot,
-    null_plot,
-    split_plot,
-)
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    ORDER,
+    VERSIONS,
     Badge,
     Cell,
     Code,
@@ -47,6 +41,15 @@ from jaxcontam.report.section import (
     Section,
     Table,
     Text,
+    looks_sentence,
+    model_words,
+    report_page,
+)
+from jaxcontam.report.plots import (
+    copies_plot,
+    evidence_plot,
+    null_plot,
+    split_plot,
 )
 from jaxcontam.results import (
     MembershipResult,

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.report import section
+from jaxcontam.report import page
 from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, told, why
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
@@ -169,7 +169,7 @@ def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, i
 
 
 def print_table(
-    table: section.Table, console: Console, *, most: int | None = None
+    table: page.Table, console: Console, *, most: int | None = None
 ) -> None:
     """Print a table of words as a page shows it; `most` rows, all unless given."""
     n = len(table.header)

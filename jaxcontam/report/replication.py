@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.numbers import interval_of, shown_or_dash
-from jaxcontam.report.page import model_words, report_page
-from jaxcontam.report.page_words import REPLICATION
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    REPLICATION,
     Code,
     Details,
     Figure,
@@ -14,6 +13,8 @@ from jaxcontam.report.section import (
     Paragraph,
     Section,
     Table,
+    model_words,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.replication import (
