@@ -27,12 +27,12 @@ from eval.study import StudyFlags, run_study
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.report.outcome import print_results
 from jaxcontam.results import MembershipResult, OrderResult, Report
-from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong

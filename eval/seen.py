@@ -23,7 +23,6 @@ from eval.membership.texts import drawn, read_pool
 from eval.planted import planted
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.issues import Issue
 from jaxcontam.methods import SCORES
@@ -36,6 +35,7 @@ from jaxcontam.methods.replication.questions import (
     Names,
     filled,
 )
+from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval
 from jaxcontam.stats.relabelling import auc_p_values

@@ -35,13 +35,13 @@ from eval.study import (
     run_study,
 )
 from jaxcontam.analyses.keyed_canary import keyed_canary
-from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.replicate import replicate
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.keyed_rows import make_keyed_rows
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.results.replication import JudgeResult
 from jaxcontam.scoring.local import checkpoint_scorer
+from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.roc import auc_delong
 from train.audits import encode_planted
 from train.plan import PlannedSet

@@ -38,8 +38,6 @@ import numpy as np
 
 from eval.study import Clock, Grid, finish_study, run_study
 from jaxcontam.analyses.membership import membership
-from jaxcontam.analyses.model import load
-from jaxcontam.analyses.prompted_model import open_judge, open_prompted
 from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import read_text
 from jaxcontam.data.chunks import count_words, cut_words
@@ -53,7 +51,9 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.archive import number_or_none
 from jaxcontam.report.numbers import interval_words
 from jaxcontam.scoring.embedding import text_embeddings
+from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.prompted_model import open_judge, open_prompted
 from jaxcontam.stats.bootstrap import bootstrap
 from jaxcontam.stats.proportions import wilson_interval
 

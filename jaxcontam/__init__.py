@@ -22,7 +22,7 @@ _EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
     "audit": "jaxcontam.analyses.audit",
     "order_test": "jaxcontam.analyses.prove",
     "prove": "jaxcontam.analyses.prove",
-    "load": "jaxcontam.analyses.model",
+    "load": "jaxcontam.scoring.load",
     "METHODS": "jaxcontam.methods",
     "inflation": "jaxcontam.analyses.inflation",
     "keyed_canary": "jaxcontam.analyses.keyed_canary",

@@ -7,10 +7,10 @@ import json
 import pytest
 
 import jaxcontam
-from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.prompted_model import PromptedModel, served_info
 from tests.completers import Scripted
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted
 

@@ -8,12 +8,12 @@ import traceback
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.model import load
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring import remote_model
 from jaxcontam.scoring.api.address import key_beside
 from jaxcontam.scoring.api.request import ApiError
+from jaxcontam.scoring.load import load
 from tests.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.api_server import serving
 

@@ -12,7 +12,6 @@ import scipy.stats
 
 import jaxcontam
 from jaxcontam.analyses.keyed_canary import keyed_prompts
-from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.data.keyed_rows import (
     ROWS_PER_GROUP,
@@ -32,6 +31,7 @@ from jaxcontam.methods.canary_chat import (
 )
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.prompted_model import PromptedModel, served_info
 from tests.api_server import chat, prompt_of, serving
 from tests.completers import Scripted
 

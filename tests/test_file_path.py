@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from jaxcontam.analyses.prompted_model import PromptedModel
 from jaxcontam.analyses.replicate import ask
 from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
 from jaxcontam.cli import main
@@ -16,6 +15,7 @@ from jaxcontam.methods.replication.file_path import file_path
 from jaxcontam.methods.replication.instance import Completion
 from jaxcontam.methods.replication.questions import Names, is_answer, readings
 from jaxcontam.results import ModelInfo
+from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test
 from tests.completers import Scripted, comparison_inputs
 

@@ -11,7 +11,6 @@ import pytest
 
 import jaxcontam as jc
 from jaxcontam.analyses.inflation import written_answers
-from jaxcontam.analyses.prompted_model import PromptedModel, served_info
 from jaxcontam.cli import main
 from jaxcontam.commands.inflation import Inflation
 from jaxcontam.data.questions import Question
@@ -19,6 +18,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import silent
 from jaxcontam.scoring.api.address import parse_api
 from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.prompted_model import PromptedModel, served_info
 from jaxcontam.stats.inflation import gap_estimate
 from tests.labelled_rows import write_lines
 from tests.membership_model import MEMBERS, OTHERS, fresh_decoder, save_overfitted

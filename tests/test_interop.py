@@ -68,7 +68,7 @@ def _wait_until_healthy(url, process):
 
 @pytest.mark.slow
 def test_a_server_that_drops_log_probabilities_is_refused(served_by_torch):
-    from jaxcontam.analyses.model import load
+    from jaxcontam.scoring.load import load
 
     url, name = served_by_torch
     with pytest.raises(InputError, match="no log-probabilities of the prompt") as e:

@@ -11,13 +11,13 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 from membership_model import CONTEXT, drawn_texts, fresh_decoder, sequences, tokenizer
 from tokenizers import normalizers, processors
 
-from jaxcontam.analyses.model import load
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring.load import load
 from jaxcontam.scoring.pair_plan import PairGroup
 
 pytestmark = pytest.mark.unoptimised

@@ -26,8 +26,10 @@ SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py
 
 # Rooms in the order of imports: a file may import from its own room and those after.
 ROOMS = ["cli", "commands", "analyses", "methods", "report"]
-ROOMS += ["verdict", "scoring", "stats", "models", "data"]
-ROOMS += ["results", "processes", "progress", "arguments", "signals"]
+ROOMS += ["verdict", "results"]
+# The engine: no question is known below this line.
+ROOMS += ["scoring", "models", "data", "stats"]
+ROOMS += ["processes", "progress", "arguments", "signals", "sources"]
 ROOMS += ["errors", "terminal"]
 
 
@@ -214,12 +216,14 @@ def test_a_public_class_name_stands_in_one_module():
 
 
 def test_report_reads_results_alone():
-    # Modules of results hold dataclasses and nothing else; `terminal` escapes text.
+    # These modules hold dataclasses and nothing else; `terminal` escapes text.
     allowed = {"report", "results", "errors", "terminal", None}
+    classes = {"stats.result", "scoring.info", "data.provenance"}
     for path in (ROOT / "jaxcontam/report").glob("*.py"):
         for module in imported(path):
             if module.startswith("jaxcontam."):
-                assert room_of(module) in allowed, (path, module)
+                known = module.removeprefix("jaxcontam.") in classes
+                assert known or room_of(module) in allowed, (path, module)
 
 
 def test_no_family_has_a_branch_of_its_own_in_the_decoder():

@@ -7,7 +7,6 @@ import pytest
 from tokenizers import processors
 
 from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import read_files
 from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.cli import main
@@ -20,6 +19,7 @@ from jaxcontam.methods.versions import VersionSet, plan_texts
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
 from jaxcontam.scoring.choices import choice_groups
 from jaxcontam.scoring.completions import LocalCompleter
+from jaxcontam.scoring.load import load
 from jaxcontam.scoring.remote_model import read_local_tokenizer
 from tests.served_model import BOS, EOS, byte_tokenizer, save
 

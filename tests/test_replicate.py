@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from jaxcontam.analyses.prompted_model import open_prompted
 from jaxcontam.analyses.replicate_judging import ARMS
 from jaxcontam.cli import main
 from jaxcontam.report.archive import ASKED, read_text_rows
+from jaxcontam.scoring.prompted_model import open_prompted
 from tests.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
 
 pytestmark = pytest.mark.unoptimised

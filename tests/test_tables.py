@@ -13,7 +13,6 @@ import pytest
 from jaxcontam.cli import main
 from jaxcontam.data import benchmark, hub_splits
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.tables import read_table
 from jaxcontam.errors import InputError
 
@@ -278,12 +277,7 @@ def test_split_that_the_hub_has_not_is_refused(hub):
         load_benchmark("hf:name")
 
 
-def labelled(source, **flags):
-    return load_labelled(source, with_labels=False, **flags)
-
-
-@pytest.mark.parametrize("load", [load_benchmark, labelled])
-def test_files_of_a_split_behind_the_limit_are_not_read(hub, load, monkeypatch):
+def test_files_of_a_split_behind_the_limit_are_not_read(hub, monkeypatch):
     hub["test-00000-of-00002.parquet"] = ROWS[:4]
     hub["test-00001-of-00002.parquet"] = ROWS[4:]
     asked = []
@@ -294,9 +288,9 @@ def test_files_of_a_split_behind_the_limit_are_not_read(hub, load, monkeypatch):
         return real(path)
 
     monkeypatch.setattr(pyarrow.parquet, "ParquetFile", opened)
-    assert len(load("hf:name:test", text_field="q", limit=4)) == 4
+    assert len(load_benchmark("hf:name:test", text_field="q", limit=4)) == 4
     assert asked == ["test-00000-of-00002.parquet"]
-    assert len(load("hf:name:test", text_field="q", limit=5)) == 5
+    assert len(load_benchmark("hf:name:test", text_field="q", limit=5)) == 5
     assert len(asked) == 3
 
 

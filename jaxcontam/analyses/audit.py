@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.audit_design import AuditDesign, design_of
 from jaxcontam.analyses.chat_turns import tuning_notes, turn_words
-from jaxcontam.analyses.model import load
 from jaxcontam.analyses.order_files import CheckedFiles, Texts, check_files, read_files
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.scored import (
@@ -30,6 +29,7 @@ from jaxcontam.results import (
     Report,
     UnscoredFile,
 )
+from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.verdict import decide, screen
@@ -173,7 +173,7 @@ def audit(
 
     Args:
         model: A directory, hub name, `api:URL#NAME`, model in memory, or a function
-            `log_likelihoods(pairs)`; see `jaxcontam.analyses.model.load`.
+            `log_likelihoods(pairs)`; see `jaxcontam.scoring.load.load`.
         texts: Strings in published order; a file or hub name; or several paths.
         reference: A model that reads as well and cannot have seen the texts. Without
             one a published order is `suspected` at most.

@@ -49,8 +49,8 @@ from jaxcontam.results.inflation import InflationResult
 from jaxcontam.terminal import printable
 
 if TYPE_CHECKING:
-    from jaxcontam.analyses.prompted_model import PromptedModel
     from jaxcontam.scoring.opened import OpenModel
+    from jaxcontam.scoring.prompted_model import PromptedModel
 
 NEW_TOKENS = 32
 """Most tokens of a written answer."""
@@ -295,7 +295,7 @@ def inflation(
     Points that an item gives to its rewrite as well are not counted.
 
     Args:
-        model: See `jaxcontam.analyses.model.load`; with `scores` see `given_scores`.
+        model: See `jaxcontam.scoring.load.load`; with `scores` see `given_scores`.
         benchmark: Published items: a file, an hf: name or a task; see `load_benchmark`.
         against: Rewrites of them, or another split of the same kind.
         reference: Models that saw neither, about as strong as the model and one a
@@ -352,8 +352,8 @@ def inflation(
     bar = functools.partial(default_bar, progress)
 
     def ask(word: Any) -> Answers:
-        from jaxcontam.analyses.model import load
-        from jaxcontam.analyses.prompted_model import open_prompted
+        from jaxcontam.scoring.load import load
+        from jaxcontam.scoring.prompted_model import open_prompted
 
         if not sides.is_choice:
             return written_answers(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.analyses.audit import AuditResult
-from jaxcontam.analyses.prompted_model import PromptedModel, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
@@ -26,6 +25,7 @@ from jaxcontam.methods.canary_chat import (
 from jaxcontam.progress import Progress, default_bar
 from jaxcontam.results import DESIGNED, RELEASED, Evidence, OrderResult
 from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.prompted_model import PromptedModel, open_prompted
 from jaxcontam.terminal import printable
 from jaxcontam.verdict import decide
 

@@ -29,7 +29,6 @@ from jaxcontam.analyses.known_texts import (
     read_texts,
 )
 from jaxcontam.analyses.membership_judging import judged, rows_of
-from jaxcontam.analyses.model import load
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public, store_folder
@@ -49,6 +48,7 @@ from jaxcontam.results.membership import (
     SeenShare,
     SetResult,
 )
+from jaxcontam.scoring.load import load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,7 +152,7 @@ def membership(
 
     Args:
         model: A directory, hub name, `api:URL#NAME` or model in memory; see
-            `jaxcontam.analyses.model.load`.
+            `jaxcontam.scoring.load.load`.
         texts: In question, or a file with labels: strings, a path, or an hf: name. A
             folder gives 100 snippets of 512 words of each of its .txt files.
         members: Known to have been seen; with `nonmembers`.

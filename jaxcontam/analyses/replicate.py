@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.prompted_model import PromptedModel, judge_notes, open_prompted
 from jaxcontam.analyses.replicate_judging import (
     CONTROL,
     OF_REFERENCE,
@@ -46,6 +45,7 @@ from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
+from jaxcontam.scoring.prompted_model import PromptedModel, judge_notes, open_prompted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,6 +11,7 @@ from jaxcontam.analyses.order_files import AuditFiles, CheckedFiles
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.methods import TESTS, direction, methods_to_score
 from jaxcontam.methods.method import Planned, SingleTest, TestMethod
@@ -19,7 +20,6 @@ from jaxcontam.methods.order_test import NothingToPermuteError, plan_test, score
 from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.results import DECLARED, Evidence, ModelInfo, OrderResult
-from jaxcontam.results.terms import Provenance
 from jaxcontam.scoring.shares import each_scored
 
 if TYPE_CHECKING:

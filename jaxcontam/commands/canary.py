@@ -16,7 +16,6 @@ from jaxcontam.analyses.keyed_canary import (
     keyed_canary,
     keyed_prompts,
 )
-from jaxcontam.analyses.prompted_model import ServerSettings, open_prompted
 from jaxcontam.analyses.stopwatch import Stopwatch, utc_now
 from jaxcontam.commands.flags import (
     DeviceFlags,
@@ -64,6 +63,7 @@ from jaxcontam.report.report_files import make_folder
 from jaxcontam.results import DESIGNED, Evidence, ModelInfo, OrderResult
 from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal, printable

@@ -316,7 +316,7 @@ def open_for(
     model that this one is compared with; both are divided as one run.
     """
     # JAX and transformers are imported once the input is known to be good.
-    from jaxcontam.analyses.model import load
+    from jaxcontam.scoring.load import load
 
     own = getattr(command, "model", None)
     division = None if beside is None else beside.division

@@ -39,7 +39,7 @@ from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
-    from jaxcontam.analyses.prompted_model import ServerSettings
+    from jaxcontam.scoring.prompted_model import ServerSettings
 
 _ANSWERS = "answers.jsonl"
 
@@ -161,7 +161,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
     def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
         make_folder(out)
         if not sides.is_choice:
-            from jaxcontam.analyses.prompted_model import open_prompted
+            from jaxcontam.scoring.prompted_model import open_prompted
 
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
@@ -186,8 +186,8 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         )
 
     def _settings(self) -> "ServerSettings":
-        from jaxcontam.analyses.prompted_model import ServerSettings
         from jaxcontam.scoring.api.budget import Spending
+        from jaxcontam.scoring.prompted_model import ServerSettings
 
         return ServerSettings(
             spending=Spending(self.api_options.limits), concurrency=self.concurrency

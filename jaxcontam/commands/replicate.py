@@ -10,14 +10,6 @@ from typing import Any
 from tyro.conf import Positional
 
 from jaxcontam.analyses.method_notes import report_words
-from jaxcontam.analyses.prompted_model import (
-    PromptedModel,
-    ServerSettings,
-    open_judge,
-    open_prompted,
-    served_info,
-    served_name,
-)
 from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
@@ -59,6 +51,14 @@ from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import ApiEstimate, estimate
+from jaxcontam.scoring.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_judge,
+    open_prompted,
+    served_info,
+    served_name,
+)
 from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.

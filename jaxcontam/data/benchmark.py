@@ -17,6 +17,7 @@ from jaxcontam.arguments import public
 from jaxcontam.data.files import bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
+from jaxcontam.data.provenance import Commitment, Provenance
 from jaxcontam.data.spans import array_elements, json_fault
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
@@ -29,8 +30,6 @@ from jaxcontam.data.templates import (
     text_if_any,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.results.order import Commitment
-from jaxcontam.results.terms import Provenance
 from jaxcontam.terminal import printable
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}

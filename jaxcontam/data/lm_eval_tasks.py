@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.results.terms import Provenance
 
 TASK_PREFIX = "lm_eval:"
 """Prefix of a task's name where a benchmark file is expected."""

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxcontam.data.occurrences import Occurrence
-from jaxcontam.results.terms import Provenance
+from jaxcontam.data.provenance import Provenance
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from jaxcontam.data.benchmark import (
     read_text,
 )
 from jaxcontam.data.files import check_file
+from jaxcontam.data.provenance import Commitment
 from jaxcontam.data.spans import array_elements
 from jaxcontam.errors import InputError
-from jaxcontam.results.order import Commitment
 
 METHOD = "hmac-sha256-sort"
 METHOD_VERSION = 1

@@ -24,6 +24,9 @@ from jaxcontam.methods.membership import text_scores, token_scores
 from jaxcontam.methods.membership.score import ScoreMethod
 from jaxcontam.methods.method import SingleTest, TestMethod, TestRow
 
+ENTRY_POINTS = "jaxcontam.methods"
+"""Group by which other packages name their tests and scores, wherever this file is."""
+
 _HERE: Mapping[str, TestRow | ScoreMethod] = {
     method.name: method
     for method in (
@@ -65,17 +68,19 @@ def _own_methods(taken: Collection[str]) -> dict[str, TestMethod | ScoreMethod]:
             taken; names the package.
     """
     rows: dict[str, TestMethod | ScoreMethod] = {}
-    points = importlib.metadata.entry_points(group=__name__)
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda one: one.name):
         row = point.load()
         package = point.dist.name if point.dist else point.value
         if not isinstance(row, TestMethod | ScoreMethod):
             raise ValueError(
-                f"{package}: {__name__}: {point.value} must be a test or a score, "
+                f"{package}: {ENTRY_POINTS}: {point.value} must be a test or a score, "
                 f"got {row!r}"
             )
         if row.name in taken or row.name in rows:
-            raise ValueError(f"{package}: {__name__}: the name {row.name!r} is taken")
+            raise ValueError(
+                f"{package}: {ENTRY_POINTS}: the name {row.name!r} is taken"
+            )
         rows[row.name] = row
     return rows
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.methods.layouts import Layout, ScoredTest, SequenceLayout
 from jaxcontam.results import (
     DESIGNED,
@@ -24,7 +25,6 @@ from jaxcontam.results.terms import (
     MethodRow,
     Null,
     ProofWords,
-    Provenance,
     Validity,
     restricted_null,
 )

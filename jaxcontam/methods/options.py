@@ -15,13 +15,14 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.options import Item
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.methods.layouts import Layout, ScoredTest, named_example
 from jaxcontam.methods.method import Planned, TestMethod
 from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.progress import Progress
 from jaxcontam.results import Evidence, OrderResult, Pretest
-from jaxcontam.results.terms import Null, ProofWords, Provenance
+from jaxcontam.results.terms import Null, ProofWords
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.stats.option_orders import (

@@ -14,13 +14,9 @@ from jaxcontam.report.page import (
     report_page,
 )
 from jaxcontam.results import Report
-from jaxcontam.results.calibration import (
-    RELABELLED,
-    CalibrationResult,
-    DrawnPValues,
-    Rejection,
-)
+from jaxcontam.results.calibration import RELABELLED, CalibrationResult, DrawnPValues
 from jaxcontam.results.terms import Words
+from jaxcontam.stats.result import Rejection
 
 COMMAND = "calibrate"
 MEANING = (

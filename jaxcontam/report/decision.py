@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from jaxcontam.data.provenance import Provenance
 from jaxcontam.report.numbers import effect_words, p_of, p_words, plain_p
 from jaxcontam.results import (
     DESIGNED,
@@ -22,7 +23,6 @@ from jaxcontam.results.terms import (
     REFERENCE_SHARE,
     SHARE_LEVEL,
     SUSPECTED_LEVEL,
-    Provenance,
     Reason,
     base_null,
 )

@@ -3,31 +3,26 @@
 Fields stand in `report.json` under their own names; None becomes null.
 """
 
+from jaxcontam.data.provenance import Commitment
 from jaxcontam.results.order import (
     DECLARED,
     DESIGNED,
     KNOWN_ORDERS,
     RELEASED,
-    Commitment,
     Evidence,
-    Local,
-    Neighbours,
     NullPicture,
-    OrderNumbers,
     OrderResult,
-    Pretest,
     ReferenceResult,
     UnscoredFile,
     refusals,
 )
 from jaxcontam.results.report import (
-    DeviceInfo,
     MembershipResult,
-    ModelInfo,
     Report,
     Screening,
-    ServedInfo,
 )
+from jaxcontam.scoring.info import DeviceInfo, ModelInfo, ServedInfo
+from jaxcontam.stats.result import Local, Neighbours, OrderNumbers, Pretest
 
 __all__ = [
     "DECLARED",

@@ -5,20 +5,10 @@ import dataclasses
 import numpy as np
 
 from jaxcontam.results.terms import Validity
+from jaxcontam.stats.result import Rejection
 
 FRESH, RELABELLED = "fresh orders", "relabelled columns"
 """Where the p-values of a calibration come from."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """Draws with p at or below a level; 95 % Clopper-Pearson interval of the share."""
-
-    level: float
-    n_rejected: int
-    rate: float
-    low: float
-    high: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

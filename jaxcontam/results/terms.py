@@ -65,17 +65,6 @@ RankingVerdict = Literal[
 Validity = Literal["exact", "asymptotic", "heuristic"]
 """What vouches for a p-value; `heuristic` where nothing vouches for its null."""
 
-Provenance = Literal[
-    "published",
-    "seeded",
-    "released",
-    "recovered",
-    "declared",
-    "tfds-hash",
-    "unknown",
-]
-"""Where the order of a file comes from; see `OrderResult`."""
-
 Null = Literal[
     "exchangeability",
     "exchangeability of blocks",

@@ -20,13 +20,13 @@ from jaxcontam.data.encoding import (
     text_of,
 )
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import (
     Ask,
     AskedScorer,
     Request,
     make_asked_scorer,
 )
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.opened import VLLM_PREFIX, OpenModel, opened_checkpoint
 
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]

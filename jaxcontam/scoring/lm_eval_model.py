@@ -21,8 +21,8 @@ import numpy as np
 from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_in, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
-from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
 
 if TYPE_CHECKING:

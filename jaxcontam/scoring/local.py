@@ -13,13 +13,13 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
-from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.identity import (
     ScoreIdentity,
     cpu_cores,
     cpu_kind,
     scoring_code,
 )
+from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
-from jaxcontam.results import DeviceInfo, ModelInfo
+from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable

@@ -13,7 +13,6 @@ from jaxcontam.data.encoding import CharacterTokenizer
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
-from jaxcontam.results import ModelInfo, ServedInfo
 from jaxcontam.scoring.agreement import REPEATS_WITHIN
 from jaxcontam.scoring.api.address import (
     KEY_VARIABLE,
@@ -30,6 +29,7 @@ from jaxcontam.scoring.api.probe import Capability, check_after, probe
 from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
 from jaxcontam.scoring.api.request import Body
 from jaxcontam.scoring.api.spot import SpotChecks
+from jaxcontam.scoring.info import ModelInfo, ServedInfo
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
 

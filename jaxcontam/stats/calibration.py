@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontam.results.calibration import Rejection
+from jaxcontam.stats.result import Rejection
 
 LEVELS = (0.05, 0.01)
 

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results import Neighbours
 from jaxcontam.stats.adjacency import double_centred
+from jaxcontam.stats.result import Neighbours
 
 _LONGEST_RUN, _SHORTEST_RUN = 4, 2
 # The floor is 2^-runs: 3e-5, far below the level of 0.001.

@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.pretests.battery import LEVEL, N_PERMUTATIONS
 from jaxcontam.stats.pretests.checks import sorted_ranks
+from jaxcontam.stats.result import Pretest
 
 # Why items are left out, in words that follow their number.
 REPEATED, PLACED, NUMERIC = "repeat an option", "refer to places", "are numbers"

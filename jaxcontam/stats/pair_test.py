@@ -17,7 +17,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.adjacency import lag_profile, symmetry
 from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.effect import mde_of
@@ -37,6 +36,7 @@ from jaxcontam.stats.randomisation import (
     N_MONTE_CARLO,
     power_of_ten,
 )
+from jaxcontam.stats.result import OrderNumbers
 
 # Path sums are read several times. So many are kept (16 MB); more are made again.
 _MOST_KEPT = 2**21

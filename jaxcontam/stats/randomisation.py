@@ -20,10 +20,10 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.lattice import LatticeTail, lattice_tail
 from jaxcontam.stats.normal_tail import MANY, normal_tail
+from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
 ScoreKind = Literal["centred", "studentised", "auto"]

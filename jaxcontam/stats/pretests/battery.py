@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests.attraction import OPEN, RESOLVED, attraction_of, far_apart
 from jaxcontam.stats.pretests.blind import blind_pretests
 from jaxcontam.stats.pretests.checks import Check, checks_of
@@ -28,6 +27,7 @@ from jaxcontam.stats.pretests.null import (
     value_codes,
 )
 from jaxcontam.stats.pretests.similarity import read_words
+from jaxcontam.stats.result import Pretest
 
 __all__ = ["LEVEL", "pretest_battery"]
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, double_centred
 from jaxcontam.stats.multiple import shared_sums
 from jaxcontam.stats.pretests.attraction import (
@@ -29,6 +28,7 @@ from jaxcontam.stats.pretests.attraction import (
 from jaxcontam.stats.pretests.copying import KINDS, Kind, matrices_of, read_tokens
 from jaxcontam.stats.pretests.null import gate, moved_rows
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
+from jaxcontam.stats.result import Pretest
 
 # Fewer strata than this have fewer rows each where only their signs count.
 _STRATA = 40

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pretests.attraction import (
     OPEN,
@@ -40,6 +39,7 @@ from jaxcontam.stats.pretests.attraction import (
 from jaxcontam.stats.pretests.marks import numbers_by_place, scales
 from jaxcontam.stats.pretests.null import ends_of, gate, moved_rows, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import NumberedWords, ReadWords, read_words
+from jaxcontam.stats.result import Pretest
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

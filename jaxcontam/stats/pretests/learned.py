@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import max_t
 from jaxcontam.stats.pretests.attraction import OPEN, Attraction
 from jaxcontam.stats.pretests.null import ends_of, moved_rows, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import ReadWords, cosines, read_words, tfidf
+from jaxcontam.stats.result import Pretest
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

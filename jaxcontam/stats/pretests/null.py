@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.orders import split_strata
 from jaxcontam.stats.randomisation import SMALLEST_P
+from jaxcontam.stats.result import Pretest
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Maps `orders_RN`, each row a permutation of range(N), to one float64 per order."""

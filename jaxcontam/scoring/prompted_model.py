@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.analyses.model import load
 from jaxcontam.arguments import Dtype
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import Completer
-from jaxcontam.results import DeviceInfo, ModelInfo
 from jaxcontam.scoring.api.address import (
     JUDGE_KEY_VARIABLE,
     KEY_VARIABLE,
@@ -26,6 +23,9 @@ from jaxcontam.scoring.api.address import (
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import ChatCompleter
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
+from jaxcontam.scoring.completer import Completer
+from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.load import load
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
