@@ -125,7 +125,6 @@ def _hints(of: Any) -> Mapping[str, Any]:
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """The value, as Python holds it; InputError if it is of another kind."""
     if _accepts(value, hint):
         return value
     for plain in _plain(value, hint):
@@ -178,7 +177,6 @@ def _accepts(value: Any, hint: Any) -> bool:
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The kinds of which a value may be any."""
     if get_origin(hint) in (Union, types.UnionType):
         return tuple(one for arg in get_args(hint) for one in _options(arg))
     return (hint,)

@@ -17,12 +17,8 @@ import docstring_parser
 import tyro
 
 import jaxcontam
-from jaxcontam.commands.flags import (
-    MERGE,
-    DeviceFlags,
-    is_positional,
-    own_folder,
-)
+from jaxcontam.arguments import flag_of
+from jaxcontam.commands.flags import MERGE, DeviceFlags, is_positional, own_folder
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
 from jaxcontam.processes import is_first, joined
 from jaxcontam.scoring.shares import ShareScored
@@ -71,10 +67,6 @@ GONE = {
         ),
         "python examples/database_rows.py DIR",
     ),
-}
-"""A command, or a command and its flag, that left -> what to use instead."""
-
-GONE = {
     "audit --effort": "--tests direction for quick; the default is the former standard",
     "audit --first-tokens": "all tokens of an example count",
 }
@@ -173,7 +165,6 @@ def run_module(
 
 
 def _line(words: str) -> str:
-    """One line of readable length, whatever the names and values in it hold."""
     words = printable(words)
     if len(words) <= _LONGEST_LINE:
         return words
@@ -264,11 +255,8 @@ def _unknown_flag(command: type, flag: str) -> InputError:
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
     """The parser takes the last of two and says nothing of the first."""
-    several = {
-        "--" + field.name.replace("_", "-")
-        for field in dataclasses.fields(command)
-        if "tuple" in str(field.type)
-    }
+    fields = dataclasses.fields(command)
+    several = {flag_of(one.name) for one in fields if "tuple" in str(one.type)}
     for flag, n in collections.Counter(_flags_in(words)).items():
         if n > 1 and flag in flags_of(command):
             hint = f"{flag} A B takes several" if flag in several else "give it once"
@@ -291,14 +279,12 @@ def _run(words: list[str]) -> object:
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     with own_folder(name, command):
-        outcome = _run_share(command) if _is_shared(command) else command.run()
+        has_shares = isinstance(command, DeviceFlags)
+        if has_shares and (command.shard is not None or command.distributed):
+            outcome = _run_share(command)
+        else:
+            outcome = command.run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
-
-
-def _is_shared(command: Any) -> bool:
-    return isinstance(command, DeviceFlags) and (
-        command.shard is not None or command.distributed
-    )
 
 
 def _run_share(command: Any) -> object:
@@ -337,7 +323,6 @@ def _complete(words: list[str]) -> None:
 
 
 def _first_sentence(box: str) -> str:
-    """The parser's framed message as one line, without frame and footer."""
     lines: list[str] = []
     below_title = False
     for line in box.splitlines():
@@ -355,5 +340,4 @@ def _first_sentence(box: str) -> str:
 def flags_of(command: type) -> list[str]:
     """The flags of a dataclass."""
     fields = dataclasses.fields(command)
-    names = [field.name for field in fields if not is_positional(field)]
-    return [*("--" + name.replace("_", "-") for name in names), "--help"]
+    return [*(flag_of(one.name) for one in fields if not is_positional(one)), "--help"]

@@ -116,7 +116,6 @@ def broadcast_bytes(data: bytes) -> bytes:
 
 
 def _place() -> tuple[int, int]:
-    """Index of this process among those that are joined, and their count."""
     jax = sys.modules.get("jax")
     if jax is None or not jax.distributed.is_initialized():
         return 0, 1

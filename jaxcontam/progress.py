@@ -58,10 +58,7 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what a block does that cannot tell how far it is.
-
-    Yields a callback that takes what it does next.
-    """
+    """Say on a terminal what a block does; yields a callback for what it does next."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
         yield lambda words: None
@@ -72,10 +69,7 @@ def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def log_of_large(path: Path, title: str) -> Iterator[Callable[[str], None]]:
-    """Say what a block does with a file: always on a terminal, in a log if it is large.
-
-    Yields a callback that takes what it does next.
-    """
+    """Say what a block does with a file: on a terminal, and in a log if it is large."""
     console = Terminal(stderr=True)
     if console.is_terminal:
         with waiting_for(title) as say:
@@ -148,8 +142,6 @@ def _text_bar(title: str) -> Iterator[Progress]:
 
 
 class _Rate(ProgressColumn):
-    """Units a second."""
-
     def __init__(self, unit: str):
         super().__init__()
         self._unit = unit

@@ -196,7 +196,6 @@ def _unseen(rows: Sequence[Row], *, paired: bool) -> tuple[list[Row], list[str]]
 def _pairs(
     published: Sequence[Row], other: Sequence[Row]
 ) -> tuple[list[list[Row]], list[str]]:
-    """Each item followed by its rewrites, and what is to be known of them."""
     by_item: dict[str, Row] = {}
     for row in published:
         if row["item"] in by_item:
@@ -251,7 +250,6 @@ def _groups(units: Sequence[Sequence[Row]], *, apart: bool) -> tuple[np.ndarray,
 
 
 def _scores(units: Sequence[Sequence[Row]], models: Sequence[str]) -> np.ndarray:
-    """(M, units) mean score of each model on the rows of each unit."""
     return np.array(
         [
             [np.mean([row["scores"][m] for row in unit]) for unit in units]
@@ -413,7 +411,6 @@ def inflation_verdict(
 def _curve(
     items: ComparedItems, asked: Comparison
 ) -> tuple[list[InflationEstimate], list[str]]:
-    """ConStat's estimate, if the references give a curve, and what to know of it."""
     try:
         found = constat(
             items.published,

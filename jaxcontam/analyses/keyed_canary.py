@@ -146,7 +146,6 @@ def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) ->
 
 
 def _lost(answers: Sequence[Completion]) -> tuple[str, ...]:
-    """What a reader should know of answers that count for nothing."""
     n_refused = sum(bool(one.refused) for one in answers)
     n_none = sum(value_of(one) is None for one in answers) - n_refused
     found = ((n_refused, "were refused"), (n_none, "name none of the values"))

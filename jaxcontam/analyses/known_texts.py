@@ -175,7 +175,6 @@ def check_sources(
 
 
 def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
-    """Texts of one file that says of each whether it is a member, or says nothing."""
     assert texts.labels is not None
     sides = {label for label in texts.labels if label is not None}
     if len(sides) == 1:
@@ -530,7 +529,6 @@ def _methods(
 
 
 def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
-    """Name of the score that decides, as a user gives it: `min_k` at any share."""
     names = [method.name for method in methods]
     min_k = min_k_at(fraction).name
     if name is None:

@@ -65,10 +65,7 @@ class AuditedLM(JaxcontamLM):
         return super().generate_until(requests, *args, **kwargs)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the audit says of each task; the harness asks once it has all scores.
-
-        What cannot be audited is told in the results, which an error would lose.
-        """
+        """What the audit says of each task, or why it cannot be audited."""
         block: dict[str, Any] = {}
         files: dict[str, Benchmark] = {}
         for task in self._tasks:

@@ -134,10 +134,7 @@ def order_checks(
     most: int | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
-    """The battery on a file as it is tested: in groups, or with blocks for examples.
-
-    It reads the first `most` of them, or all.
-    """
+    """The battery on a file as it is tested: in groups, or with blocks for examples."""
     group_field = design.group_field
     if design.block_field is not None:
         benchmark = as_blocks(benchmark, block_starts(benchmark, design.block_field))
@@ -215,7 +212,6 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
 def _refused(
     benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
 ) -> UnscoredFile | None:
-    """What is said of a file that fails the checks of its deciding test; else None."""
     null = cast(Null, getattr(METHODS[method], "null", ""))
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED

@@ -58,7 +58,6 @@ class ReplicationAnalysis(Writable):
     Attributes:
         partition: Completions, measures and labels, from which results follow.
         model: What was asked; None for completions that were recorded.
-        reference: The model that has seen neither side, if one was asked.
     """
 
     partition: Partition
@@ -388,10 +387,7 @@ def recorded_analysis(
     watch: Stopwatch | None = None,
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
-    """Read completions, measure them, and judge them by the local judge.
-
-    Where both files have completions of a reference model, they are its.
-    """
+    """Read completions, measure them, and judge them by the local judge."""
     watch = watch or Stopwatch()
     recorded = read_recorded(path, group_field=group_field)
     arm = Arm(

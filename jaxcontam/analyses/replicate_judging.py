@@ -119,10 +119,7 @@ class Partition:
 
     @property
     def repeats(self) -> dict[str, list[bool]]:
-        """Instances of both sides that are no evidence of their own.
-
-        Their text stands before on their side, or on the other side as well.
-        """
+        """Instances whose text stands before on their side, or on the other as well."""
         keys = {
             name: [text_key(one.first_piece, one.second_piece) for one in arm.instances]
             for name, arm in self.arms.items()
@@ -151,10 +148,7 @@ class Partition:
         }
 
     def results(self, *, seed: int) -> list[OverlapResult | JudgeResult]:
-        """Rows of the report: the judge that decides, the others, then overlaps.
-
-        A judge behind an API decides where one was asked, the local one otherwise.
-        """
+        """Rows of the report: the judge that decides, the others, then overlaps."""
         rows: list[OverlapResult | JudgeResult] = []
         is_local = not self.llm or not self.llm_decides
         facts, repeats = self.facts, self.repeats
@@ -263,7 +257,6 @@ class Partition:
         return found
 
     def _closer(self) -> list[float]:
-        """How much closer than the reference's completions the model's are."""
         own, other = self.arms[CONTROL], self.arms[OF_REFERENCE[CONTROL]]
         return [
             closeness(instance, one) - closeness(instance, another)
@@ -283,7 +276,6 @@ class Partition:
 
 
 def _repeat_words(repeats: Mapping[str, Sequence[bool]]) -> tuple[str, ...]:
-    """What to say of instances that are no further evidence."""
     return tuple(
         f"{'of the control, ' * (name == CONTROL)}{sum(own)} of {len(own)} instances "
         "are left out: their text stands before, or in the benchmark and in the control"
@@ -475,7 +467,6 @@ def partition_from_rows(
 def _judged(
     name: str, rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
 ) -> Judged:
-    """Labels of an arm that stand in its rows, and the report's counts of it."""
     labels = tuple(row[LLM] for row in rows)
     if name in (PARTITION, CONTROL):
         n = "n" if name == PARTITION else "n_control"

@@ -102,11 +102,8 @@ class ReplicationPlan:
     """What a run asks.
 
     Attributes:
-        dataset_name: What the guided instruction calls the dataset.
         items: Multiple-choice items for one of the further methods.
         issues: Issues with the file of their fix, likewise.
-        stop: Texts that end a completion.
-        notes: What speaks against instances being independent.
     """
 
     design: ReplicationDesign

@@ -47,7 +47,6 @@ class ScoredBenchmark:
     """A benchmark that a model has a score of.
 
     Attributes:
-        model: What the file calls the model.
         benchmarks: What it calls the benchmark; any of them may be an audit's.
         put: Adds what is said of it to the document.
         is_sure: False for a column of a table that may hold something else.
@@ -116,7 +115,6 @@ def read_scores(path: Path) -> ScoreFile:
 def _scores_of(
     rows: list[dict[str, Any]], path: Path
 ) -> tuple[str, tuple[ScoredBenchmark, ...]]:
-    """Kind of a document, by the fields of its first object, and its scores."""
     for kind, names, read in _KINDS:
         if names <= rows[0].keys():
             return kind, tuple(score for row in rows for score in read(row))
@@ -242,7 +240,6 @@ def _delimited(path: Path, delimiter: str) -> ScoreFile:
 
 
 def _zipped(path: Path) -> dict[str, Any]:
-    """An Inspect log without its samples, which can be large."""
     try:
         with zipfile.ZipFile(path) as file:
             for names in _HEADERS:
@@ -367,7 +364,6 @@ class Annotate:
 
 
 def _audits_in(folder: Path) -> list[Audited]:
-    """Deciding tests of a report, or of all in the folders of a folder."""
     places = [folder, *sorted(path.parent for path in folder.glob(f"*/{REPORT_NAME}"))]
     reports = [place for place in places if (place / REPORT_NAME).is_file()]
     found = [audited for place in reports for audited in _audits_of(place)]
@@ -431,7 +427,6 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def _check_one(found: Sequence[Audited], field: str, what: str) -> None:
-    """Refuse audits that differ in a field, of which one must be chosen."""
     chosen = {a.fields[field]: f"{a.benchmark} in {a.fields['report']}" for a in found}
     if len(chosen) > 1:
         raise InputError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from jaxcontam.analyses.audit import (
-    AuditResult,
     ReadyAudit,
     about_reference,
     run_audit,
@@ -85,10 +84,7 @@ class Audit(ScoringFlags, AuditDesign):
             self.check_reference()
 
     def run(self) -> dict:
-        """Load, plan, score, decide, write and print; returns the report.
-
-        A dry run returns its estimate instead, processes after the first nothing.
-        """
+        """Load, plan, score, decide, write and print; the report, or an estimate."""
         return self.run_on(lambda: open_for(self, self.model, plan_only=self.dry_run))
 
     def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
@@ -156,10 +152,17 @@ class Audit(ScoringFlags, AuditDesign):
             earlier = earlier_reports(result.report, out)
             report = dataclasses.replace(result.report, earlier=earlier)
             result = dataclasses.replace(result, report=report)
-        return self._published(result, out)
+
+        def show(console: Terminal) -> None:
+            if result.results:
+                found, said = list(result.results), result.report.command
+                print_outcome(found, said, method_words(), console)
+            if earlier := result.report.earlier:
+                console.print(looks_sentence(earlier))
+
+        return shown(lambda: result.written(out), show, as_json=self.json)
 
     def _out(self, model: str, files: AuditFiles, fingerprint: str) -> Path:
-        """The folder of the report: `--out`, or one for these very inputs."""
         decides = (fingerprint, self.dtype, self.reference or "", *self.flags)
         if self.context is not None:
             decides = (*decides, f"context {self.context}")
@@ -174,13 +177,3 @@ class Audit(ScoringFlags, AuditDesign):
             make_folder(out)
         scorer = self.scorer(model, out)
         return ReadyAudit(model, tests, scorer), left_out
-
-    def _published(self, result: AuditResult, out: Path) -> dict:
-        def show(console: Terminal) -> None:
-            if result.results:
-                found, said = list(result.results), result.report.command
-                print_outcome(found, said, method_words(), console)
-            if earlier := result.report.earlier:
-                console.print(looks_sentence(earlier))
-
-        return shown(lambda: result.written(out), show, as_json=self.json)

@@ -136,20 +136,17 @@ class Canary(DeviceFlags, ReportFlags):
                     f"{flag} goes with --make",
                     hint=f"leave out {flag}, or draw secrets with --make N",
                 )
-        self._check_kind()
-        if self.make and self.n_held_out and self.n_held_out < self.make:
-            raise InputError(
-                f"--n-held-out {self.n_held_out} for --make {self.make}",
-                hint=_ENOUGH,
-            )
-
-    def _check_kind(self) -> None:
         if self.chat is not None:
             check_chat_flags(self)
         elif self.held_out is None:
             raise InputError("--held-out is missing", hint="or --chat, for keyed rows")
         elif self.new_tokens != NEW_TOKENS:
             raise InputError("--new-tokens goes with --chat", hint="leave it out")
+        if self.make and self.n_held_out and self.n_held_out < self.make:
+            raise InputError(
+                f"--n-held-out {self.n_held_out} for --make {self.make}",
+                hint=_ENOUGH,
+            )
 
     @property
     def least_effect(self) -> float:
@@ -210,11 +207,7 @@ class Canary(DeviceFlags, ReportFlags):
         )
 
     def _read(self) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
-        """All sequences, one per row, in an order that tells secrets from nothing.
-
-        Also where each stands among them, secrets first, the number of secrets, and
-        what of the files is no sequence.
-        """
+        """All sequences in an order that tells nothing of secrets, and their places."""
         assert self.held_out is not None
         secrets, others = (
             load_benchmark(path, template=self.template, text_field=self.text_field)
@@ -313,15 +306,12 @@ def canary_results(
         content_digest=digest,
         order_provenance="declared",
         n_examples=len(loglik),
-        n_cut=0,
         method=METHOD.name,
         primary=True,
         null=DESIGNED,
         validity="exact",
         n_strata=n_secrets,
-        n_dropped=0,
         n_orders=max(map(len, rows.joint)) - 1,
-        group_field=None,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
         numbers=METHOD.analyse(rows.joint, seed),

@@ -73,17 +73,17 @@ class Doctor:
         yield from extras()
         yield from hub()
         model, benchmark = self.model, self.benchmark
-        if model is not None and benchmark is None and _is_no_folder(Path(model)):
+        if (
+            benchmark is None
+            and os.path.exists(model or "")
+            and not os.path.isdir(model)
+        ):
             # A file is no model directory, nor is a pipe.
             model, benchmark = None, model
         if model is not None:
             yield from model_findings(model)
         if benchmark is not None:
             yield from benchmark_findings(benchmark)
-
-
-def _is_no_folder(path: Path) -> bool:
-    return path.exists() and not path.is_dir()
 
 
 def requirements() -> Iterator[Finding]:

@@ -164,7 +164,6 @@ def _estimated_tests(
 
 
 def _free_estimate(test: Planned, level: float) -> TestEstimate:
-    """What a test could find at a level, at no cost."""
     mde_low, mde_high = _mde_range(test, level)
     # The published order is best in every stratum, and nothing ties with it.
     is_exact = test.method.validity == "exact"
@@ -237,11 +236,11 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(f"\n{sending_words(found.requests)}")
         return
     assert found.minutes is not None
+    time = f"{found.minutes:.0f} minutes"
+    if found.minutes < 2:
+        time = f"{60 * found.minutes:.0f} seconds"
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
-        words = (
-            f"{left:,} tokens to score: about {_minutes_text(found.minutes)} at the "
-            "speed of one batch now"
-        )
+        words = f"{left:,} tokens to score: about {time} at the speed of one batch now"
         words += "." if found.price is None else f", at a price of {found.price:.2g}."
         if added := sum(test.store_kb for test in found.tests):
             words += f" The store grows by {added / 1000:,.1f} MB."
@@ -270,7 +269,3 @@ def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=level) for sd in spreads)
     return low, high
-
-
-def _minutes_text(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"

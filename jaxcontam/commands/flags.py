@@ -46,10 +46,7 @@ _LEAST_CONTEXT = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The end of every chain of checks; a class of flags checks its own, then asks up.
-
-    No class of flags has slots, since two bases with slots cannot be joined.
-    """
+    """The end of every chain of checks; no slots: two bases of slots cannot join."""
 
     def __post_init__(self) -> None:
         """Refuse values that would fail later, before anything slow."""
@@ -78,10 +75,7 @@ class ReportFlags(Flags):
         return self.out or Path("runs") / command / f"{name}{ending}"
 
     def report_folder(self, command: str, name: str, *decides: str) -> Path:
-        """Folder of a report; equal names mean equal results.
-
-        `decides` is all that decides them beside the flags.
-        """
+        """Folder of a report; `decides` is all that does beside the flags."""
         from jaxcontam.data.benchmark import fingerprint
 
         digest = fingerprint([*decides, *deciding_flags(self)])
@@ -196,10 +190,7 @@ class DeviceFlags(StoreFlags):
         )
 
     def store_of(self, model: "OpenModel", out: Path) -> Path | None:
-        """The store that the flags name, or one in `--out`.
-
-        Without both, reports with a folder for each choice of flags share one.
-        """
+        """The store that the flags name, or one in `--out`, or beside all reports."""
         if getattr(self, "out", None) is not None:
             return self.store_in(out / model.store_name)
         return self.store_in(out.parent / f"{model.name}-store")
@@ -370,7 +361,6 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
 
 
 def _keep_other_report(name: str, command: Any) -> None:
-    """Refuse to replace a report that other words made, before anything slow."""
     from jaxcontam.report.page import command_line
     from jaxcontam.report.report_files import REPORT_NAME, read_document
 

@@ -70,7 +70,6 @@ def _lines(name: str) -> list[str]:
 
 
 def _example(name: str) -> list[str]:
-    """A command that asks for a method; none where it has a command of its own."""
     if name in TESTS:
         return [f"example: jaxcontam audit MODEL benchmark.jsonl --tests {name}"]
     if name in SCORES:

@@ -281,8 +281,7 @@ class Overlap:
     """Print the result on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "limit")
-        check_positive(self, "budget")
+        check_positive(self, "limit", "budget")
         if self.template is not None and self.benchmark_field is not None:
             raise InputError("--template and --benchmark-field exclude each other")
         is_index = str(self.corpus).startswith(PREFIX)
@@ -302,7 +301,9 @@ class Overlap:
             # An id is the number of its record in the file.
             null_text="",
         )
-        out = self.out or self._default_out(benchmark)
+        asked = [benchmark.fingerprint, os.path.realpath(self.corpus)]
+        digest = _digest([*asked, *flags_of(self._asked_for())])
+        out = self.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
         index = parse_index(str(self.corpus))
         if index is None:
             result = self._searched(benchmark, out)
@@ -385,11 +386,6 @@ class Overlap:
     def _asked_for(self) -> Self:
         """Without what no result depends on."""
         return dataclasses.replace(self, out=None, json=False, budget=Overlap.budget)
-
-    def _default_out(self, benchmark: Benchmark) -> Path:
-        flags = flags_of(self._asked_for())
-        asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags]
-        return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
 
     def _key(
         self,
@@ -553,7 +549,6 @@ def _write(result: OverlapSearchResult, out: Path) -> str:
 
 
 def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
-    """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
     try:

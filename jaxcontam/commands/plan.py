@@ -51,10 +51,7 @@ class Pilot:
     tokens_per_second: float | None
 
     def spread_of(self, method: str) -> str:
-        """The test whose spread is the nearest to that of `method`: itself if it ran.
-
-        Pairs are centred and so have less of it than whole orders.
-        """
+        """The test of nearest spread: itself if it ran, else one of whole orders."""
         if method in self.sd:
             return method
         whole = [name for name in self.sd if name != adjacency.METHOD.name]

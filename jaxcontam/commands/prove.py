@@ -188,7 +188,6 @@ def _read_csv(path: Path) -> np.ndarray:
 
 
 def _line_batches(path: Path) -> Iterator[list[str]]:
-    """Lines of a file, many at a time; blank ones at its end are left out."""
     blank: list[str] = []
     try:
         with path.open(encoding="utf-8-sig") as file:

@@ -169,7 +169,6 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        checked: What agrees, and what was not checked.
         fields: What each row of `texts.jsonl` must have.
         skip: Words that follow from no number.
     """
@@ -181,10 +180,7 @@ class Kind:
 
 
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
-    """Check digests, rebuild a report and its texts' rows, and compare every value.
-
-    Returns what differs, one line each, and the number of rows that were rebuilt.
-    """
+    """Check digests, rebuild all; what differs, and how many rows were rebuilt."""
     rows = read_text_rows(directory, kind.fields)
     faults = digest_faults(directory, document, TEXTS_NAME)
     stated = {**document, TEXTS_NAME: rows}
@@ -233,10 +229,7 @@ def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
 
 
 def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Overlaps, judges and tests of a replication report.
-
-    Further methods and their answers are left as they are.
-    """
+    """Overlaps, judges and tests of a replication report; further methods stay."""
     for i, row in enumerate(document["results"]):
         if (row.get("reference") and row["reference"].get("p_share") is None) or (
             row.get("n_groups") and row.get("n_shared") is None
@@ -292,10 +285,7 @@ _ROUNDING = 1e-12
 
 
 def verify_report(directory: Path) -> tuple[list[str], int]:
-    """Check digests, draw the orders again, rebuild all rows and compare them.
-
-    Returns what differs, one line each, and the number of tests that were rebuilt.
-    """
+    """Check digests, draw again, rebuild; what differs, and how many tests."""
     document = read_document(directory / REPORT_NAME)
     if is_report_of(document, calibration.COMMAND):
         raise InputError(
@@ -343,10 +333,7 @@ def verify_report(directory: Path) -> tuple[list[str], int]:
 
 
 def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
-    """Compare commitments with the files that they name, where these are at hand.
-
-    Returns differences, and sentences on what was and was not checked.
-    """
+    """Compare commitments with files at hand; differences, and what was checked."""
     report = read_report(directory / REPORT_NAME)
     stated = {
         one.file: one
@@ -376,7 +363,6 @@ def _rebuilt(
     evidence: Evidence | None,
     report: Report,
 ) -> OrderResult:
-    """A row with all that follows from its evidence, before verdicts are given."""
     if evidence is None:
         raise ValueError(f"no scores in {ARCHIVE_NAME}")
     if stated.method == MATRIX:
@@ -435,7 +421,6 @@ def _reference(
 def _evidence_faults(
     result: OrderResult, evidence: Evidence | None, seed: int
 ) -> list[str]:
-    """Whether what was scored is what the seed and the file draw."""
     if evidence is None or result.method == MATRIX:
         return []
     method = reported_method(result.method)

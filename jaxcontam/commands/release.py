@@ -100,7 +100,6 @@ class Release:
 
 
 def _check_is_there(path: Path) -> None:
-    """Refuse a missing file: its hint is the nearest name, or what is taken."""
     if os.path.lexists(path) or str(path).startswith(("hf:", "tfds:")):
         return
     try:

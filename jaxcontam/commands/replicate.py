@@ -165,7 +165,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             )
 
     def _check_recorded(self) -> None:
-        """Refuse flags that do not apply to existing completions."""
         if self.model is not None:
             raise InputError(
                 "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
@@ -282,7 +281,15 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 models.append(stack.enter_context(opened))
             out = self.folder(COMMAND, _name(models[0]), digest)
             if self.dry_run:
-                self._print_plan(plan, models, out, settings.spending.budget)
+                is_local = self.judge == "local"
+                words = planned_words(
+                    plan,
+                    models,
+                    judge=None if is_local else parse_api(self.judge, flag="--judge"),
+                    journal=out / JOURNAL_NAME,
+                    budget=settings.spending.budget,
+                )
+                Terminal().say(words)
                 return None
             make_folder(out)
             found = ask(
@@ -294,19 +301,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 bar=_bar,
             )
             return found, out
-
-    def _print_plan(
-        self,
-        plan: ReplicationPlan,
-        models: Sequence[PromptedModel | ApiModel],
-        out: Path,
-        budget: Budget,
-    ) -> None:
-        is_local = self.judge == "local"
-        judge = None if is_local else parse_api(self.judge, flag="--judge")
-        journal = out / JOURNAL_NAME
-        words = planned_words(plan, models, judge=judge, journal=journal, budget=budget)
-        Terminal().say(words)
 
     def _measures(self) -> list[OverlapModel]:
         from jaxcontam.methods.replication.bleurt import Bleurt
@@ -459,7 +453,6 @@ def _asked_words(
     journal: Path,
     budget: Budget,
 ) -> str:
-    """What a model is asked: these prompts, and as `bodies` those of other methods."""
     if isinstance(model, ApiModel):
         asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
         return f"{asked.words()}."

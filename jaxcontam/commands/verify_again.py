@@ -111,7 +111,6 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
 def _pretest_faults(
     report: Report, files: AuditFiles, checked: CheckedFiles, design: AuditDesign
 ) -> Iterator[str]:
-    """Pre-tests that the files, or their options, do not have."""
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
         if row.method == options.METHOD.name:
@@ -171,7 +170,6 @@ def _score_again(
 def _row_faults(
     where: str, stored: np.ndarray | None, again: np.ndarray | None, share: float
 ) -> list[str]:
-    """One line if stored scores differ from those of the model now."""
     if stored is None or again is None or stored.shape != again.shape:
         return []
     both = np.isfinite(stored) & np.isfinite(again)

@@ -127,7 +127,6 @@ class AuditedFile:
         return min(found, key=lambda other: other.numbers.log10_p)
 
     def _exact_under(self, null: str) -> list[OrderResult]:
-        """Exact tests beside the deciding one whose null it is."""
         tests = [one for one in self.beside if base_null(one.null) == null]
         return [one for one in tests if one.validity == "exact"]
 
@@ -179,10 +178,7 @@ def why(file: AuditedFile) -> str:
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a test is of the order of a file or of its options.
-
-    By a null that a file can satisfy.
-    """
+    """Whether a null that a file can satisfy is of its order or of its options."""
     if test.null == DESIGNED:
         # Of secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"

@@ -30,10 +30,7 @@ STYLE: dict[Any, Any] = {
 
 
 def shortened(name: str) -> str:
-    """A name without its middle, where it would leave no room to the axes.
-
-    What tells models apart stands at either end.
-    """
+    """A name without its middle, where it would leave no room to the axes."""
     half = _NAME // 2
     return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
 

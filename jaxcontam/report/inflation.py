@@ -167,7 +167,6 @@ def _points(one: InflationEstimate) -> str:
 
 
 def _gaps_svg(result: InflationResult) -> str:
-    """Gaps of all models, then estimates, one line each."""
     from jaxcontam.report.plots import Interval, interval_row, intervals_plot
 
     colours, group = {True: GREY, False: BLUE}, "published less other"

@@ -369,7 +369,6 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
 
 
 def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
-    """The most familiar texts of those in question."""
     asked = [
         (value, row)
         for row in texts

@@ -188,7 +188,6 @@ def _next(verdicts: dict[str, Verdict | None]) -> Items:
 
 
 def _about(report: Report) -> list[str]:
-    """What was tested, and how easy it was made."""
     about = [] if report.model is None else [model_words(report.model)]
     study = report.study or {}
     share, n_tokens = study.get("canary_share"), study.get("n_tokens")
@@ -201,7 +200,6 @@ def _about(report: Report) -> list[str]:
 
 
 def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
-    """A row a file, what its columns mean, and what several of them mean together."""
     has_copies = any(test.copies is not None for test in tests)
     header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
     header += ["test", "p", "effect ± se", "detectable"]
@@ -322,7 +320,6 @@ def _evidence(
 
 
 def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
-    """Each test of the file, and scores that rank it; nothing for one test alone."""
     rows = [[test.method, *_numbers(test)] for test in file.tests]
     scores = [
         [f"{row.method} (AUC)", "", effect_words(row.auc, row.auc_se), ""]
@@ -338,7 +335,6 @@ def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
 
 
 def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
-    """What is said of a file whose order failed its checks before any model read it."""
     evidence = [Paragraph(checked_sentence(file, advice.words))]
     return [
         Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),

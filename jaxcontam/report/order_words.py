@@ -96,10 +96,7 @@ def kind_of(found: Neighbours) -> Kind:
 
 
 def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | None:
-    """Both gains of a pair test and what they mean; None where there are none.
-
-    Only a file's verdict `contaminated` makes it memory.
-    """
+    """Both gains of a pair test; only the verdict `contaminated` makes them memory."""
     found = test.numbers.neighbours
     if found is None:
         return None
@@ -201,10 +198,7 @@ def proof_words(words: Words, method: str) -> ProofWords:
 def verdict_sentence(
     test: OrderResult, words: Words, attracting: OrderResult | None = None
 ) -> str:
-    """One sentence about a primary test that can be pasted anywhere.
-
-    `attracting` is the test beside it that raised a suspicion by itself, if one did.
-    """
+    """One sentence about a primary test, beside one that raised a suspicion itself."""
     if test.verdict == "invalid design":
         return invalid_sentence(test, words)
     own = proof_words(words, test.method)
@@ -555,7 +549,6 @@ class Advice:
         ]
 
     def _test_under(self, null: str) -> list[str]:
-        """Flags that name the first exact test under a null."""
         found = (
             name
             for name, one in self.words.items()
@@ -564,7 +557,6 @@ class Advice:
         return ["--tests", next(found)]
 
     def _of_invalid(self, test: OrderResult | UnscoredFile) -> tuple[str, list[str]]:
-        """The first remedy that is left: its words, and its flags if it has any."""
         failed, command = list(test.refusals), list(self.command)
         own = proof_words(self.words, test.method)
         if own.otherwise:
@@ -596,7 +588,6 @@ class Advice:
         return _POINTS_FORWARD, [*self._reference_flags(), *anyway]
 
     def _of_suspected(self, file: AuditedFile) -> list[tuple[str, list[str]]]:
-        """All that may turn a suspicion into a verdict."""
         found: list[tuple[str, list[str]]] = []
         why = set(file.test.reasons)
         if "alone" in why:
@@ -620,7 +611,6 @@ class Advice:
         return found
 
     def _reference_flags(self) -> list[str]:
-        """Name a reference, and a test that it can take if there is none."""
         words, tests = list(self.command), self._test_under("reversibility")
         named = words[words.index("--tests") + 1] if "--tests" in words else tests[1]
         taken = [

@@ -59,10 +59,7 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 def print_outcome(
     results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them.
-
-    What is said of several files is said once.
-    """
+    """Print decided results, notes of primary ones, and what to do about them."""
     print_results(results, console)
     files = audited_files(results)
     advice = Advice(command, words)
@@ -104,7 +101,6 @@ def _print_ways(
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
-    """What is said of a primary test: why, what was remembered, and how much."""
     test = file.test
     own = proof_words(words, test.method)
     if test.verdict == "invalid design" and own.found is not None:

@@ -214,10 +214,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """A plot with its caption; figures in a row stand side by side where they fit.
-
-    A wide one has a row of its own, and scrolls where the screen is narrow.
-    """
+    """A plot with its caption; a wide one has a row of its own."""
 
     kind: ClassVar = "figure"
     svg: str
@@ -291,10 +288,7 @@ def report_page(
     more: Iterable[tuple[str, str]] = (),
     limits: Sequence[str] = (),
 ) -> Page:
-    """A page of a report, with all that every report says of its run.
-
-    `more` are rows at the end of the table of provenance; the others are as in `Page`.
-    """
+    """A page with all that every report says of its run; `more` ends its provenance."""
     made = f"Made {report.started} in {report.wall_seconds:.0f} s."
     return Page(
         title=title,
@@ -369,7 +363,6 @@ def _source(name: str) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Escaped text whose small numbers stay on one line."""
     import markupsafe
 
     safe = str(markupsafe.escape(text))
@@ -435,7 +428,6 @@ def provenance_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _data_digests(report: Report) -> dict[str, str]:
-    """Name of each benchmark or file of texts, with the digest of what was read."""
     found: dict[str, str] = {}
     for row in report.results:
         found.setdefault(row.benchmark, row.fingerprint)

@@ -167,10 +167,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
 def intervals_figure(
     rows: Sequence[Interval], xlabel: str, *, nothing: float
 ) -> Figure:
-    """Numbers with their 95 % intervals, one line each; groups stand together.
-
-    `nothing` is the value where there is no effect, drawn as a line.
-    """
+    """Numbers with 95 % intervals, a line each; `nothing` is that of no effect."""
     groups = list(dict.fromkeys(row.group for row in rows))
     has_groups = groups != [""]
     # A free line before each group, for its name.
@@ -212,10 +209,7 @@ def intervals_figure(
 
 
 def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
-    """ROUGE-L with the guided instruction over that with the general one.
-
-    Points are general, guided and label of each instance: `exact`, `near` or `no`.
-    """
+    """ROUGE-L of instances (general, guided, label), guided over general."""
     kinds = (("exact", ORANGE, "o"), ("near", BLUE, "s"), ("no", GREY, "x"))
     with plotted(_SQUARE) as (figure, axes):
         axes.plot([0, 1], [0, 1], color=GREY, lw=0.8)
@@ -249,10 +243,7 @@ def _thinned(fpr_R: np.ndarray, tpr_R: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def null_plot(
     picture: NullPicture, version: str = "order", unit: str | None = None
 ) -> str:
-    """The statistic under chance, and that of the published version.
-
-    The unit of the sum is by default nats above the mean version.
-    """
+    """The statistic under chance, and that of the published version."""
     return histogram(
         {"by chance": picture.null_sums},
         f"summed score, {unit or f'nats above the mean {version}'}",
@@ -264,10 +255,7 @@ def null_plot(
 def evidence_plot(
     picture: NullPicture, row: str = "stratum", unit: str | None = None
 ) -> str:
-    """Each stratum's score along the file; `unit` is nats above its mean by default.
-
-    Of very many, a bar is the mean of neighbours.
-    """
+    """Each stratum's score along the file; of very many, means of neighbours."""
     contributions_K = picture.contributions
     K = len(contributions_K)
     step = -(-K // _MOST_BARS)
@@ -417,11 +405,7 @@ def summary_text(report: Report, words: Words) -> str:
 
 
 def audit_figure(results: Sequence[OrderResult]) -> Figure:
-    """Tests of one benchmark: depth of each p-value, and memory beside natural order.
-
-    One panel of -log10 p, with the level of a verdict; where pairs were scored a
-    second one, as `draw_split` has it.
-    """
+    """Tests of one benchmark: -log10 p, and `draw_split` where pairs were scored."""
     numbers = [row.numbers for row in results]
     # All pairs are better than some.
     by_pairs = sorted(numbers, key=lambda one: one.lag_profile is None)

@@ -301,7 +301,6 @@ def _short_words(row: JudgeResult) -> str:
 
 
 def _control_sentences(row: JudgeResult) -> list[str]:
-    """What the control says, or why it says nothing."""
     n, needed = row.n_instances, row.n_needed
     if not row.n_control:
         if row.n_control_unparsed + row.n_control_refused:
@@ -373,8 +372,6 @@ def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
 def _closest(
     instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
 ) -> list[Details]:
-    """Copies first, then the completions that come closest; the first may be open."""
-
     def place(one: AskedInstance) -> tuple[int, float, int]:
         return _RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id
 

@@ -204,13 +204,7 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(partial: Path, folder: Path) -> None:
-    """Give a folder that was written beside its place its name, with all it holds.
-
-    A folder that stands there is removed first.
-
-    Raises:
-        OSError: If it cannot be done.
-    """
+    """Give a folder that was written beside its place its name, with all it holds."""
     for path in (*partial.rglob("*"), partial):
         _sync(path)
     shutil.rmtree(folder, ignore_errors=True)
@@ -219,10 +213,7 @@ def replace_folder(partial: Path, folder: Path) -> None:
 
 
 def part_path(path: Path) -> Path:
-    """Where a file is written before it takes its name.
-
-    It belongs to this process: two runs in one folder do not mix their bytes.
-    """
+    """Where this process writes a file before it takes its name."""
     return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
 
 

@@ -107,8 +107,6 @@ class MethodRow:
     Attributes:
         name: As typed after `--tests` or `--scores`, and as it stands in reports.
         needs: What the model must expose, and the flags that it cannot do without.
-        cost: Passes over the data, or answers of the model.
-        finds: What it can and cannot see.
     """
 
     name: str
@@ -125,10 +123,7 @@ class ProofWords:
     Attributes:
         row: What the test has strata of.
         version: What a stratum holds several of.
-        versions: Several of them.
         seen: What a small p-value shows, and what was not tested.
-        unseen: What `no evidence` is about.
-        more: What would make the test stronger.
         found: What failed checks say of the file; None: what the null says.
         meaning: What a small p-value says.
         silence: What neither a small p-value nor a large one says.
@@ -138,8 +133,6 @@ class ProofWords:
         chance: What would be seen had the model never seen the file; takes the names
             that `jaxcontam.report.order_words.chance_sentence` lists.
         unit: Unit of the summed score; None: nats above the mean version.
-        null_caption: Says what the histogram of the summed score shows.
-        evidence_caption: Says what the plot of strata shows.
         limits: `order` or `versions`: what a page of such tests leaves open.
         takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
