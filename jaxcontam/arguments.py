@@ -56,7 +56,10 @@ def public(function: _F) -> _F:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as e:
-            _refuse_unknown(function.__name__, kwargs, signature)
+            for name in kwargs:
+                if name not in signature.parameters:
+                    what = f"argument of {function.__name__}"
+                    raise unknown_name(what, name, signature.parameters) from None
             raise InputError(f"{function.__name__}: {e}") from None
         hints = _hints(function)
         for name, value in given.arguments.items():
@@ -107,16 +110,6 @@ def check_names(kind: type, fields: Mapping[str, Any]) -> None:
     for name in fields:
         if name not in known:
             raise unknown_name("argument", name, known)
-
-
-def _refuse_unknown(
-    function: str, kwargs: Mapping[str, Any], signature: inspect.Signature
-) -> None:
-    for name in kwargs:
-        if name not in signature.parameters:
-            raise unknown_name(
-                f"argument of {function}", name, signature.parameters
-            ) from None
 
 
 @functools.cache

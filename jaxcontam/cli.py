@@ -20,9 +20,14 @@ import jaxcontam
 from jaxcontam.arguments import flag_of
 from jaxcontam.commands.flags import MERGE, DeviceFlags, is_positional, own_folder
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
-from jaxcontam.processes import is_first, joined
+from jaxcontam.processes import (
+    interrupted,
+    is_first,
+    joined,
+    signal_of,
+    stop_on_signals,
+)
 from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.signals import interrupted, signal_of, stop_on_signals
 from jaxcontam.terminal import printable
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3

@@ -96,7 +96,9 @@ def seen_groups(
     """
     found = []
     for name, values in columns(rows).items():
-        if name in own or _are_scores(values):
+        found_N = numbers(values)
+        is_score = found_N is not None and ((found_N >= 0) & (found_N <= 1)).all()
+        if name in own or is_score:
             continue
         n_distinct = len({str(value) for value in values})
         if FEWEST_GROUPS <= n_distinct <= _REPEATED * len(values):
@@ -112,11 +114,6 @@ def seen_groups(
         f"field with {GROUP_FIELD}, for they are no independent draws and the interval "
         "is too narrow"
     ]
-
-
-def _are_scores(values: Sequence[object]) -> bool:
-    found = numbers(values)
-    return found is not None and bool(((found >= 0) & (found <= 1)).all())
 
 
 def compared_items(

@@ -1,7 +1,6 @@
 """Which texts a model saw, by scores that are judged against known texts.
 
-Read (`known_texts`), plan (`membership_plan`), score (here), judge
-(`membership_judging`).
+Read and plan (`known_texts`), score (here), judge (`membership_judging`).
 
 Dimension key
     N  texts of a run

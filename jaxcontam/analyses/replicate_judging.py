@@ -372,11 +372,7 @@ def _rows(
 
 
 def arm_from_rows(rows: Sequence[Mapping[str, Any]]) -> Arm:
-    """Undo `Partition.rows` for the rows of one arm.
-
-    Raises:
-        KeyError: If a field is missing.
-    """
+    """Undo `Partition.rows` for the rows of one arm; KeyError if a field is missing."""
     return Arm(
         instances=tuple(
             Instance(
@@ -407,12 +403,8 @@ def partition_from_rows(
 ) -> Partition:
     """Undo `Partition.rows`; what can be measured without a model is measured again.
 
-    Args:
-        stated: Rows of the report, those of further methods left out.
-        rows: Rows of `texts.jsonl`, those of further methods among them.
-
-    Raises:
-        KeyError: If a field, or the row of the local judge, is missing.
+    `stated` are rows of the report without further methods, `rows` all of
+    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
     """
     by_method = {row["method"]: row for row in stated}
     local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)

@@ -74,14 +74,9 @@ def write_files(
 ) -> tuple[dict[str, Any], Path]:
     """Write a report, what its numbers follow from, and its page.
 
-    Args:
-        report: What was found.
-        data: Arrays of each row of its results, or rows of `texts.jsonl`.
-        out: Folder.
-        pictures: Curves of scores, for the page of a membership run.
-
-    Returns:
-        The document of report.json, and the page's path.
+    `data` are arrays of each row of its results, or rows of `texts.jsonl`; `pictures`
+    are for the page of a membership run. Returns report.json as a document, and the
+    page's path.
     """
     arrays = [row for row in data if not isinstance(row, Mapping)]
     texts = [row for row in data if isinstance(row, Mapping)]

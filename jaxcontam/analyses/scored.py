@@ -66,6 +66,11 @@ def plan_audit(
         for method in methods:
             if not isinstance(method, TestMethod):
                 assert items is not None
+                # Code that made the items may have shuffled their options, too.
+                is_unknown = benchmark.order_provenance == "unknown"
+                order: Provenance = "unknown" if is_unknown else "published"
+                if design.shuffled and design.decides_by_options:
+                    order = DECLARED
                 test = plan_options(
                     benchmark,
                     items,
@@ -74,7 +79,7 @@ def plan_audit(
                     seed=design.seed,
                     n_orders=design.n_orders,
                     fixed=design.fix_answer,
-                    order_provenance=_order_of_options(benchmark, design),
+                    order_provenance=order,
                 )
                 tests.append(test)
                 continue
@@ -97,14 +102,6 @@ def plan_audit(
                 continue
             tests.append(test)
     return tuple(tests), tuple(left_out)
-
-
-def _order_of_options(benchmark: Benchmark, design: AuditDesign) -> Provenance:
-    """What is known of the order of options, of which no seed file speaks."""
-    if design.shuffled and design.decides_by_options:
-        return DECLARED
-    # Code that made the items of a task may have shuffled their options, too.
-    return "unknown" if benchmark.order_provenance == "unknown" else "published"
 
 
 def scored_rows(

@@ -73,11 +73,8 @@ class Doctor:
         yield from extras()
         yield from hub()
         model, benchmark = self.model, self.benchmark
-        if (
-            benchmark is None
-            and os.path.exists(model or "")
-            and not os.path.isdir(model)
-        ):
+        is_here = model is not None and Path(model).exists()
+        if benchmark is None and is_here and not Path(model or "").is_dir():
             # A file is no model directory, nor is a pipe.
             model, benchmark = None, model
         if model is not None:
@@ -202,7 +199,10 @@ def model_findings(model: str) -> Iterator[Finding]:
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    size = _size_text(sum(path.stat().st_size for path in files))
+    n_bytes = sum(path.stat().st_size for path in files)
+    size = f"{n_bytes / _GIB:.2f} GiB"
+    if n_bytes < _GIB:
+        size = f"{n_bytes / 2**20:.3g} MiB"
     about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
     kind = raw.get("model_type")
     yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
@@ -265,12 +265,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _size_text(n_bytes: int) -> str:
-    if n_bytes < _GIB:
-        return f"{n_bytes / 2**20:.3g} MiB"
-    return f"{n_bytes / _GIB:.2f} GiB"
 
 
 def _memory() -> str:

@@ -182,17 +182,13 @@ def _free_estimate(test: Planned, level: float) -> TestEstimate:
 
 def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
     """Time of batches at the speed of the commonest shape of each kind."""
-    return sum(
-        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
-        for rank in {len(shape) for shape in positions}
-    )
-
-
-def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
-    """Time of batches of one kind, at the speed of their commonest shape."""
-    shape = max(positions, key=lambda shape: positions[shape])
-    n_batches = sum(positions.values()) / n_positions(shape)
-    return n_batches * batch_seconds(scorer, shape)
+    seconds = 0.0
+    for rank in {len(shape) for shape in positions}:
+        own = {shape: n for shape, n in positions.items() if len(shape) == rank}
+        shape = max(own, key=lambda shape: own[shape])
+        n_batches = sum(own.values()) / n_positions(shape)
+        seconds += n_batches * batch_seconds(scorer, shape)
+    return seconds
 
 
 def _print(found: Estimate, console: Terminal) -> None:

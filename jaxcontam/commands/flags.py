@@ -78,8 +78,9 @@ class ReportFlags(Flags):
         """Folder of a report; `decides` is all that does beside the flags."""
         from jaxcontam.data.benchmark import fingerprint
 
-        digest = fingerprint([*decides, *deciding_flags(self)])
-        return self.folder(command, name, digest)
+        names = {field.name for field in dataclasses.fields(self)}
+        flags = words_of(self, sorted(names - _PRINTING - _WORKING))
+        return self.folder(command, name, fingerprint([*decides, *flags]))
 
     def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
         """Make the folder of a report on a model."""
@@ -97,31 +98,6 @@ class DtypeFlags(Flags):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
     faster."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoreFlags(DtypeFlags):
-    """How scores are computed and kept."""
-
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    store: str | None = None
-    """Folder of scores, from which a rerun resumes (default: beside the report)."""
-    no_store: bool = False
-    """Keep no scores."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens")
-        if self.store is not None and self.no_store:
-            raise InputError("--store and --no-store contradict each other")
-        folder = store_folder(self.store)
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
-        super().__post_init__()
-
-    def store_in(self, default: Path) -> Path | None:
-        """Folder in which scores are kept, as the flags say; None keeps none."""
-        return None if self.no_store else store_folder(self.store) or default
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,9 +121,15 @@ class TextFlags(Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceFlags(StoreFlags):
-    """What may be said of a model, of a server's first, and of the devices here."""
+class DeviceFlags(DtypeFlags):
+    """How scores are computed and kept; what a server, or the devices here, are told."""
 
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    store: str | None = None
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
+    no_store: bool = False
+    """Keep no scores."""
     tokenizer: Path | None = None
     """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
@@ -172,6 +154,19 @@ class DeviceFlags(StoreFlags):
     distributed: bool = False
     """One of the processes of a pod: each scores its part into a store that all see,
     the first judges. A model larger than a host: they score it together."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens")
+        if self.store is not None and self.no_store:
+            raise InputError("--store and --no-store contradict each other")
+        folder = store_folder(self.store)
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
+        super().__post_init__()
+
+    def store_in(self, default: Path) -> Path | None:
+        """Folder in which scores are kept, as the flags say; None keeps none."""
+        return None if self.no_store else store_folder(self.store) or default
 
     @property
     def api_options(self) -> ApiOptions:
@@ -387,12 +382,6 @@ def flags_of(command: Any) -> tuple[str, ...]:
     """The flags that differ from their defaults, as they were typed."""
     fields = [one for one in dataclasses.fields(command) if not is_positional(one)]
     return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
-
-
-def deciding_flags(command: Any) -> tuple[str, ...]:
-    """The flags that decide a result, as they were typed."""
-    names = {field.name for field in dataclasses.fields(command)}
-    return words_of(command, sorted(names - _PRINTING - _WORKING))
 
 
 def is_positional(field: dataclasses.Field) -> bool:

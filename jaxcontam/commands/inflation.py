@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tyro.conf import Positional
 
@@ -37,9 +37,6 @@ from jaxcontam.report.inflation import COMMAND, inflation_sentences, inflation_t
 from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
-
-if TYPE_CHECKING:
-    from jaxcontam.scoring.prompted_model import ServerSettings
 
 _ANSWERS = "answers.jsonl"
 
@@ -161,8 +158,10 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
     def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
         make_folder(out)
         if not sides.is_choice:
-            from jaxcontam.scoring.prompted_model import open_prompted
+            from jaxcontam.scoring.api.budget import Spending
+            from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 
+            spending = Spending(self.api_options.limits)
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
                 word,
@@ -170,7 +169,9 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 is_plain=True,
                 beside=None if word == self.model else self.model,
                 journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
-                settings=self._settings(),
+                settings=ServerSettings(
+                    spending=spending, concurrency=self.concurrency
+                ),
             )
             return written_answers(
                 prompted, sides.questions, progress_bar, new_tokens=self.new_tokens
@@ -183,14 +184,6 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             store=self.store_in(out / opened.store_name),
             batch_tokens=self.batch_tokens,
             per_byte=self.per_byte,
-        )
-
-    def _settings(self) -> "ServerSettings":
-        from jaxcontam.scoring.api.budget import Spending
-        from jaxcontam.scoring.prompted_model import ServerSettings
-
-        return ServerSettings(
-            spending=Spending(self.api_options.limits), concurrency=self.concurrency
         )
 
     def _planned(self, sides: Sides, out: Path) -> str:

@@ -154,10 +154,13 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             seed=self.seed,
         )
         check_sides(run, np.zeros(len(run.texts), bool))
+        available: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
+        available |= {"reference"} if self.reference is not None else set()
+        available |= {"corpus"} if self.corpus else set()
         chosen = choose(
             run,
             self.scores,
-            self._available(),
+            available,
             primary=self.primary,
             k=self.k,
             seed=self.seed,
@@ -199,11 +202,6 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
 
         store = self.store_of(model, out)
         return text_model(model, store=store, batch_tokens=self.batch_tokens)
-
-    def _available(self) -> set[Reading]:
-        found: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
-        found |= {"reference"} if self.reference is not None else set()
-        return found | ({"corpus"} if self.corpus else set())
 
     def _inputs(self, opened: "OpenModel", out: Path) -> "Inputs":
         from jaxcontam.methods.membership.neighbours import edited

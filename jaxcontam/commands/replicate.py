@@ -50,7 +50,7 @@ from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
-from jaxcontam.scoring.api.prompts import ApiEstimate, estimate
+from jaxcontam.scoring.api.prompts import estimate
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,
@@ -427,8 +427,11 @@ def planned_words(
     if judge is not None:
         judges = CountingCompleter(judge.name)
         judged_by(found, judges)
+        most = estimate(judge, PATH, judges.bodies, budget=budget)
+        cost = "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
         words.append(
-            _judging_words(estimate(judge, PATH, judges.bodies, budget=budget))
+            f"The judge: at most {most.n_requests:,} requests, {most.prompt_tokens:,} "
+            f"prompt tokens and {most.completion_tokens:,} new ones{cost}."
         )
     if isinstance(models[0], ApiModel):
         return " ".join([*words, "Nothing was sent."])
@@ -463,13 +466,4 @@ def _asked_words(
     return (
         f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
         f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
-    )
-
-
-def _judging_words(found: ApiEstimate) -> str:
-    cost = "" if found.cost is None else f", at most about {found.cost:.4g} to pay"
-    return (
-        f"The judge: at most {found.n_requests:,} requests, "
-        f"{found.prompt_tokens:,} prompt tokens and {found.completion_tokens:,} new "
-        f"ones{cost}."
     )

@@ -25,13 +25,11 @@ class OperatingPoint:
     """Share of members found where few non-members are taken for members.
 
     Attributes:
-        fpr: Wanted false-positive rate.
         convention: `le` (at most `fpr`) or `lt` (below it).
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
         tpr_low: Lower end of the 95 % interval, or None: `tpr_interval`; with documents
             stratified bootstrap, and no narrower than Wilson's for a given threshold.
-        threshold: Score above which a text counts as a member, or None.
     """
 
     fpr: float
@@ -101,11 +99,8 @@ class ScoreResult(ResultRow):
         p_value: By permutation of the labels, one-sided: (1 + #{>=}) / (B + 1).
         increment: AUC of the blind features with the score minus AUC without it, both
             cross-validated; None where there is no blind baseline.
-        increment_low: Lower end of its 95 % interval (paired DeLong).
         increment_p: One-sided p-value of the increment: the score adds nothing.
-        beside_reference: The primary score beside a reference model; else None.
         difference: AUC minus that of the primary score; None for the primary score.
-        difference_low: Lower end of its 95 % interval (paired DeLong).
         difference_p: Two-sided p-value of the difference.
         copies: Planted duplication count, in studies; else None.
     """
@@ -145,9 +140,7 @@ class SetResult(ResultRow):
         p_value: By permutation of the labels with everything fitted anew.
         increment_p: One-sided p-value of the primary score: it adds nothing to the
             blind baselines; None where there is none.
-        beside_reference: The primary score beside a reference model, or None.
         p_adjusted: The same, or Holm's where several sets are tested.
-        verdict: See `RankingVerdict`; the members are the suspected texts.
     """
 
     method: str = "set_level"
@@ -230,7 +223,6 @@ class DocumentRate:
     Attributes:
         role: `text` for one in question, `member` or `nonmember` for a known one.
         n_texts: Its texts; of a known one, those that can be compared.
-        n_scored: Those with a score.
         n_above: Those at or above the threshold.
         rate: `n_above` of `n_scored`, the contamination rate; None without a score.
         rate_low: Lower end of its 95 % interval (Wilson), as if texts were independent.
@@ -253,7 +245,6 @@ class DocumentRates:
     """The cut that tells texts of known documents apart, and what it says of each.
 
     Attributes:
-        method: The score.
         threshold: Texts that score at or above it count as seen.
         accuracy: Mean of the shares of seen and of unseen texts that it gets right, on
             the texts that it was chosen on.
@@ -264,7 +255,6 @@ class DocumentRates:
             model never saw may show.
         n_members: Known documents that the model was trained on.
         n_nonmembers: Known documents that it was not.
-        rates: One a document.
     """
 
     method: str
@@ -300,12 +290,8 @@ class MembershipStudy:
     Attributes:
         n_left_out: Those of a prefix.
         n_unscored: Those without a token to score.
-        tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         sweep: How Min-K% chose its share of tokens, if it was asked to.
-        seen: Share of the texts in question that was seen, by the primary score.
-        codec: CoDeC's share of each side, where that score was made.
-        documents: Rates of documents, where both sides come from some.
     """
 
     name: str
@@ -334,7 +320,7 @@ class TextScores:
         scores: Score -> its value; None where the text has none.
         cluster: The document that it comes from, if that is known.
         reference: `fluency_of` it under a model that saw none of the texts.
-        p_adjusted: The same after Benjamini-Hochberg, over the texts that have one.
+        p_adjusted: `p_value` after Benjamini-Hochberg, over the texts that have one.
         no_p_value: Why a text in question has none beside a pool.
     """
 
@@ -359,8 +345,6 @@ class ScorePicture:
     Attributes:
         fpr: (R,) share of non-members at or above each threshold, ascending.
         tpr: (R,) share of members.
-        members: (P,) scores of the members.
-        nonmembers: (Q,) scores of the non-members.
     """
 
     method: str

@@ -36,13 +36,11 @@ class ReferenceResult:
     """The same test of a model that cannot have seen the file.
 
     Attributes:
-        effect: Effect on the reference, in the row's `effect_unit`.
         scale: What the reference's scores were multiplied by for the difference: above
             1 where the context, or the order of options, changes them less than it
             changes the model's.
         difference: By how much more the model prefers the published order than the
             reference does, in the same unit; paired by stratum.
-        difference_p: p-value of the difference, by the same test.
         half_p: p-value, by the same test, of `REFERENCE_SHARE` of the model's scores
             less the reference's: small where the reference gains less than that share
             of what the model gains.
@@ -104,7 +102,6 @@ class NullPicture:
 
     Attributes:
         null_sums: (n,) float64; the statistic with columns drawn at random.
-        observed: The statistic of the published order.
         contributions: (K,) float64; the published score of each stratum, in file order.
     """
 
@@ -199,8 +196,6 @@ class UnscoredFile:
     Attributes:
         fingerprint: Digest of the examples in their order.
         n_repeats: Examples that repeat an earlier one and were left out.
-        method: The test that would have decided.
-        null: What it assumes.
     """
 
     benchmark: str

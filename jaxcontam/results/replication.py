@@ -36,7 +36,6 @@ class OverlapResult(ResultRow):
     Attributes:
         method: Measure and test, such as `rouge_l_sign_flip`.
         validity: `exact` for the sign-flip test, `asymptotic` for bootstraps.
-        n_instances: Pairs of completions that are compared.
         n_left_out: Instances whose guided or general prompt has no answer, or whose
             reference the measure cannot read.
         p_value: One-sided; None for fewer than two pairs.
@@ -92,7 +91,6 @@ class JudgeResult(ResultRow):
 
     Attributes:
         method: `judge_local`, `judge_llm`, or `judge_human` for a sheet read back.
-        n_instances: Guided completions that have a label.
         n_short: Exact copies of references of one or two words, which enter the
             rate and do not decide.
         n_follows: Instances whose second piece follows from the first one by rule, such
@@ -104,7 +102,6 @@ class JudgeResult(ResultRow):
         n_unparsed: Answers of a judge that are none of the words asked for.
         n_refused: Completions, or requests to the judge, that a server refused.
         rate: Share of exact or near-exact copies among those judged.
-        rate_low: Lower end of its 95 % interval (Wilson).
         n_control: Completions of a set that cannot have been seen that have a label; 0
             without such a set.
         n_needed: The smallest number of copies for which p_control is at most 0.001;
@@ -117,7 +114,6 @@ class JudgeResult(ResultRow):
             Fisher's exact test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
-        reference: What a reference model copies; None without one.
         reason: Why the verdict is `suspected` and no more; None for another one.
         agreement: Share of instances that humans judged alike, copy or not; None
             without human labels.
@@ -175,7 +171,6 @@ class ComparisonResult(ResultRow):
     Attributes:
         n_instances: Instances that were asked about, or 1 for a split as a whole.
         rate: `n_found` over those answered; None where none was.
-        rate_low: Lower end of its 95 % interval (Wilson).
         chance: What the rate would be by guessing; None where nobody knows.
         n_control: Answers on instances that cannot have been seen, if there are some.
         p_control: That chance alone makes the rate exceed the control's, one-sided
@@ -183,7 +178,6 @@ class ComparisonResult(ResultRow):
             as found in the control; None without a control.
         finding: In the method's own words, such as `suspicious`.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
-        verdict: None where the method gives no decision about the partition.
     """
 
     n_instances: int
