@@ -283,12 +283,11 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
+    run = command.run
     with own_folder(name, command):
-        has_shares = isinstance(command, DeviceFlags)
-        if has_shares and (command.shard is not None or command.distributed):
-            outcome = _run_share(command)
-        else:
-            outcome = command.run()
+        of_devices = isinstance(command, DeviceFlags)
+        is_shared = of_devices and (command.shard is not None or command.distributed)
+        outcome = _run_share(command) if is_shared else run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
 
 

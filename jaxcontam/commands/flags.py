@@ -122,7 +122,7 @@ class TextFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceFlags(DtypeFlags):
-    """How scores are computed and kept; what a server, or the devices here, are told."""
+    """How scores are computed and kept, and what a server or devices are told."""
 
     batch_tokens: int | None = None
     """Tokens a batch (default: by device)."""
