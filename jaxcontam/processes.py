@@ -85,7 +85,7 @@ def process_count() -> int:
 
 
 def is_first() -> bool:
-    """Whether this process prints and writes."""
+    """True if this process prints and writes."""
     return process_index() == 0
 
 
@@ -134,7 +134,7 @@ def _number(name: str) -> int | None:
 
 
 def _exit_code(error: BaseException) -> int:
-    """What the command line ends with, which takes no part in this end."""
+    """Exit code of the command line, which takes no part in this end."""
     if isinstance(error, InputError):
         return 2
     if isinstance(error, StorageError):

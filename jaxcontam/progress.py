@@ -116,7 +116,7 @@ def progress_after(progress: Progress | None, done: int, total: int) -> Progress
 
 
 def progress_in(progress: Progress | None, total: int) -> Progress | None:
-    """What is told in one unit, as a share of `total` of another one."""
+    """Tell `progress` of one unit as a share of `total` of another."""
     if progress is None:
         return None
     return lambda done, n: progress(math.floor(total * done / max(1, n)), total)

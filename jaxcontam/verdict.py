@@ -132,7 +132,7 @@ def _decided(
 def _obstacles(
     result: OrderResult, beside: Sequence[OrderResult], n: int
 ) -> tuple[Reason, ...]:
-    """What else than memory a small p-value could come from; nothing where it proves.
+    """Other sources than memory of a small p-value; nothing where it proves.
 
     Checks of a file see rules that its order follows, not what happens once: a cause
     before its effect, events by their dates, a list that the world knows. Those of
@@ -163,7 +163,7 @@ def _obstacles(
 def _unsettled(
     reference: ReferenceResult, numbers: OrderNumbers, n: int
 ) -> list[Reason]:
-    """What a reference leaves open; nothing where it is silent and the model is not.
+    """Points that a reference leaves open; none where it is silent and the model not.
 
     That its own p-value is large shows no silence: a noisy test is never small. So a
     test of its own asks whether it gains less than half of what the model gains. That
@@ -190,7 +190,7 @@ def _unsettled(
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
-    """Whether a test beside says what would be proof were the order random."""
+    """True if a test beside says what would be proof were the order random."""
     return (
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"

@@ -1,4 +1,4 @@
-"""What an audit asks of a file, fixed before anything is scored."""
+"""The design of an audit, fixed before anything is scored."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -132,17 +132,17 @@ class AuditDesign:
 
     @property
     def tests_options(self) -> bool:
-        """Whether options of items are moved as well."""
+        """True if options of items are moved as well."""
         return options.METHOD.name in self.test_names
 
     @property
     def decides_by_options(self) -> bool:
-        """Whether the order of options decides, so that `shuffled` speaks of it."""
+        """True if the order of options decides, so that `shuffled` speaks of it."""
         return self.test_names[0] == options.METHOD.name
 
     @property
     def tests_options_alone(self) -> bool:
-        """Whether no order of examples is tested."""
+        """True if no order of examples is tested."""
         return self.test_names == (options.METHOD.name,)
 
     @property

@@ -24,7 +24,7 @@ _SAID_BY_CARD = re.compile(
 
 
 def turn_words(turn: Turn) -> str:
-    """What a report says of how examples were read."""
+    """Say in a report how examples were read."""
     place = f"the {turn}'s turn"
     if turn == "both":
         place = "both turns, its question the user's and its answer the assistant's,"
@@ -82,7 +82,7 @@ def chat_texts(
 
 
 def _stand_in_order(parts: Sequence[str], written: str) -> bool:
-    """Whether each text stands behind the one before, but for blanks around it."""
+    """True if each text stands behind the one before, but for blanks around it."""
     start = 0
     for part in map(str.strip, parts):
         start = written.find(part, start)

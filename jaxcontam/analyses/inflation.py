@@ -73,7 +73,7 @@ class Sides:
 
     @property
     def is_choice(self) -> bool:
-        """Whether the answer is one of several choices."""
+        """True if the answer is one of several choices."""
         return bool(self.published[0].choices)
 
     @property
@@ -153,7 +153,7 @@ def read_sides(
 
 
 class Answers(NamedTuple):
-    """What a model answered.
+    """Scores of a model on all items, and who gave them.
 
     `scores` are (n_questions,) float64, NaN where there is no answer; `notes` say what
     a reader should know of them.
@@ -223,7 +223,7 @@ _SHAPE = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class InflationAnalysis(Writable):
-    """What scores say of inflation.
+    """A report of inflation, with the scores that it rests on.
 
     Attributes:
         report: Everything that `report.json` holds.

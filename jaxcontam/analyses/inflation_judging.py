@@ -1,4 +1,4 @@
-"""What scores on two sides say of inflation; needs no model.
+"""Judge inflation from scores on two sides; needs no model.
 
 `judged_inflation` is called once scores exist, and by `verify` with what `texts.jsonl`
 holds.
@@ -80,7 +80,7 @@ class ComparedItems:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether a group holds several items of a side."""
+        """True if a group holds several items of a side."""
         return any(len(np.unique(codes)) < len(codes) for codes in self.groups)
 
 
@@ -168,7 +168,7 @@ def compared_items(
 
 
 def _content(row: Row) -> Content | None:
-    """What is asked and what counts as right; None where it is not known."""
+    """The question and its right answers; None where they are not known."""
     if not row["text"] or "choices" not in row:
         return None
     return row["text"], tuple(row["choices"]), tuple(row["answers"])
@@ -268,7 +268,7 @@ UNPAIRED, EQUALLY_HARD, LEAST = "--unpaired", "--equally-hard", "--min-points"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is compared with what, and what is known of it.
+    """Two sides, and what is known of how they compare.
 
     Attributes:
         paired: Whether those are rewrites of items of the same name.
@@ -293,7 +293,7 @@ class Comparison:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the user says of the comparison, as flags."""
+        """The flags by which the user speaks of the comparison."""
         words = [UNPAIRED] * (not self.paired) + [EQUALLY_HARD] * self.equally_hard
         if self.min_points != MIN_POINTS:
             words += [LEAST, str(self.min_points)]
@@ -438,7 +438,7 @@ def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
 
 
 def _of_references(mean: GapEstimate) -> list[str]:
-    """What the gap of their mean score shows of the other items."""
+    """A note if the gap of their mean score shows the others to be harder or easier."""
     if mean.low <= 0 <= mean.high:
         return []
     word, less = ("harder", "less") if mean.low > 0 else ("easier", "more")

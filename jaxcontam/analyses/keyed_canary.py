@@ -116,7 +116,7 @@ def keyed_canary(
 
 
 def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[str]:
-    """What is asked, group by group."""
+    """Prompts for the values, group by group."""
     form = template or "{question}"
     if {field for _, field in template_pieces(form)} - {None} != {"question"}:
         raise InputError(

@@ -395,7 +395,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ChosenScores:
-    """What a run computes.
+    """Scores that a run computes, and the texts of their prefixes.
 
     Attributes:
         shots: Prefix -> indices of the texts that stand in it.
@@ -425,7 +425,7 @@ class ChosenScores:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MembershipPlan:
-    """What a run scores, and with what; `left_out` (N,) are texts of a prefix."""
+    """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
 
     run: RunTexts
     chosen: ChosenScores

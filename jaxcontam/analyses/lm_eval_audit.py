@@ -65,7 +65,7 @@ class AuditedLM(JaxcontamLM):
         return super().generate_until(requests, *args, **kwargs)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the audit says of each task, or why it cannot be audited."""
+        """Report the audit of each task, or why it cannot be audited."""
         block: dict[str, Any] = {}
         files: dict[str, Benchmark] = {}
         for task in self._tasks:

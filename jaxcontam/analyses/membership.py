@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MembershipAnalysis(Writable):
-    """What scores say of texts.
+    """A report of membership, with the scores that it rests on.
 
     Attributes:
         report: Everything that `report.json` holds.

@@ -1,4 +1,4 @@
-"""What the scores of a run say: from texts and scores alone, without a model.
+"""Judge the scores of a run, from texts and scores alone, without a model.
 
 `membership` calls it once scores exist, `verify` with what `texts.jsonl` holds.
 
@@ -33,7 +33,7 @@ from jaxcontam.results.membership import (
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class JudgedRun:
-    """What the scores of a run say.
+    """Judgement of the scores of a run.
 
     Attributes:
         results: One a score where both sides are known; one for the set where texts are
@@ -90,7 +90,7 @@ def judged(
 def judged_again(
     study: MembershipStudy, rows: Sequence[TextScores], *, seed: int
 ) -> tuple[RunTexts, JudgedRun]:
-    """What the rows of `texts.jsonl` say under the settings of their report."""
+    """Judge the rows of `texts.jsonl` under the settings of their report."""
     clusters = [row.cluster for row in rows if row.cluster is not None]
     run = RunTexts(
         name=study.name,

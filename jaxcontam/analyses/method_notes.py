@@ -1,4 +1,4 @@
-"""What a report says of the methods behind its numbers, from the tables of methods."""
+"""Words for the methods behind a report's numbers, from the tables of methods."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationAnalysis(Writable):
-    """What a model wrote, and what is said of it.
+    """A report of replication, with the completions that it rests on.
 
     Attributes:
         partition: Completions, measures and labels, from which results follow.

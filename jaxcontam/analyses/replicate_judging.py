@@ -105,12 +105,12 @@ class Partition:
 
     @property
     def judges_by_bleurt(self) -> bool:
-        """Whether the local judge reads BLEURT-20: of all arms, or of none."""
+        """True if the local judge reads BLEURT-20: of all arms, or of none."""
         return set(self.bleurt_20) == set(self.arms)
 
     @property
     def judged_locally(self) -> dict[str, Judged]:
-        """What the local judge says of each arm."""
+        """Labels of each arm by the local judge."""
         bleurt = self.bleurt_20 if self.judges_by_bleurt else {}
         return {
             name: judge_local(arm.instances, arm.guided, bleurt=bleurt.get(name))
@@ -133,7 +133,7 @@ class Partition:
 
     @property
     def facts(self) -> dict[str, Facts]:
-        """What is known of the instances of both sides."""
+        """Facts of the instances of both sides."""
         is_grouped = self.group_field is not None
         return {
             name: Facts(

@@ -33,7 +33,7 @@ Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
 # No slots: the command joins these fields to its own.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplicationDesign:
-    """What a partition is asked; the fields are flags of `jaxcontam replicate`.
+    """Questions about a partition; the fields are flags of `jaxcontam replicate`.
 
     Raises:
         InputError: If fields exclude each other or are out of range; names the flag.
@@ -99,7 +99,7 @@ class ReplicationDesign:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationPlan:
-    """What a run asks.
+    """Prompts of a run, and the instances behind them.
 
     Attributes:
         items: Multiple-choice items for one of the further methods.
@@ -157,7 +157,7 @@ class ReplicationPlan:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader should know of the draw and of the prompts."""
+        """Warnings about the draw and the prompts."""
         drawn = self.drawn
         words = [*drawn.warnings]
         if drawn.n_duplicates:

@@ -45,7 +45,7 @@ _N_DRAWN = 20_000
 
 
 class Writable:
-    """What every analysis can do that says how it is `written`."""
+    """Save and show any analysis that says how it is `written`."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
 def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
 ) -> list[NullPicture | None]:
-    """What each exact primary test saw, for its plots; None for other results."""
+    """Plots' numbers of each exact primary test; None for other results."""
     return [
         _picture(found, row, report.seed)
         if isinstance(row, OrderResult)

@@ -60,7 +60,7 @@ class ScoredBenchmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoreFile:
-    """What a file holds.
+    """Scores of a file, and its text.
 
     Attributes:
         kind: Who writes such files.

@@ -150,7 +150,7 @@ class Canary(DeviceFlags, ReportFlags):
 
     @property
     def least_effect(self) -> float:
-        """What `no evidence` must have been able to find."""
+        """Effect that `no evidence` must have been able to find."""
         if self.min_effect is not None:
             return self.min_effect
         return MIN_EFFECT if self.chat is None else canary_chat.MIN_EFFECT

@@ -154,7 +154,7 @@ def _convert(path: Path, out: Path) -> list[str]:
 
 
 def _is_stored_zip(path: Path, size: int) -> bool:
-    """Whether torch reads a file as an archive, whose parts must be as large as it."""
+    """True if torch reads an archive, whose parts must be as large as the file."""
     with path.open("rb") as file:
         if file.read(len(_ZIP)) != _ZIP:
             return False

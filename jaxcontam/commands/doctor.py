@@ -103,7 +103,7 @@ def requirements() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """What JAX computes on, and what of this machine it leaves idle."""
+    """Devices on which JAX computes, and those of this machine that it leaves idle."""
     import jax
 
     try:
@@ -130,7 +130,7 @@ def devices() -> Iterator[Finding]:
 
 
 def folders() -> Iterator[Finding]:
-    """Whether reports can be written here, and compiled programs kept."""
+    """See if reports can be written here, and compiled programs kept."""
     from jaxcontam.scoring.compilation_cache import compiled_in, keep_compiled
 
     here = Path.cwd()
@@ -171,7 +171,7 @@ def extras() -> Iterator[Finding]:
 
 
 def hub() -> Iterator[Finding]:
-    """Whether gated models of the hub can be asked for; the token is never shown."""
+    """See if gated models of the hub can be asked for; the token is never shown."""
     from huggingface_hub import get_token
 
     if get_token():
@@ -209,7 +209,7 @@ def model_findings(model: str) -> Iterator[Finding]:
 
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:
-    """Whether a file is read as examples, and which tests its own order allows."""
+    """See if a file is read as examples, and which tests its own order allows."""
     from jaxcontam.analyses.audit_design import AuditDesign
     from jaxcontam.analyses.method_notes import method_words
     from jaxcontam.analyses.order_files import HEAD, check_files, read_files

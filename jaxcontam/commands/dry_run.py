@@ -41,7 +41,7 @@ SD_OF_PAIRS = (2.2, 7.9)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestEstimate:
-    """What one test would cost.
+    """Cost of one test.
 
     Attributes:
         n_sequences: Distinct sequences, or pairs; 0 for direction beside a test whose
@@ -69,7 +69,7 @@ class TestEstimate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What an audit would cost.
+    """Cost of an audit.
 
     Attributes:
         minutes: Scoring time at the speed of a timed batch of zeros; loading,

@@ -170,7 +170,7 @@ class DeviceFlags(DtypeFlags):
 
     @property
     def api_options(self) -> ApiOptions:
-        """What is said of a server, for `load`."""
+        """Options of a server, for `load`."""
         return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
 
     @property
@@ -218,7 +218,7 @@ def names_of(words: str) -> tuple[str, ...]:
 
 
 def runs_here(model: str) -> bool:
-    """Whether a word names weights, which give more than log-probabilities."""
+    """True if a word names weights, which give more than log-probabilities."""
     return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
 
 
@@ -385,5 +385,5 @@ def flags_of(command: Any) -> tuple[str, ...]:
 
 
 def is_positional(field: dataclasses.Field) -> bool:
-    """Whether a field is typed without a flag before it."""
+    """True if a field is typed without a flag before it."""
     return tyro.conf.Positional in getattr(field.type, "__metadata__", ())

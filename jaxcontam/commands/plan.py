@@ -27,7 +27,7 @@ from jaxcontam.terminal import Terminal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestPlan:
-    """What one test needs and finds.
+    """Needs of one test, and the effects that it finds.
 
     Attributes:
         examples_needed: For the wanted power; None if no number is enough.
@@ -61,7 +61,7 @@ class TestPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """What a wanted power takes.
+    """Needs of every test for a wanted power.
 
     Attributes:
         effect: Nats that each published boundary gains.

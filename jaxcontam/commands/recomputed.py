@@ -72,7 +72,7 @@ _NOISE = 1e-9
 def digest_faults(
     directory: Path, document: Mapping[str, Any], evidence: str
 ) -> list[str]:
-    """What the digests of a report contradict.
+    """Contradictions between a report's digests and its files.
 
     They find what changed by accident: a flipped bit, a file of another run. They are
     no signature: whoever changes a report can write new ones.
@@ -108,7 +108,7 @@ def differences(
     noisy: Collection[str] | None = None,
     skip: Collection[str] = (),
 ) -> list[str]:
-    """What is stated and does not follow, one line a value.
+    """Stated values that do not follow, one line each.
 
     Args:
         where: Place in the report; names follow a full stop, or its own last space.
@@ -435,7 +435,7 @@ def _evidence_faults(
 
 
 def _noise(evidence: Evidence | None) -> float:
-    """What rounding may leave of a difference of sums of the scores."""
+    """Most that rounding leaves of a difference of sums of the scores."""
     if evidence is None:
         return 0.0
     arrays = (

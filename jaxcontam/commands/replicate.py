@@ -405,7 +405,7 @@ def planned_words(
     journal: Path,
     budget: Budget,
 ) -> str:
-    """What a run would ask, counted by a run whose answers are made up."""
+    """Requests of a run, counted by a run whose answers are made up."""
     counted = [
         CountingCompleter(
             model.name if isinstance(model, ApiModel) else model.completer.name, word

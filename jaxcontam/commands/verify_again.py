@@ -1,4 +1,4 @@
-"""What a report's evidence cannot show: its benchmark and its model are asked again."""
+"""Ask a report's benchmark and model again, for all that evidence cannot show."""
 
 import contextlib
 import dataclasses

@@ -62,7 +62,7 @@ def calibration_page(
 
 
 def calibration_sentence(row: CalibrationResult) -> str:
-    """What was drawn, and how far from uniform it is."""
+    """Name the draws, and how far from uniform their p-values are."""
     return (
         f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
         f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. "

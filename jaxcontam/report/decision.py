@@ -101,7 +101,7 @@ class AuditedFile:
 
     @property
     def reference(self) -> ReferenceResult | None:
-        """What a reference model says by the test whose null the file may satisfy."""
+        """Result of a reference model by the test whose null the file may satisfy."""
         return self.answering.reference
 
     @property
@@ -119,7 +119,7 @@ class AuditedFile:
 
     @property
     def attracting(self) -> OrderResult | None:
-        """What would be proof, had the order been drawn, beside a silent direction."""
+        """The test that would prove, were the order drawn, beside a silent direction."""
         of_direction = base_null(self.test.null) == "reversibility"
         if not of_direction or "attraction" not in self.test.reasons:
             return None
@@ -178,7 +178,7 @@ def why(file: AuditedFile) -> str:
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a null that a file can satisfy is of its order or of its options."""
+    """True for a null that a file can satisfy, of its order or of its options."""
     if test.null == DESIGNED:
         # Of secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
@@ -187,7 +187,7 @@ def is_of_order(test: OrderResult | UnscoredFile) -> bool:
 
 
 def is_of_options(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a test is of the order of the options within items."""
+    """True for a test of the order of the options within items."""
     return test.null in OF_OPTIONS
 
 
@@ -291,7 +291,7 @@ def _attraction_words(file: AuditedFile) -> str:
 
 
 def _unsettled(file: AuditedFile) -> list[str]:
-    """What a reference model leaves open, in one sentence; nothing if it settles it."""
+    """Name all that a reference leaves open; nothing if it settles the verdict."""
     test, reference = file.answering, file.reference
     open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
     if reference is None or not open_points:

@@ -1,4 +1,4 @@
-"""What every figure shares: style, colours, and SVG text that repeats to the byte."""
+"""Style and colours of every figure, and SVG text that repeats to the byte."""
 
 import contextlib
 import html

@@ -86,7 +86,7 @@ _N_CURVES = 6
 
 
 def study_of(report: Report) -> MembershipStudy:
-    """What a membership run was asked for."""
+    """The study of a membership report: all that the run was asked for."""
     return read_result(MembershipStudy, report.study, "report.study")
 
 
@@ -178,7 +178,7 @@ def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
 
 
 def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
-    """What a score adds to the blind baseline, with its interval."""
+    """The gain of a score over the blind baseline, with its interval."""
     low = row.increment_low if interval else None
     return interval_words(row.increment, low, row.increment_high, "+.2f")
 

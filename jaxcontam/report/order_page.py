@@ -168,7 +168,7 @@ def order_page(
 
 
 def headline(verdicts: dict[str, Verdict | None]) -> str:
-    """What a manager reads; `verdicts` are those of each file."""
+    """The line for a manager; `verdicts` are those of each file."""
     found = list(verdicts.values()).count("contaminated")
     if len(verdicts) == 1:
         ((name, verdict),) = verdicts.items()

@@ -59,7 +59,7 @@ _CONCLUSIONS: dict[Kind, str] = {
 
 
 class Gain(NamedTuple):
-    """What an example gains beside a neighbour, in nats, with its 95 % interval."""
+    """Nats that an example gains beside a neighbour, with a 95 % interval."""
 
     mean: float
     low: float
@@ -81,7 +81,7 @@ def pair_test(file: AuditedFile) -> OrderResult | None:
 
 
 def kind_of(found: Neighbours) -> Kind:
-    """What gains look like."""
+    """Name the pattern of gains."""
     _, backward, excess = gains_of(found).values()
     if excess.low > 0:
         return "both" if backward.low > 0 else "memory"
@@ -190,7 +190,7 @@ _TESTS: dict[Validity, str] = {
 
 
 def proof_words(words: Words, method: str) -> ProofWords:
-    """What a report says of a test; a study's own test is one of orders of a file."""
+    """Words for a test; a study's own test is one of orders of a file."""
     found = words.get(method)
     return (found and found.proof) or ORDER_WORDS
 
@@ -237,7 +237,7 @@ def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
 
 
 def assumed_sentence(test: OrderResult, words: Words) -> str:
-    """What the p-value rests on."""
+    """State all that the p-value rests on."""
     own = proof_words(words, test.method)
     said = _assumption(test, own)
     if _is_declared(test):
@@ -253,7 +253,7 @@ def assumed_sentence(test: OrderResult, words: Words) -> str:
 
 
 def commitment_sentence(test: OrderResult) -> str | None:
-    """What a reader is to compare with what the owner published; None without."""
+    """Ask to compare with all that the owner published; None without commitments."""
     if not test.commitments:
         return None
     parts = [
@@ -268,7 +268,7 @@ def commitment_sentence(test: OrderResult) -> str | None:
 
 
 def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
-    """What the pre-tests of the file say."""
+    """List the pre-tests of the file."""
     if not test.pretests:
         return f"Checked: nothing, {proof_words(words, test.method).unchecked}."
     # What copying gives without a model has a table of its own.
@@ -286,7 +286,7 @@ def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
 
 
 def chance_sentence(test: OrderResult, words: Words) -> str:
-    """What would have been seen had the model never seen the file.
+    """Describe the outcome by chance, had the model never seen the file.
 
     A method's own words may hold the names of the values below.
     """
@@ -380,7 +380,7 @@ def side_by_side(test: OrderResult, model: str) -> list[list[str]]:
 
 
 def reference_sentence(test: OrderResult) -> str | None:
-    """Whether the reference explains what the model shows; None without one."""
+    """Say if the reference explains the model's result; None without one."""
     found = test.reference
     if found is None:
         return None
@@ -425,7 +425,7 @@ def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
 
 
 def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
-    """What the table says; None where no blind scorer was asked."""
+    """Sum up the table; None where no blind scorer was asked."""
     blind = [test for test in pretests if test.name.partition(":")[0] in _COLUMNS]
     if not blind:
         return None
@@ -452,7 +452,7 @@ def _assumption(test: OrderResult, own: ProofWords) -> str:
 
 
 def _is_declared(test: OrderResult) -> bool:
-    """Whether the order of a file is random by somebody's word alone."""
+    """True if the order of a file is random by somebody's word alone."""
     return test.order_provenance == "declared" and is_of_order(test)
 
 
@@ -516,7 +516,7 @@ _EXACT = "take an exact test"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """What is to be done about reports of one command.
+    """Next steps after reports of one command.
 
     Attributes:
         words: Of the methods, in the order in which they are recommended.
@@ -526,11 +526,11 @@ class Advice:
     words: Words
 
     def about_file(self, file: UnscoredFile) -> list[str]:
-        """What to do about a file that was not scored."""
+        """Next steps for a file that was not scored."""
         return self._sentences([self._of_invalid(file)])
 
     def about(self, file: AuditedFile) -> list[str]:
-        """What to do next about a verdict, with the flags of `audit` where they help.
+        """Next steps after a verdict, with the flags of `audit` where they help.
 
         More orders of the same file after a look at the result would be a second test,
         and hardly a stronger one: only more examples are.

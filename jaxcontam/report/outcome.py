@@ -1,4 +1,4 @@
-"""What an audit prints: checks, the table, notes of each benchmark, remedies.
+"""Print an audit: checks, the table, notes of each benchmark, remedies.
 
 Also any table on the terminal, that of a page or of order tests.
 """

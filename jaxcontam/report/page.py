@@ -225,7 +225,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Details:
-    """What opens on a click: texts, each after what it is, then other parts."""
+    """Texts, each after its name, then other parts, all opened by a click."""
 
     kind: ClassVar = "details"
     summary: str
@@ -401,7 +401,7 @@ def model_words(model: ModelInfo) -> str:
 
 
 def provenance_rows(report: Report) -> list[tuple[str, str]]:
-    """What was run on what: name and value, for a table of two columns."""
+    """Name and value of all that made a report, for a table of two columns."""
     rows = [
         ("jaxcontam", report.jaxcontam),
         ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),

@@ -395,7 +395,7 @@ _DECIDES = {True: ORANGE, False: GREY}
 
 
 def summary_text(report: Report, words: Words) -> str:
-    """What `jaxcontam audit` prints, in 80 columns: table, notes, what to do."""
+    """The print of `jaxcontam audit` in 80 columns: table, notes, next steps."""
     page = io.StringIO()
     console = Terminal(file=page, width=80)
     if found := [row for row in report.results if isinstance(row, OrderResult)]:

@@ -205,7 +205,7 @@ def measure_and_test(method: str) -> tuple[str, str]:
 
 
 def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
-    """What was found of one partition, and what speaks against it."""
+    """Findings on one partition, and all that speaks against them."""
     judges, overlaps, comparisons = replication_rows(rows)
     sentences: list[str] = []
     for row in judges:

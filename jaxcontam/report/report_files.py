@@ -110,7 +110,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def is_report_of(document: Mapping[str, Any], command: str) -> bool:
-    """Whether a report was made by a command, as far as it says so."""
+    """True if a report was made by a command, as far as it says so."""
     words = document.get("command")
     return isinstance(words, list) and words[:1] == [command]
 
@@ -123,7 +123,7 @@ def sealed_text(document: dict[str, Any]) -> str:
 
 
 def is_sealed(text: bytes, digest: str) -> bool:
-    """Whether a report's text holds its digest once, and the rest has that digest."""
+    """True if a report's text holds its digest once, and the rest has that digest."""
     seal = digest.encode(errors="surrogatepass")
     return text.count(seal) == 1 and data_digest(text.replace(seal, b"")) == digest
 
@@ -233,7 +233,7 @@ def sweep_parts(path: Path) -> None:
 
 
 def _is_left(part: Path) -> bool:
-    """Whether a part is that of a process of this host that has ended."""
+    """True if a part is that of a process of this host that has ended."""
     place, _, pid = part.name.removesuffix(".partial").rpartition(".")
     # Elsewhere than on POSIX, `kill` ends what it asks for.
     if not (

@@ -56,7 +56,7 @@ def results_csv(report: Report) -> str:
 def verdict_fields(
     report: Report, row: OrderResult | UnscoredFile, folder: str | None
 ) -> dict[str, Any]:
-    """What is said of a benchmark beside a score that others compute.
+    """Fields of a verdict beside a score that others compute.
 
     `row` is its deciding test, or a file that was refused; `folder` is where the report
     stands, if it was written.

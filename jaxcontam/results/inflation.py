@@ -67,7 +67,7 @@ class InflationEstimate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InflationResult(ResultRow):
-    """What is said of one score: the row of `results`.
+    """Inflation of one score: the row of `results`.
 
     Attributes:
         benchmark: Name of the published items; the fingerprint is of both sides.

@@ -285,7 +285,7 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipStudy:
-    """What was asked of a membership run: `study` of its report.
+    """Settings and counts of a membership run: `study` of its report.
 
     Attributes:
         n_left_out: Those of a prefix.
@@ -340,7 +340,7 @@ class TextScores:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScorePicture:
-    """What one score gave to labelled texts, for its plots.
+    """Curve of one score on labelled texts, for its plots.
 
     Attributes:
         fpr: (R,) share of non-members at or above each threshold, ascending.

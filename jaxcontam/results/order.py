@@ -98,7 +98,7 @@ class Evidence:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NullPicture:
-    """What one test saw, for its plots.
+    """Numbers of one test, for its plots.
 
     Attributes:
         null_sums: (n,) float64; the statistic with columns drawn at random.

@@ -31,7 +31,7 @@ model's; what the model copies and it does not may be chance.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapResult(ResultRow):
-    """Whether naming the partition makes completions more like the reference.
+    """Test if naming the partition makes completions more like the reference.
 
     Attributes:
         method: Measure and test, such as `rouge_l_sign_flip`.
@@ -55,7 +55,7 @@ class OverlapResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCopies:
-    """What a model that has seen neither side copies, and how the model exceeds it.
+    """Copies by a model that has seen neither side, and how the model exceeds them.
 
     Attributes:
         n_instances: Instances of the benchmark that count for both models.
@@ -166,7 +166,7 @@ class JudgeResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult(ResultRow):
-    """What a method that asks otherwise finds; never the row that decides.
+    """Findings of a method that asks otherwise; never the row that decides.
 
     Attributes:
         n_instances: Instances that were asked about, or 1 for a split as a whole.
@@ -198,7 +198,7 @@ class ComparisonResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskedInstance:
-    """What a model wrote for one instance: a row of `texts.jsonl`, as a page shows it.
+    """Completions of one instance: a row of `texts.jsonl`, as a page shows it.
 
     Attributes:
         arm: `partition` or `control`, or one of both as the reference was asked.

@@ -1,4 +1,4 @@
-"""What a report holds: rows of all kinds, the model, the device.
+"""A report: rows of all kinds, the model, the device.
 
 Rows of `report.json` are these fields under these names; None becomes null.
 """

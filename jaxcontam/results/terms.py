@@ -102,7 +102,7 @@ def base_null(null: Null) -> Null:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRow:
-    """What readers are told of a method: its name, its needs, its price, its sight.
+    """A method for its readers: its name, its needs, its price, its sight.
 
     Attributes:
         name: As typed after `--tests` or `--scores`, and as it stands in reports.
@@ -118,7 +118,7 @@ class MethodRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProofWords:
-    """What a report says of a test with a p-value; by default, of orders of a file.
+    """Words for a test with a p-value; by default, of orders of a file.
 
     Attributes:
         row: What the test has strata of.
@@ -185,7 +185,7 @@ ORDER_WORDS = ProofWords()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodWords:
-    """What a report says of a method; made from a row of METHODS.
+    """Words for a method in a report; made from a row of METHODS.
 
     Attributes:
         source: Paper, and where the code departs from the authors'.
