@@ -119,7 +119,7 @@ class AuditedFile:
 
     @property
     def attracting(self) -> OrderResult | None:
-        """The test that would prove, were the order drawn, beside a silent direction."""
+        """The test that would prove, were the order drawn; direction is silent."""
         of_direction = base_null(self.test.null) == "reversibility"
         if not of_direction or "attraction" not in self.test.reasons:
             return None
