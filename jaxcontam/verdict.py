@@ -33,12 +33,7 @@ from jaxcontam.results.terms import (
     base_null,
 )
 from jaxcontam.stats.effect import mde_among
-from jaxcontam.stats.multiple import (
-    benjamini_yekutieli,
-    calibrated_e,
-    e_bh,
-    holm,
-)
+from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
 
 CONTAMINATED: Verdict = "contaminated"
 SUSPECTED: Verdict = "suspected"

@@ -17,12 +17,7 @@ from jaxcontam.arguments import (
     words_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods import (
-    adjacency,
-    direction,
-    methods_to_score,
-    options,
-)
+from jaxcontam.methods import adjacency, direction, methods_to_score, options
 from jaxcontam.verdict import MIN_EFFECT
 
 

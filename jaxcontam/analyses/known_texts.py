@@ -26,12 +26,7 @@ from jaxcontam.data.labelled import (
 )
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.methods import SCORES
-from jaxcontam.methods.membership.documents import (
-    ASKED,
-    LABELLED,
-    compared,
-    rows_of,
-)
+from jaxcontam.methods.membership.documents import ASKED, LABELLED, compared, rows_of
 from jaxcontam.methods.membership.score import Reading, ScoreMethod
 from jaxcontam.methods.membership.sweep import sweep_methods
 from jaxcontam.methods.membership.token_scores import AT_K, min_k_at

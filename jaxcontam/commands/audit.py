@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.audit import (
-    ReadyAudit,
-    about_reference,
-    run_audit,
-)
+from jaxcontam.analyses.audit import ReadyAudit, about_reference, plan_audit, run_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
@@ -22,7 +18,6 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import path_word
 from jaxcontam.commands.dry_run import dry_run

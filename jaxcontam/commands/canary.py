@@ -50,11 +50,7 @@ from jaxcontam.methods.canary import (
     draw_sequences,
 )
 from jaxcontam.methods.canary_chat import detectable_share
-from jaxcontam.methods.versions import (
-    VersionSet,
-    plan_texts,
-    score_texts,
-)
+from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.report.order_words import commitment_sentence

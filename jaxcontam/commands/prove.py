@@ -10,12 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.analyses.prove import (
-    check_boundaries,
-    check_cells,
-    check_labels,
-    prove,
-)
+from jaxcontam.analyses.prove import check_boundaries, check_cells, check_labels, prove
 from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.commands.publish import shown

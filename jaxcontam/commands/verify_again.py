@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.audit import Planned, plan_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import (
     AuditFiles,
@@ -17,7 +18,6 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.scored import Planned, plan_audit
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences

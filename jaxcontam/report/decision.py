@@ -10,12 +10,7 @@ from collections.abc import Sequence
 
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.report.numbers import effect_words, p_of, p_words, plain_p
-from jaxcontam.results import (
-    DESIGNED,
-    OrderResult,
-    ReferenceResult,
-    UnscoredFile,
-)
+from jaxcontam.results import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,

@@ -45,12 +45,7 @@ from jaxcontam.report.page import (
     model_words,
     report_page,
 )
-from jaxcontam.report.plots import (
-    copies_plot,
-    evidence_plot,
-    null_plot,
-    split_plot,
-)
+from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
 from jaxcontam.results import (
     MembershipResult,
     NullPicture,

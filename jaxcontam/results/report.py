@@ -14,11 +14,7 @@ from jaxcontam.results.membership import (
     TextThreshold,
 )
 from jaxcontam.results.order import OrderResult, UnscoredFile
-from jaxcontam.results.replication import (
-    ComparisonResult,
-    JudgeResult,
-    OverlapResult,
-)
+from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 
 SCHEMA = 1
