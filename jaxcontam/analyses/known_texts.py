@@ -180,7 +180,7 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
             "non-members with --nonmembers",
         )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
-    warnings = (*_how_read(texts), *_short_texts(texts, length))
+    warnings = tuple(_how_read(texts, length))
     if n_unknown := texts.labels.count(None):
         warnings += (
             f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
@@ -208,11 +208,7 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
             f"the text is {said}: two fields may hold two kinds of text",
             hint="name one that both files have with --text-field, or rename one",
         )
-    warnings = [
-        words
-        for part, _ in parts
-        for words in (*_how_read(part), *_short_texts(part, length))
-    ]
+    warnings = [words for part, _ in parts for words in _how_read(part, length)]
     if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
         warnings.append(
             f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
@@ -245,27 +241,23 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
     )
 
 
-def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
+def _how_read(texts: LabelledTexts, length: int | None) -> list[str]:
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
         found.append(
             f"{texts.name}: each row is a text as it stands, as in audit (it has: "
             f"{_names(texts)}); --text-field or --template chooses"
         )
-    return tuple(found)
+    if length is not None and texts.n_short:
+        found.append(
+            f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than "
+            f"{length} words and are scored as they are"
+        )
+    return found
 
 
 def _names(texts: LabelledTexts) -> str:
     return ", ".join(next(row for row in texts.rows if row is not None))
-
-
-def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
-    if length is None or not texts.n_short:
-        return ()
-    return (
-        f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than {length} "
-        "words and are scored as they are",
-    )
 
 
 def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:

@@ -142,21 +142,16 @@ def membership_sentence(
     without = "no blind baseline was made"
     if best is not None:
         without = f"the best blind baseline reaches {auc_words(best)}"
-    is_set, verdict = isinstance(row, SetResult), row.verdict
+    who = "as a set, these texts" if isinstance(row, SetResult) else "members"
+    verdict, meaning = row.verdict, "too few texts to tell"
     if verdict == "confounded" and best is not None:
         meaning = f"{blind_name(best.name)} tells the sides apart without the model"
     elif verdict in ("members rank higher", "may rank higher"):
-        who = "as a set, these texts" if is_set else "members"
         meaning = f"{who} look more familiar to the model than non-members"
     elif verdict == "members rank lower":
-        who = "as a set, these texts" if is_set else "members"
         meaning = f"{who} look less familiar to the model than non-members"
     elif verdict == "no difference":
-        meaning = "members look like non-members"
-        if is_set:
-            meaning = "as a set, these texts look like non-members"
-    else:
-        meaning = "too few texts to tell"
+        meaning = f"{who} look like non-members"
     found = f"by {row.method}, AUC {auc_words(row)}, p {plain_p(row.p_value)}"
     return f"{row.benchmark}: {verdict}: {meaning} {found}; {without}."
 
@@ -220,8 +215,8 @@ def share_sentences(study: MembershipStudy) -> list[str]:
             act = "rank above what the non-members explain"
             if_so = (
                 " This may be a difference of kind: what a reference model that saw "
+                "neither side shows of it is not ruled out."
             )
-            if_so += "neither side shows of it is not ruled out."
         found.append(
             f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
             f"{act} (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
