@@ -271,7 +271,6 @@ class Comparison:
     """Two sides, and what is known of how they compare.
 
     Attributes:
-        paired: Whether those are rewrites of items of the same name.
         chance: Mean score of guessing; None where it is not known.
         group_field: Field whose equal values name items that are drawn together.
         seed: Seeds the bootstrap of `constat`.

@@ -47,13 +47,7 @@ FEWEST = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RunTexts:
-    """Texts of one run, those in question first.
-
-    Attributes:
-        texts: N texts in the order of their files.
-        roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
-        clusters: The document that each comes from, or None.
-    """
+    """N texts, those in question first; `clusters` are their documents, or None."""
 
     name: str
     texts: tuple[str, ...]
@@ -382,12 +376,7 @@ _PREFIXES: tuple[tuple[Reading, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ChosenScores:
-    """Scores that a run computes, and the texts of their prefixes.
-
-    Attributes:
-        shots: Prefix -> indices of the texts that stand in it.
-        named: Scores that were asked for by their own names.
-    """
+    """Scores of a run, those `named` one by one, and indices of each prefix's texts."""
 
     methods: tuple[ScoreMethod, ...]
     primary: str

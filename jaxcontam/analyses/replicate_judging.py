@@ -56,12 +56,7 @@ ARMS = (PARTITION, CONTROL, *OF_REFERENCE.values())
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Arm:
-    """Instances and what a model wrote.
-
-    Attributes:
-        general: None where both instructions are the same, and for all arms but the
-            partition.
-    """
+    """Instances and completions; `general` of the partition alone, if it differs."""
 
     instances: tuple[Instance, ...]
     guided: tuple[Completion, ...]

@@ -99,12 +99,7 @@ class ReplicationDesign:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationPlan:
-    """Prompts of a run, and the instances behind them.
-
-    Attributes:
-        items: Multiple-choice items for one of the further methods.
-        issues: Issues with the file of their fix, likewise.
-    """
+    """Prompts of a run, and the instances behind them."""
 
     design: ReplicationDesign
     benchmark: Benchmark

@@ -60,12 +60,7 @@ class ScoredBenchmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoreFile:
-    """Scores of a file, and its text.
-
-    Attributes:
-        kind: Who writes such files.
-        suffix: Of the file that the text belongs in.
-    """
+    """Scores of a `kind` of file, and its text, to be written with a suffix."""
 
     kind: str
     scores: tuple[ScoredBenchmark, ...]

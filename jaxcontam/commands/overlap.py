@@ -157,7 +157,6 @@ class Reached:
     """Where a search stands.
 
     Attributes:
-        file: Number of the file that it is in.
         place: Where in that file; None where it begins.
         finished: Digest of the result, once there is one.
     """

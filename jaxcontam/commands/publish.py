@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 def report_name(
     model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
 ) -> str:
-    """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
-
-    The first benchmark lends its name; `decides` is all else that decides a result.
-    """
+    """`MODEL-BENCHMARK-DIGEST`, of the first benchmark and all that `decides`."""
     from jaxcontam.data.benchmark import fingerprint
 
     first = re.sub(r"[^\w.-]+", "_", benchmarks[0].name)[:60]

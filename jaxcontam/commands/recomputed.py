@@ -169,8 +169,6 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        fields: What each row of `texts.jsonl` must have.
-        skip: Words that follow from no number.
     """
 
     rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]

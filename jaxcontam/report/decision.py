@@ -144,10 +144,7 @@ def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
 
 
 def why(file: AuditedFile) -> str:
-    """Who decides about a file, and what that rests on, in plain words.
-
-    "" for tests of versions, which have words of their own, and without a verdict.
-    """
+    """Who decides about a file, and why; "" for tests of versions, or no verdict."""
     test = file.test
     if test.verdict is None or not is_of_order(test):
         return ""

@@ -516,11 +516,7 @@ _EXACT = "take an exact test"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """Next steps after reports of one command.
-
-    Attributes:
-        words: Of the methods, in the order in which they are recommended.
-    """
+    """Next steps after reports of one command; `words` in the order of preference."""
 
     command: Sequence[str]
     words: Words

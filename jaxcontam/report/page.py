@@ -18,13 +18,7 @@ from jaxcontam.terminal import shell_line, visible
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageWords:
-    """Words about a kind of report.
-
-    Attributes:
-        limits: What its verdict or its numbers do not show, one sentence or two each.
-        assumed: What it rests on; empty where each result says so itself.
-        proves: Whether its `contaminated` is a proof, which alone is red.
-    """
+    """Words about a kind of report; where it `proves`, `contaminated` is red."""
 
     limits: tuple[str, ...]
     assumed: tuple[str, ...] = ()
@@ -249,12 +243,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All that one HTML file shows.
-
-    Attributes:
-        limits: What its verdict does not show, before what its kind does not.
-        command: The line that makes it again.
-    """
+    """All that one HTML file shows; its own `limits` come before those of its kind."""
 
     title: str
     verdict: str | None = None

@@ -53,11 +53,7 @@ _LEVEL = 0.001
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A number with its interval: one line of `intervals_plot`.
-
-    Attributes:
-        group: Heading above lines that belong together; "" without one.
-    """
+    """A number with its interval: a line of `intervals_plot` under its `group`."""
 
     name: str
     group: str = ""
@@ -358,10 +354,7 @@ def copies_plot(tests: Sequence[OrderResult]) -> str:
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:
-    """Sorted (R,) p-values above 0 against as many uniform ones, both as -log10 p.
-
-    The band holds each point of a uniform sample with probability 0.95.
-    """
+    """Sorted (R,) p-values above 0 against uniform ones, -log10 p, with a 95 % band."""
     from scipy import stats
 
     n = len(p_values_R)

@@ -28,7 +28,6 @@ class MembershipResult:
     A ranking, never a proof: `p_value` and `verdict` are always None.
 
     Attributes:
-        auc: Probability that a text of the set outscores a text of the reference.
         reference: Names of the never-injected sets that it is compared with.
     """
 

@@ -121,19 +121,15 @@ class ProofWords:
     """Words for a test with a p-value; by default, of orders of a file.
 
     Attributes:
-        row: What the test has strata of.
         version: What a stratum holds several of.
         seen: What a small p-value shows, and what was not tested.
         found: What failed checks say of the file; None: what the null says.
-        meaning: What a small p-value says.
-        silence: What neither a small p-value nor a large one says.
         assumed: Null -> what it asks, where the test asks something of its own.
         approximation: What an approximate p-value asks besides.
         unchecked: Why there are no pre-tests, where there are none.
         chance: What would be seen had the model never seen the file; takes the names
             that `jaxcontam.report.order_words.chance_sentence` lists.
         unit: Unit of the summed score; None: nats above the mean version.
-        limits: `order` or `versions`: what a page of such tests leaves open.
         takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
         otherwise: What to do about any other failed pre-test of versions.
