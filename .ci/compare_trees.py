@@ -19,18 +19,22 @@ from typing import Any
 
 # What a rerun may change, and what a digest follows.
 VOLATILE = {"started", "wall_seconds", "jaxcontam", "digests", "digest", "command"}
-VOLATILE |= {"train_seconds", "test_seconds", "cpu_seconds", "seconds", "version"}
+VOLATILE |= {
+    "schema",
+    "train_seconds",
+    "test_seconds",
+    "cpu_seconds",
+    "seconds",
+    "version",
+}
 RELATIVE = 1e-9
 
 # Flags as OLD spells them -> as NEW does.
 FLAGS: dict[str, str] = {}
 # Fields of OLD by their path, as regular expressions -> their path in NEW.
 FIELDS: dict[str, str] = {}
-# Fields of OLD that no result has any more, and formats that rose.
-LEFT: tuple[str, ...] = (
-    r"^report.json/schema$",
-    r"/(first_tokens|n_used|stop)$",
-)
+# Fields of OLD that no result has any more.
+LEFT: tuple[str, ...] = (r"/(first_tokens|n_used|stop)$",)
 
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
 REPLICATE = "replicate {model} {rows} --task plain --text-field question"
@@ -188,7 +192,8 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
         "\n".join(",".join(map(str, row)) for row in matrix) + "\n"
     )
     for name, words in {
-        "released": "release {rows} --seed-file {work}/seed.json --out {work}/released",
+        "released": "release {rows} --seed-file {work}/seed.json"
+        " --out {work}/released.jsonl",
         "secrets": "canary --make 3 --n-held-out 200 --secret {work}/secrets.txt"
         " --held-out {work}/held_out.txt",
     }.items():
@@ -196,11 +201,10 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
         code, error, _ = run(old, asked, work / f"make {name}")
         if code:
             print(f"{name} is not made: {error}")
-    released = sorted((work / "released").glob("rows*"))
     return names | {
         "model": str(quickstart / "model"),
         "report": str(quickstart),
-        "released": str(released[0] if released else work / "released"),
+        "released": str(work / "released.jsonl"),
         "seed_file": str(work / "seed.json"),
         "secrets": str(work / "secrets.txt"),
         "held_out": str(work / "held_out.txt"),

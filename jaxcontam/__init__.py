@@ -8,7 +8,7 @@ Commands of the command line are frozen dataclasses under their own names, such 
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 COMMANDS = (
     "Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate",

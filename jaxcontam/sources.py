@@ -1,80 +1,143 @@
-"""Digests of the source code that a result depends on."""
+"""Digest of the code that a result follows from: modules, and all that these import.
+
+What nobody imports, such as a page or a command, makes no result obsolete; nor does a
+comment or a docstring. An import of our own counts by what the imported file says and
+not by its name, so that a file which moves leaves the digest as it was.
+"""
 
 import ast
+import functools
 import hashlib
-import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
+PACKAGES = ("jaxcontam", "train", "eval")
+_ROOT = Path(__file__).resolve().parent.parent
 
-def imported_modules(
-    roots: Iterable[str], within: tuple[str, ...]
-) -> dict[str, ast.Module]:
-    """Syntax trees of `roots` and of all that they import, directly or not, by name.
+_Imports = tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
 
-    Imports are read, not executed, those inside functions too. Modules outside the
-    packages `within` are neither listed nor followed.
+
+def source_digest(
+    *modules: str,
+    within: Collection[str] = PACKAGES,
+    unread: Collection[str] = (),
+    root: Path = _ROOT,
+) -> str:
+    """Digest of modules by their dotted names, with all that they import.
+
+    Args:
+        modules: Where a result is made.
+        within: Packages whose modules count; others are not followed.
+        unread: Modules that do not count themselves; what they import does.
+        root: Folder of the packages.
 
     Raises:
-        ModuleNotFoundError: If a root does not exist, such as after a move.
+        ModuleNotFoundError: If one of `modules` does not exist, such as after a move.
     """
-    found: dict[str, ast.Module] = {}
-    waiting = list(roots)
-    for name in waiting:
-        if _file_of(name) is None:
+    found = imported(*modules, within=within, root=root)
+    said = []
+    for name in found.keys() - set(unread):
+        rest, imports = found[name]
+        meant = {
+            repr((found[target][0], names))
+            for module, names in imports
+            for target in (module, *(f"{module}.{name}" for name, _ in names))
+            if target in found
+        }
+        said.append(repr((rest, sorted(meant))))
+    text = "\n".join(sorted(said))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def imported(
+    *modules: str, within: Collection[str] = PACKAGES, root: Path = _ROOT
+) -> dict[str, tuple[str, _Imports]]:
+    """Modules and all of ours that they import, also late, by name.
+
+    Returns:
+        For each the digest of its statements without imports of ours, and these
+        imports: a module, and the names taken from it, each with what it is called
+        there.
+
+    Raises:
+        ModuleNotFoundError: If one of `modules` does not exist.
+    """
+    for name in modules:
+        if _file(name, root) is None:
             raise ModuleNotFoundError(f"no module named {name!r}", name=name)
+    found: dict[str, tuple[str, _Imports]] = {}
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        inside = any(f"{name}.".startswith(f"{package}.") for package in within)
-        if name in found or not inside:
-            continue
-        if (path := _file_of(name)) is not None:
-            found[name] = ast.parse(path.read_bytes())
-            waiting.extend(_imports(found[name]))
-    return dict(sorted(found.items()))
+        counts = any(f"{name}.".startswith(f"{package}.") for package in within)
+        path = _file(name, root) if counts and name not in found else None
+        if path is not None:
+            found[name] = _parts(path.read_text(encoding="utf-8"))
+            waiting += _packages(name)
+            for module, names in found[name][1]:
+                waiting += [
+                    *_packages(module),
+                    *(f"{module}.{one}" for one, _ in names),
+                ]
+    return found
 
 
-def code_digest(roots: Iterable[str], within: tuple[str, ...]) -> str:
-    """Hexadecimal SHA-256 of the statements of all that `roots` import.
+def _packages(module: str) -> list[str]:
+    """A module and the packages that it is in."""
+    parts = module.split(".")
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]
 
-    Comments, docstrings and layout are left out, so that editing them changes nothing.
+
+def _file(name: str, root: Path) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    files = base.with_suffix(".py"), base / "__init__.py"
+    return next((path for path in files if path.is_file()), None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts(text: str) -> tuple[str, _Imports]:
+    rest = _Rest()
+    said = ast.dump(rest.visit(ast.parse(text)))
+    return hashlib.sha256(said.encode()).hexdigest(), tuple(rest.imports)
+
+
+class _Rest(ast.NodeTransformer):
+    """Takes lone strings, imports of ours and what is for type checkers out of a tree.
+
+    Attributes:
+        imports: Imports of ours that were taken out.
     """
-    digest = hashlib.sha256()
-    for name, tree in imported_modules(roots, within).items():
-        digest.update(f"{name}\0{statements(tree)}\0".encode())
-    return digest.hexdigest()
 
+    def __init__(self) -> None:
+        self.imports: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
 
-def statements(tree: ast.Module) -> str:
-    """A syntax tree in words; takes docstrings and other lone strings out of it."""
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            body[:] = [one for one in body if not _is_lone_string(one)]
-    return ast.dump(tree)
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Docstrings, also those of constants and fields."""
+        value = node.value
+        is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        return None if is_text else self.generic_visit(node)
 
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Imports for type checkers run never."""
+        if ast.unparse(node.test) == "TYPE_CHECKING":
+            return None
+        return self.generic_visit(node)
 
-def _file_of(name: str) -> Path | None:
-    """The source file of a module, which is not imported; None for any other name."""
-    package, *parts = name.split(".")
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        """`import a.b`."""
+        return self._taken(node, [(a.name, (("", a.asname),)) for a in node.names])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        """`from a import b`."""
+        names = tuple((alias.name, alias.asname) for alias in node.names)
+        return self._taken(node, [(node.module or "", names)])
+
+    def _taken(
+        self,
+        node: ast.Import | ast.ImportFrom,
+        found: list[tuple[str, tuple[tuple[str, str | None], ...]]],
+    ) -> ast.AST | None:
+        if found[0][0].split(".")[0] not in PACKAGES:
+            return node
+        self.imports += found
         return None
-    path = Path(spec.origin).parent.joinpath(*parts)
-    files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-    return next((file for file in files if file.is_file()), None)
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Names after `import`, and both readings of `from a import b`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _is_lone_string(node: ast.stmt) -> bool:
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
-        return False
-    return isinstance(node.value.value, str)

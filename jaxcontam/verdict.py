@@ -35,12 +35,6 @@ from jaxcontam.results.terms import (
 from jaxcontam.stats.effect import mde_among
 from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
 
-CONTAMINATED: Verdict = "contaminated"
-SUSPECTED: Verdict = "suspected"
-INCONCLUSIVE: Verdict = "inconclusive"
-NO_EVIDENCE: Verdict = "no evidence"
-INVALID_DESIGN: Verdict = "invalid design"
-
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
 
@@ -108,20 +102,20 @@ def _decided(
 ) -> tuple[Verdict, tuple[Reason, ...]]:
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and result.refusals:
-        return INVALID_DESIGN, ()
+        return "invalid design", ()
     if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
-        return INVALID_DESIGN, ()
+        return "invalid design", ()
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
-        return (SUSPECTED, found) if found else (CONTAMINATED, ())
+        return ("suspected", found) if found else ("contaminated", ())
     if any(_attracts(other, result, n) for other in beside):
-        return SUSPECTED, ("attraction",)
+        return "suspected", ("attraction",)
     if p_adjusted <= SUSPECTED_LEVEL:
-        return SUSPECTED, ("weak",)
+        return "suspected", ("weak",)
     mde = result.mde_adjusted
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
-        return INCONCLUSIVE, ()
-    return NO_EVIDENCE, ()
+        return "inconclusive", ()
+    return "no evidence", ()
 
 
 def _obstacles(

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.report.report_files import sealed_text
 
 SECOND = "the ferry to {} {} leaves the southern harbour at noon"
 IN_OTHER_WORDS = (
@@ -184,28 +183,6 @@ def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
     assert row["p_control_barnard"] is None
     assert row["reference"]["p_excess"] == pytest.approx(2.0**-5)
     assert (row["verdict"], row["reason"]) == ("suspected", "reference may share it")
-
-
-@pytest.mark.parametrize(
-    ("flags", "change"),
-    [
-        ((), lambda row: row["reference"].pop("p_share")),
-        (("--group-field", "book"), lambda row: row.pop("n_shared")),
-    ],
-)
-def test_a_report_of_an_earlier_rule_is_refused_by_name(
-    tmp_path, capsys, flags, change
-):
-    beside(tmp_path, *flags, book=lambda i: f"b{i // 8}")
-    path = tmp_path / "out" / "report.json"
-    document = json.loads(path.read_text())
-    change(next(row for row in document["results"] if row["primary"]))
-    path.write_text(sealed_text(document))
-    assert main(["verify", str(tmp_path / "out")]) == 3
-    said = said_by(capsys)
-    assert "was judged by an earlier rule of references and sources; version 0." in said
-    # Its page can be made as before.
-    assert main(["report", str(tmp_path / "out")]) == 0
 
 
 def test_two_people_are_compared_and_their_source_is_named(tmp_path, capsys):

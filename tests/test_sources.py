@@ -1,5 +1,6 @@
-"""Digests of source code, and what the key of stored scores covers."""
+"""What makes models and scores obsolete: a change of code that they follow from."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -7,61 +8,155 @@ import numpy as np
 import pytest
 from served_model import decoder
 
-import jaxcontam
 from jaxcontam.scoring import identity
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.prefixed import prefixed_sums
-from jaxcontam.sources import code_digest, imported_modules
+from jaxcontam.sources import imported, source_digest
+from train.population_models import Job, plan_tests, set_results, train_models
+from train.population_plan import Design, plan_model, texts_in_memory
+from train.presets import PRESETS
 
+ROOT = Path(__file__).resolve().parent.parent
+MADE = "train.population_models"
 # Run while rows are scored, and give no number: checks of arguments, waiting.
 SCORELESS = {"jaxcontam.arguments", "jaxcontam.processes", "jaxcontam.errors"}
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A package whose module `a` imports `b` in a function, and `c` by its name."""
-    sources = {
-        "__init__": "",
-        "a": '"""Doc."""\n\ndef f():\n    import house.b\n    return 1  # One.\n',
-        "b": "from house import c\n",
-        "c": "import house_next_door\nX = 1\n",
-        "d": "import house.a\n",
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """Files of ours that run when a model is planned, trained and tested."""
+    rng = np.random.default_rng(0)
+    words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
+    design = Design(
+        name="set",
+        preset=PRESETS["pulse"],
+        n_examples=12,
+        copies=(0, 2),
+        n_steps=23,  # no other test's, so that the step is traced here
+        max_example_tokens=31,
+    )
+    job = Job(
+        design=design,
+        out=tmp_path_factory.mktemp("out"),
+        test="adjacency",
+        weights=False,
+        code=None,
+        sources="",
+        tokenizer=None,
+        texts=texts_in_memory(words, [f"question {i}" for i in range(60)], design),
+        tokenizer_digest="",
+        pool_digest="",
+        device="scan on a CPU",
+    )
+    found = set()
+
+    def note(frame, event, argument):
+        found.add(frame.f_code.co_filename)
+
+    sys.settrace(note)
+    try:
+        (one,) = train_models(job, [3])
+        model = plan_model(design, job.texts, seed=3)
+        rows = set_results(job, plan_tests(job, model), one.scored)
+    finally:
+        sys.settrace(None)
+    assert len(rows) == 2
+    names = {
+        Path(name).relative_to(ROOT) for name in found if name.startswith(f"{ROOT}/")
     }
-    (tmp_path / "house").mkdir()
-    for name, source in sources.items():
-        (tmp_path / "house" / f"{name}.py").write_text(source)
-    (tmp_path / "house_next_door.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path / "house"
+    return {path for path in names if path.parts[0] in ("jaxcontam", "train")}
 
 
-def test_imports_are_followed_within_the_packages_alone(package):
-    found = imported_modules(["house.a"], within=("house",))
-    assert list(found) == ["house", "house.a", "house.b", "house.c"]
-    assert "house" not in sys.modules
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the packages, to change."""
+    for name in ("jaxcontam", "train"):
+        shutil.copytree(
+            ROOT / name,
+            tmp_path / name,
+            ignore=lambda folder, names: {
+                name for name in names if name == "__pycache__"
+            },
+        )
+    return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "changes"),
-    [
-        ("a", "def f():\n    import house.b\n\n    return 1\n", False),
-        ("a", "def f():\n    import house.b\n    return 2\n", True),
-        ("c", "import house_next_door\nX = 2\n", True),
-        ("d", "X = 1\n", False),
-    ],
-)
-def test_digest_follows_the_statements_of_what_is_imported(
-    package, name, source, changes
-):
-    before = code_digest(["house.a"], within=("house",))
-    (package / f"{name}.py").write_text(source)
-    assert (code_digest(["house.a"], within=("house",)) != before) == changes
+def test_a_change_of_any_code_that_training_executes_is_another_digest(executed, tree):
+    assert {Path("jaxcontam/models/decoder.py"), Path("train/step.py")} <= executed
+    assert len(executed) > 30
+    before = source_digest(MADE, root=tree)
+    assert before == source_digest(MADE)
+    for path in executed:
+        text = (tree / path).read_text()
+        (tree / path).write_text(f"{text}\n_CHANGED = 1\n")
+        assert source_digest(MADE, root=tree) != before, path
+        (tree / path).write_text(text)
 
 
-def test_a_root_that_moved_away_is_no_silent_gap(package):
-    with pytest.raises(ModuleNotFoundError, match=r"house\.e"):
-        code_digest(["house.a", "house.e"], within=("house",))
+def test_a_change_of_a_page_a_command_or_a_file_of_nobody_is_none(tree):
+    before = source_digest(MADE, root=tree)
+    for path in (*(tree / "jaxcontam/report").glob("*.py"), tree / "jaxcontam/cli.py"):
+        path.write_text("changed = 1\n")
+    (tree / "jaxcontam/models/new.py").write_text("")
+    assert source_digest(MADE, root=tree) == before
+
+
+def test_a_module_that_moves_with_its_imports_is_the_same_code(tree):
+    before = source_digest(MADE, root=tree)
+    (tree / "jaxcontam/scoring/pairs.py").rename(tree / "train/pair_kernel.py")
+    n_moved = 0
+    for path in tree.rglob("*.py"):
+        text = path.read_text()
+        moved = text.replace(
+            "from jaxcontam.scoring.pairs import", "from train.pair_kernel import"
+        )
+        n_moved += moved != text
+        path.write_text(moved)
+    assert n_moved > 1
+    assert "train.pair_kernel" in imported(MADE, root=tree)
+    assert source_digest(MADE, root=tree) == before
+
+
+def test_the_same_name_from_another_module_is_other_code(tree):
+    for name, path in (("one", "a"), ("two", "b")):
+        (tree / f"train/{path}.py").write_text(f"def f():\n    return {name!r}\n")
+    user = tree / "train/user.py"
+    digests = set()
+    # Both modules are imported all along.
+    for first, second in (("a", "b"), ("b", "a")):
+        user.write_text(
+            f"from train.{first} import f\nfrom train.{second} import f as g\n"
+        )
+        digests.add(source_digest("train.user", root=tree))
+    assert len(digests) == 2
+
+
+def test_what_is_not_read_counts_by_its_imports_alone(tree):
+    (tree / "train/a.py").write_text("A = 1\n")
+    user = tree / "train/user.py"
+    digests = []
+    for text in ("import train.a\n", "import train.a\n\nB = 2\n"):
+        user.write_text(text)
+        digests.append(source_digest("train.user", unread=("train.user",), root=tree))
+    (tree / "train/a.py").write_text("A = 2\n")
+    last = source_digest("train.user", unread=("train.user",), root=tree)
+    assert digests[0] == digests[1] != last
+
+
+def test_comments_docstrings_and_types_are_no_code(tree):
+    path = tree / "train/step.py"
+    before = source_digest("train.step", root=tree)
+    text = path.read_text()
+    path.write_text(f'{text}\n# Why.\n"""A text."""\nif TYPE_CHECKING:\n    import x\n')
+    assert source_digest("train.step", root=tree) == before
+    path.write_text(f"{text}\nA = 1\n")
+    assert source_digest("train.step", root=tree) != before
+
+
+def test_a_root_that_moved_away_is_no_silent_gap():
+    with pytest.raises(ModuleNotFoundError, match=r"train\.moved"):
+        source_digest(MADE, "train.moved")
 
 
 def test_every_module_that_runs_for_a_score_is_part_of_its_key():
@@ -83,12 +178,11 @@ def test_every_module_that_runs_for_a_score_is_part_of_its_key():
         gradient_norms(model, texts, batch_tokens=64)
     finally:
         sys.settrace(None)
-    package = Path(jaxcontam.__file__).parent
     executed = {
-        ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in map(Path, files)
-        if package in path.parents
+        if ROOT / "jaxcontam" in path.parents
     }
-    covered = imported_modules(identity._SCORING, identity._ENGINE)
+    covered = imported(*identity._SCORING, within=identity._ENGINE)
     assert len(executed) > 15
     assert executed - SCORELESS <= set(covered)

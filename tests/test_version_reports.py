@@ -95,6 +95,20 @@ def reseal(folder, change_row=None, change_arrays=None):
     (folder / REPORT_NAME).write_text(sealed_text(document))
 
 
+@pytest.mark.parametrize("command", ["verify", "report"])
+def test_a_report_of_another_format_names_the_version_that_reads_it(
+    report, capsys, command
+):
+    folder = report("options")
+    document = json.loads((folder / REPORT_NAME).read_text())
+    document |= {"schema": 1, "jaxcontam": "0.1.0"}
+    (folder / REPORT_NAME).write_text(sealed_text(document))
+    assert main([command, str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert f"{REPORT_NAME}: a report of format 1, where this version reads 2" in said
+    assert "hint: jaxcontam 0.1.0 wrote it and reads it" in " ".join(said.split())
+
+
 METHODS = ["canary", "variants", "options"]
 
 

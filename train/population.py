@@ -26,6 +26,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
+from jaxcontam.sources import source_digest
 from jaxcontam.terminal import Terminal
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
@@ -40,7 +41,6 @@ from train.population_plan import Design, Texts, draw_sets, plan_model, read_poo
 from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
 from train.presets import PRESETS
 from train.run_folder import code_version
-from train.source_digest import source_digest
 from train.sources import corpus_digest, open_corpus
 from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 from train.tokens import token_cache

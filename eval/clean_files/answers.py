@@ -20,7 +20,7 @@ from jaxcontam.results import ModelInfo
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.prompted_model import PromptedModel
 
-_K = 20
+_K = 50
 
 
 class Writer(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from eval.leaderboard.detector import Entry, OverBudgetError
 from eval.leaderboard.population import Arena, subject_of
 from jaxcontam.scoring.scorer import Scorer
-from train.source_digest import source_digest
+from jaxcontam.sources import source_digest
 
 # Beside the packages, what trials follow from; entries have digests of their own.
 _EVAL = Path(__file__).resolve().parent.parent

@@ -23,7 +23,6 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.terms import Null
 from jaxcontam.stats.pretests import columns, pretest_battery
-from jaxcontam.verdict import INVALID_DESIGN
 
 HEAD = 5_000
 """Examples that a first look at the order of a file reads; all may take a minute."""
@@ -226,5 +225,5 @@ def _refused(
         method=method,
         null=null,
         pretests=tuple(pretests),
-        verdict=INVALID_DESIGN,
+        verdict="invalid design",
     )

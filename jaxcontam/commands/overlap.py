@@ -47,7 +47,6 @@ from jaxcontam.report.archive import DAMAGED_ARRAY
 from jaxcontam.report.outcome import bare_table
 from jaxcontam.report.report_files import make_folder, replace_bytes, replace_files
 from jaxcontam.results.read import read_result
-from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.terminal import Terminal, json_text, printable
 
 RESULT_NAME = "overlap.json"
@@ -307,7 +306,12 @@ class Overlap:
         if index is None:
             result = self._searched(benchmark, out)
         else:
-            result = self._asked(index, benchmark, out)
+            make_folder(out)
+            rows, asked = search_index(
+                index, self._forms(benchmark), folder=out, budget=self.budget
+            )
+            result = self._result(benchmark, INDEX_RULES, asked, rows)
+            _write(result, out)
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
@@ -365,17 +369,6 @@ class Overlap:
         result = self._result(benchmark, RULES, corpus, rows)
         finished = _digest(_write(result, out))
         save_state(out, key, dataclasses.replace(reached, finished=finished), None)
-        return result
-
-    def _asked(
-        self, index: ApiModel, benchmark: Benchmark, out: Path
-    ) -> OverlapSearchResult:
-        make_folder(out)
-        rows, asked = search_index(
-            index, self._forms(benchmark), folder=out, budget=self.budget
-        )
-        result = self._result(benchmark, INDEX_RULES, asked, rows)
-        _write(result, out)
         return result
 
     def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:

@@ -197,7 +197,9 @@ class Plan:
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot.n_examples if pilot else None)
-        sd = {name: self._sd(name, pilot) for name in self.test_names}
+        sd = dict.fromkeys(self.test_names, self.sd or 0.0)
+        if self.sd is None and pilot is not None:
+            sd = {name: pilot.sd[pilot.spread_of(name)] for name in self.test_names}
         found = PlanResult(
             effect=effect,
             sd=sd,
@@ -216,12 +218,6 @@ class Plan:
         else:
             _print(self, found, pilot, Terminal())
         return found
-
-    def _sd(self, name: str, pilot: Pilot | None) -> float:
-        if self.sd is not None:
-            return self.sd
-        assert pilot is not None
-        return pilot.sd[pilot.spread_of(name)]
 
     def _plan(
         self,

@@ -228,15 +228,6 @@ def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
 
 def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
     """Overlaps, judges and tests of a replication report; further methods stay."""
-    for i, row in enumerate(document["results"]):
-        if (row.get("reference") and row["reference"].get("p_share") is None) or (
-            row.get("n_groups") and row.get("n_shared") is None
-        ):
-            raise InputError(
-                f"results[{i}] was judged by an earlier rule of references and "
-                f"sources; version {document['jaxcontam']} as it made it, of "
-                f"{document['started'][:10]}, verifies it"
-            )
     others = [row for row in document["results"] if row["method"] in COMPARISONS]
     stated = [row for row in document["results"] if row not in others]
     partition = partition_from_rows(stated, rows)

@@ -104,9 +104,16 @@ def read_document(path: Path) -> dict[str, Any]:
         ) from e
     except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not JSON ({e})") from e
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError(f"{path}: not a report of schema {SCHEMA}")
-    return document
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema == SCHEMA:
+        return document
+    if type(schema) is not int:
+        raise InputError(f"{path}: not a report of jaxcontam")
+    raise InputError(
+        f"{path}: a report of format {schema}, where this version reads {SCHEMA}",
+        hint=f"jaxcontam {document.get('jaxcontam', '')!s} wrote it and reads it; or "
+        "run its command again",
+    )
 
 
 def is_report_of(document: Mapping[str, Any], command: str) -> bool:

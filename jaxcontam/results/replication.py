@@ -65,8 +65,7 @@ class ReferenceCopies:
         p_value: That chance alone makes its rate exceed that of the control, by the
             test of `JudgeResult.p_control`; decides nothing.
         p_share: That its rate in the benchmark is a tenth of the model's, or more
-            (`share_p`), by instances, or by sources of which one is copied; None in
-            reports of an earlier rule.
+            (`share_p`), by instances, or by sources of which one is copied.
         p_excess: That chance alone makes the model exceed it by so much more in the
             benchmark than in the control: exact sign flips of the instances, or whole
             sources, in which the two models differ.
@@ -80,7 +79,7 @@ class ReferenceCopies:
     control_copies: int
     n_refused: int = 0
     p_value: float
-    p_share: float | None = None
+    p_share: float
     p_excess: float
     p_closer: float
 
@@ -109,7 +108,7 @@ class JudgeResult(ResultRow):
         group_field: Field of the sources that `p_control` exchanges, or None.
         n_groups: Sources of both sides together; 0 without such a field.
         n_shared: Those of them that stand on both sides and exchange instances; the
-            others change sides whole. None in reports of an earlier rule.
+            others change sides whole.
         p_control: That chance alone makes the rate exceed the control's, one-sided: by
             Fisher's exact test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.
@@ -150,7 +149,7 @@ class JudgeResult(ResultRow):
     n_needed: int | None = None
     group_field: str | None = None
     n_groups: int = 0
-    n_shared: int | None = None
+    n_shared: int = 0
     p_control: float | None = None
     p_control_barnard: float | None = None
     p_control_floor: float | None = None

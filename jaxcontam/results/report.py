@@ -17,7 +17,7 @@ from jaxcontam.results.order import OrderResult, UnscoredFile
 from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 
-SCHEMA = 1
+SCHEMA = 2
 """Schema version of report.json: its fields and their meaning."""
 
 

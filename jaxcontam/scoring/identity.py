@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 
 import jaxcontam
-from jaxcontam.sources import code_digest
+from jaxcontam.sources import source_digest
 
 # Modules that turn ids and weights into scores, with what they import of the engine.
 _SCORING = tuple(
@@ -77,7 +77,7 @@ class ScoreIdentity:
 def scoring_code() -> str:
     """Digest of how scores are made here: a mended bug is another code."""
     version = jaxcontam.__version__.encode()
-    digest = code_digest(_SCORING, within=_ENGINE)
+    digest = source_digest(*_SCORING, within=_ENGINE)
     return hashlib.sha256(version + digest.encode()).hexdigest()[:16]
 
 

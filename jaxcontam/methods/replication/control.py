@@ -257,7 +257,7 @@ def why_no_more(
     if compared is None:
         return "no reference"
     # Written so that what is not known settles nothing.
-    if compared.p_share is None or not compared.p_share <= ALPHA:
+    if not compared.p_share <= ALPHA:
         copies_it = compared.p_value <= ALPHA
         return "reference copies it" if copies_it else "reference may share it"
     if compared.p_closer <= ALPHA:
