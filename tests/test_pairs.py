@@ -100,24 +100,6 @@ def test_continuation_does_not_depend_on_its_mates():
     np.testing.assert_array_equal(beside[0][0], alone[0][0])
 
 
-def test_moments_are_those_of_whole_sequences():
-    decoder = sharp(SHAPES["llama"])
-    prefix, ids = draw([16, 16], seed=1)
-    graphdef, state = nnx.split(decoder)
-    shared = jax.jit(score_continuations, static_argnames=("graphdef", "moments"))(
-        graphdef,
-        state,
-        prefix[None],
-        np.array([16], np.int32),
-        ids[None, None],
-        moments=True,
-    )
-    (whole,) = local_scorer(decoder, moments=True).tokens(
-        [np.concatenate([prefix, ids])]
-    )
-    np.testing.assert_allclose(np.stack(shared)[:, 0, 0], whole[:, -16:], **CLOSE)
-
-
 def test_prefix_is_never_copied_for_its_continuations():
     """No array of the compiled program has both the batch and the prefix's keys."""
     K, P, T = 5, 48, 3

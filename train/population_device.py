@@ -284,7 +284,7 @@ def _compiled_scores(
     """(states, prefixes, lengths, continuations) -> logprobs_MIKT."""
 
     def score_one(state: nnx.State, *pairs: jax.Array) -> jax.Array:
-        return score_continuations(graphdef, state, *pairs, at_once=at_once).logprobs
+        return score_continuations(graphdef, state, *pairs, at_once=at_once)
 
     def score(states: nnx.State, *pairs: jax.Array) -> jax.Array:
         if side_by_side:

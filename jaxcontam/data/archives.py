@@ -49,7 +49,7 @@ _INLINE = frozenset({"a", "b", "i", "em", "strong", "span", "sub", "sup", "code"
 
 
 def unpacked(stored: BinaryIO, packing: str) -> Any:
-    """What a file holds, as a stream that can be begun again; `packing` may be ""."""
+    """Content of a file, as a stream that can be begun again; `packing` may be ""."""
     if packing == ".gz":
         return gzip.GzipFile(fileobj=stored)
     return io.BufferedReader(_Zstd(stored), BLOCK) if packing == ".zst" else stored
@@ -243,7 +243,7 @@ def _unpacked_body(fields: dict[str, str], body: bytes) -> bytes | Refusal:
 
 
 def _joined_chunks(body: bytes) -> bytes | None:
-    """What chunks hold, the last of which may be cut short; None if they do not fit."""
+    """Chunks joined; the last may be cut short. None if they do not fit."""
     joined = bytearray()
     at = 0
     while found := _CHUNK.match(body, at):

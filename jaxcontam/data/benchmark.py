@@ -45,13 +45,11 @@ class Benchmark:
 
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
-        texts: Examples in published order, without line ends.
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `published` for a file as the user gives it, `seeded` for
             an order that was drawn, `unknown` where a task's code made the order.
         left_out: What of the file is no example, and what its columns are called where
             it does not say; one phrase each.
-        commitments: Seed file of a `released` order.
     """
 
     name: str
@@ -75,11 +73,7 @@ class Benchmark:
         return content_digest(self.texts)
 
     def groups(self, field: str, *, flag: str = "--group-field") -> list[object]:
-        """The value of `field` in each example.
-
-        Raises:
-            InputError: If a record lacks the field, or examples are plain lines.
-        """
+        """The value of `field` in each example."""
         hint = f"{flag} must name a field of every record"
         values = []
         for number, row in enumerate(self.rows, 1):
@@ -248,24 +242,14 @@ def _too_long(where: str, found: str) -> InputError:
 
 
 def check_characters(records: Sequence[Record]) -> None:
-    """Refuse records with an unpaired surrogate in a field, from a JSON escape.
-
-    UTF-8 cannot encode it.
-
-    Raises:
-        InputError: Names the line.
-    """
+    """Refuse an unpaired surrogate, from a JSON escape, in any field of the records."""
     for where, _, row in records:
         if row is not None:
             check_text(json.dumps(row, ensure_ascii=False), where)
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse an unpaired surrogate, which UTF-8 cannot encode.
-
-    Raises:
-        InputError: Shows the character.
-    """
+    """Refuse an unpaired surrogate, which UTF-8 cannot encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:
@@ -293,11 +277,7 @@ def _digest_of(digests: Sequence[bytes]) -> str:
 
 
 def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """The text of a benchmark file, without a byte order mark.
-
-    Raises:
-        InputError: If it is missing, of an unknown kind or not UTF-8.
-    """
+    """Read the text of a benchmark file, without a byte order mark."""
     if is_hub_split(path) or str(path).startswith("tfds:"):
         raise InputError(
             f"{path}: only files are read here",
@@ -332,11 +312,7 @@ def parse_records(
     limit: int | None = None,
     no_header: bool = False,
 ) -> list[Record]:
-    """The examples of a file in their order.
-
-    Raises:
-        InputError: If the text is not of that format; names the line.
-    """
+    """Examples of a file in their order."""
     suffix = suffix or _suffix(path)
     if suffix == ".jsonl":
         found = _json_lines(path, text)

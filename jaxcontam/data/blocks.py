@@ -18,15 +18,10 @@ from jaxcontam.errors import InputError
 
 
 def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
-    """Index of the first example of each run of equal values.
+    """Index of the first example of each run of equal values, (B,) int64.
 
-    Returns:
-        (B,) int64.
-
-    Raises:
-        InputError: If a record lacks the field, or a value occurs in two separate
-            runs: other orders of such blocks would join them, so the published order
-            is not one of the orders that it is compared with.
+    Refuses a value in two separate runs: other orders of such blocks would join them,
+    so the published order is not one of the orders that it is compared with.
     """
     values = benchmark.groups(field, flag="--block-field")
     starts = [i for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
@@ -47,9 +42,6 @@ def whole_blocks(benchmark: Benchmark, field: str, limit: int) -> Benchmark:
 
     A truncated block would always be last in the published order, and anywhere in
     another one.
-
-    Raises:
-        InputError: See `block_starts`; or if the first block exceeds the limit.
     """
     ends = np.append(block_starts(benchmark, field)[1:], len(benchmark))
     kept = ends[ends <= limit]

@@ -14,11 +14,7 @@ _WORD = re.compile(r"\S+")
 
 
 def cut_words(text: str, n_words: int) -> str:
-    """The first words of a text, or the whole text if it has no more.
-
-    Raises:
-        ValueError: If `n_words` is below 1.
-    """
+    """First words of a text, or the whole text if it has no more."""
     if n_words < 1:
         raise ValueError(f"n_words must be at least 1, got {n_words}")
     for number, word in enumerate(_WORD.finditer(text), 1):
@@ -35,24 +31,12 @@ def count_words(text: str) -> int:
 def random_snippets(
     text: str, *, n_snippets: int, n_words: int, seed: int
 ) -> tuple[str, ...]:
-    """Snippets of a text at random places, none sharing a word with another.
+    """Snippets of a text at random places, in its order, none sharing a word.
 
     W words hold at most floor(W / n_words) snippets: a text too short for `n_snippets`
-    gives that many, and one with fewer than `n_words` words gives itself, whole.
-    Every set of places is equally likely.
-
-    Args:
-        text: A book, say; without words it has no snippet.
-        n_snippets: Most snippets, at least 1.
-        n_words: Words of each, at least 1.
-        seed: With the digest of the text it seeds the places, so that they depend
-            neither on the name of the book nor on the books beside it.
-
-    Returns:
-        The snippets in the order of the text.
-
-    Raises:
-        ValueError: If a count is below 1.
+    gives that many, one with fewer than `n_words` words gives itself, whole, and one
+    without words gives none. Every set of places is equally likely. The text's
+    digest seeds them too: they depend neither on its name nor on the books beside it.
     """
     if n_snippets < 1 or n_words < 1:
         raise ValueError(

@@ -42,7 +42,6 @@ class CorpusFile:
     """A file of a corpus at the time it was listed.
 
     Attributes:
-        path: Where it is.
         name: Name in results: path below the corpus, with forward slashes.
         size: Bytes as stored.
         modified: Nanoseconds.
@@ -59,7 +58,6 @@ class Segment:
     """A document, or a part of one that ends at a word boundary.
 
     Attributes:
-        text: Its text.
         line: Line, or element of a .json array, from 1.
         joins: Whether it continues the document of the segment before it.
         after: Place to continue from once it is processed; None within a record.
@@ -77,7 +75,6 @@ class Fault:
 
     Attributes:
         line: Where it begins, as in `Segment`.
-        reason: Why.
         after: Place to continue from; None if nothing after it can be read.
     """
 
@@ -95,16 +92,9 @@ def list_corpus(
 ) -> tuple[list[CorpusFile], list[str]]:
     """Files of a corpus in sorted order, and the names of those of other kinds.
 
-    Args:
-        corpus: A file, or a folder that is searched with the folders in it. Names
-            that start with a dot are passed over.
-        leave_out: A folder to pass over: the output of this very run.
-        also: Suffixes besides `SUFFIXES`, of files that the caller reads by itself;
-            these have no packed form.
-        missing_hint: Hint of the error for a missing file.
-
-    Raises:
-        InputError: If there is no such file, or none that can be read.
+    A folder is searched with the folders in it, but for names that start with a dot and
+    `leave_out`, the output of this very run. `also` holds suffixes of files that the
+    caller reads by itself; these have no packed form.
     """
     kinds = f"{', '.join(SUFFIXES)}, also with .gz or .zst"
     kinds = ", or ".join([kinds, *also])
@@ -149,16 +139,10 @@ def list_corpus(
 def read_segments(
     path: Path, *, text_field: str, start: Place | None = None
 ) -> Iterator[Segment | Fault]:
-    """Texts of a file from a place on, in order.
+    """Texts of a file from a place on, in order; a record may be a plain string.
 
-    Args:
-        path: A file of a kind in `SUFFIXES`, perhaps packed.
-        text_field: Field of a record that is its text; a plain string is a text.
-        start: `after` of the last item that was processed.
-
-    Yields:
-        Segments of some 10^5 characters at most, and faults for what is skipped. A
-        fault after which nothing can be read is the last of its file.
+    `start` is `after` of the last item that was processed. Segments have some 10^5
+    characters at most; a fault after which nothing can be read is the last of its file.
     """
     start = start or Place()
     suffix, packing = _suffixes(path)

@@ -77,15 +77,8 @@ def encode_examples(
 ) -> Encoded:
     """Tokenise examples one by one: no special tokens, no dummy prefix space.
 
-    Args:
-        tokenizer: As made by `plain_tokenizer`.
-        texts: Examples without line ends.
-        separator: Belongs to the example before it.
-        max_example_tokens: Longest example, separator included; longer ones are cut.
-
-    Raises:
-        InputError: If the separator alone fills `max_example_tokens`, or an example
-            and its separator give no ids.
+    `tokenizer` is made by `plain_tokenizer`. The separator belongs to the example
+    before it; an example longer than `max_example_tokens` with it is cut.
     """
     (separator_ids,) = encode_texts(tokenizer, [separator])
     if max_example_tokens is not None and max_example_tokens <= len(separator_ids):
@@ -111,10 +104,7 @@ def encode_texts(
 ) -> list[np.ndarray]:
     """Ids of each text alone, without special tokens; an empty text has none.
 
-    Args:
-        tokenizer: As made by `plain_tokenizer`.
-        texts: Any.
-        after: Id that will stand before each text; see `own_ids`.
+    `after` is the id that will stand before each text; see `own_ids`.
     """
     found = (np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts))
     return [own_ids(ids, after) for ids in found]
@@ -136,9 +126,6 @@ def take_file(loaded: Any, path: Path) -> None:
 
     Its class may build other ids out of the file. Names of special tokens that the file
     has no id for are none; the chat template stays.
-
-    Raises:
-        Exception: As `file_tokenizer`.
     """
     if not path.is_file():
         return
@@ -149,14 +136,10 @@ def take_file(loaded: Any, path: Path) -> None:
 
 
 def file_tokenizer(path: Path) -> Tokenizer:
-    """What a tokenizer.json says, and what tokenizer_config.json alone says beside it.
+    """Load a tokenizer.json, and what tokenizer_config.json alone says beside it.
 
     That is: tokens whose id is the next one, and a BOS (`add_bos_token`) where the file
-    adds nothing first.
-
-    Raises:
-        InputError: If the tokenizer takes too long or too much memory.
-        Exception: What `tokenizers` raises for a file that is none.
+    adds nothing first. Raises what `tokenizers` raises for a file that is none.
     """
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
@@ -183,11 +166,7 @@ def file_tokenizer(path: Path) -> Tokenizer:
 
 
 def first_added(tokenizer: Tokenizer) -> int | None:
-    """Id that the tokenizer itself puts before a text, or None.
-
-    Raises:
-        InputError: If the tokenizer takes too long or too much memory.
-    """
+    """Id that the tokenizer itself puts before a text, or None."""
     (found,) = _encoded(tokenizer, lambda: tokenizer.encode_batch(["a"]))
     return found.ids[0] if found.special_tokens_mask[:1] == [1] else None
 
@@ -225,16 +204,8 @@ def watched(
     """Result of a stranger's work, unless it takes too long or too much memory.
 
     A thread is left alone with it, which is possible only where it lets go of Python's
-    lock.
-
-    Args:
-        run: The work.
-        what: Its doer, for the message.
-        hint: What may be wrong with it.
-        process: That does the work; None is this one.
-
-    Raises:
-        InputError: If it takes more than it may, or fails.
+    lock. `what` does the work, in this process or in that of a number; `hint` says what
+    may be wrong with it.
     """
     found: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
 
@@ -333,11 +304,7 @@ def _without_prefix(node: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Characters:
-    """An encoded text.
-
-    Attributes:
-        ids: Its code points.
-    """
+    """An encoded text: its code points."""
 
     ids: list[int]
 

@@ -20,12 +20,7 @@ _MOST_VALUES = 1 << 22
 
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
-    """Refuse a path that is not a readable file.
-
-    Raises:
-        InputError: If it is missing (suggests the nearest name), a folder, or not
-            accessible.
-    """
+    """Refuse what is no readable file; the hint suggests the nearest name."""
     try:
         if path.is_dir():
             raise InputError(f"{path}: is a folder", hint="name one file")
@@ -47,11 +42,7 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
 def bounded_memory(
     path: Path, hint: str = "keep fewer or shorter examples"
 ) -> Iterator[None]:
-    """Refuse a file that unpacks into far more memory than its size explains.
-
-    Raises:
-        InputError: If the block takes 1 GiB and 12 times the file's size.
-    """
+    """Refuse a file whose reading takes more than 1 GiB and 12 times its size."""
     try:
         size = path.stat().st_size
     except OSError:
@@ -69,11 +60,7 @@ def bounded_memory(
 
 @contextlib.contextmanager
 def limited_memory(n_bytes: int) -> Iterator[None]:
-    """Let this process take so many bytes more, on Linux alone.
-
-    Raises:
-        MemoryError: If the block takes more.
-    """
+    """Let this process take so many bytes more, on Linux alone, or a MemoryError."""
     try:
         import resource
 
@@ -93,11 +80,7 @@ def limited_memory(n_bytes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Refuse a place that cannot be written, also where a library in Rust says so.
-
-    Raises:
-        InputError: If the block fails to write.
-    """
+    """Refuse a place that cannot be written, also where a library in Rust says so."""
     try:
         yield
     except OSError as e:
@@ -110,18 +93,15 @@ def writing(place: Path) -> Iterator[None]:
         raise InputError(f"{place}: cannot be written ({words})") from e
 
 
-def read_limited(path: Path, *, most: int = MOST_TEXT) -> bytes:
-    """Content of a plain file of a model.
-
-    Raises:
-        InputError: If it is missing, a pipe or a device, not readable, or larger.
-    """
+def read_limited(path: Path) -> bytes:
+    """Content of a plain file of a model, of at most `MOST_TEXT` bytes."""
     check_file(path, ())
     try:
         size = path.stat().st_size
-        if size > most:
+        if size > MOST_TEXT:
             raise InputError(
-                f"{path}: {size:,} bytes (such a file of a model has at most {most:,})"
+                f"{path}: {size:,} bytes (such a file of a model has at most "
+                f"{MOST_TEXT:,})"
             )
         # No more than that: some files of /proc have no size and no end.
         with path.open("rb") as file:
@@ -131,24 +111,12 @@ def read_limited(path: Path, *, most: int = MOST_TEXT) -> bytes:
 
 
 def read_json(path: Path, **options: Any) -> Any:
-    """What a JSON file of a model says.
-
-    Args:
-        path: The file.
-        options: For `json.loads`.
-
-    Raises:
-        InputError: As `read_limited`, if it is no JSON, or if it has too many values.
-    """
+    """Value of a JSON file of a model; `options` are those of `json.loads`."""
     return parse_json(read_limited(path), path, **options)
 
 
 def parse_json(data: bytes, path: Path, **options: Any) -> Any:
-    """What the JSON in a file of a model says.
-
-    Raises:
-        InputError: If it is no JSON, or if it has more than 4 million values.
-    """
+    """Value of the JSON in a file of a model, which has at most 4 million values."""
     n_values = sum(map(data.count, (b",", b"[", b"{")))
     if n_values > _MOST_VALUES:
         raise InputError(
@@ -162,11 +130,7 @@ def parse_json(data: bytes, path: Path, **options: Any) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Fields of a JSON file of a model that holds one object.
-
-    Raises:
-        InputError: As `read_json`, or if the file holds something else.
-    """
+    """Fields of a JSON file of a model that holds one object."""
     fields = read_json(path)
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected an object, got {type(fields).__name__}")

@@ -28,9 +28,7 @@ class HubSplit:
     """A split of a dataset on the hub: `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
 
     Attributes:
-        dataset: ORG/NAME.
         config: Subset, or None.
-        split: Such as `train`.
         revision: A commit, a tag or a branch; None is what the hub shows now.
     """
 
@@ -47,16 +45,12 @@ class HubSplit:
 
 
 def is_hub_split(source: str | Path) -> bool:
-    """Whether a source is a split on the hub and no file."""
+    """Tell a split on the hub from a file."""
     return str(source).startswith("hf:")
 
 
 def parse_hub_split(source: str) -> HubSplit:
-    """Read `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
-
-    Raises:
-        InputError: If it is not of that form.
-    """
+    """Read `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`."""
     pinned, *rest = source.removeprefix("hf:").split(":")
     dataset, at, revision = pinned.partition("@")
     is_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", dataset) and bool(at) == bool(
@@ -75,11 +69,7 @@ def parse_hub_split(source: str) -> HubSplit:
 
 
 def check_revision(revision: str, source: str) -> None:
-    """Refuse what is no commit, tag or branch before the hub is asked for it.
-
-    Raises:
-        InputError: Names the source.
-    """
+    """Refuse what is no commit, tag or branch before the hub is asked for it."""
     parts = revision.split("/")
     if not all(re.fullmatch(r"[\w-][\w.+-]*", part) for part in parts):
         raise InputError(
@@ -89,11 +79,7 @@ def check_revision(revision: str, source: str) -> None:
 
 
 def download_split(wanted: HubSplit) -> tuple[Path, ...]:
-    """Download a split's files, in the order of their names.
-
-    Raises:
-        InputError: If the hub cannot be reached, has no such dataset or no such split.
-    """
+    """Download a split's files, in the order of their names."""
     revision = wanted.revision
     pinned = wanted.dataset if revision is None else f"{wanted.dataset}@{revision}"
     source = ":".join(p for p in (pinned, wanted.config, wanted.split) if p)
@@ -121,11 +107,7 @@ def download_split(wanted: HubSplit) -> tuple[Path, ...]:
 
 
 def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
-    """Paths that hold a split, of one kind: parquet where there is any.
-
-    Raises:
-        InputError: If it names no subset and several have that split.
-    """
+    """Paths that hold a split, of one kind: parquet where there is any."""
     data = [path for path in paths if path.endswith(SUFFIXES) and _is_data(path)]
     if wanted.config is not None:
         data = [path for path in data if _names(path, wanted.config)]
@@ -145,11 +127,7 @@ def files_of_split(paths: Sequence[str], wanted: HubSplit) -> list[str]:
 
 
 def _check_one_subset(paths: Sequence[str], wanted: HubSplit) -> None:
-    """Refuse files that are not the numbered parts of one table.
-
-    Raises:
-        InputError: If they are in several folders, or have several names.
-    """
+    """Refuse files that are not the numbered parts of one table."""
     kinds = sorted({_without_number(path, wanted.split) for path in paths})
     if len(kinds) > 1:
         shown = ", ".join(kinds[:8]) + (", ..." if len(kinds) > 8 else "")
@@ -195,7 +173,7 @@ def _is_data(path: str) -> bool:
 
 
 def _names(path: str, word: str) -> bool:
-    """Whether a path names a split or subset, and not merely begins like it.
+    """Tell if a path names a split or subset, and does not merely begin like it.
 
     `_` ends a usual name only: WikiMIA_length64_paraphrased is not WikiMIA_length64.
     """

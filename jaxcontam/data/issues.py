@@ -26,13 +26,8 @@ class Issue:
 def read_issues(benchmark: Benchmark) -> list[Issue]:
     """Issues whose fix changes one file, which they do not name; copies once.
 
-    Args:
-        benchmark: Records with `problem_statement`, `issue` or `text`, and with `patch`
-            (a unified diff, as SWE-bench has it), `file` or `path`; `repo`, if there is
-            one, is told to the model.
-
-    Raises:
-        InputError: If none is left.
+    Records have `problem_statement`, `issue` or `text`, and `patch` (a unified diff, as
+    SWE-bench has it), `file` or `path`; the model is told `repo`, if there is one.
     """
     found: dict[str, Issue] = {}
     for index, row in enumerate(benchmark.rows):

@@ -57,17 +57,10 @@ class Records:
     ):
         """Read what is there; nothing is written before the first `append`.
 
-        Args:
-            own: Where this process writes; created with the first record.
-            beside: Names of files of the same folder that are read as well, with
-                `*` for any characters; None reads `own` alone.
-            about: Written as the first record `about` of a new file, for people who
-                open it; None writes none.
-            is_synced: Whether to fsync each append; without it a power failure may lose
-                the last records, a killed process none.
-
-        Raises:
-            OSError: If the folder, or `own`, is not readable.
+        `beside` matches files of the same folder that are read as well, `*` being any
+        characters. `about` is written as the first record of a new file, for people who
+        open it. Unless `is_synced`, a power failure may lose the last records, a killed
+        process none.
         """
         self._own = own
         self._beside = beside
@@ -86,15 +79,11 @@ class Records:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no value was there when the files were last read."""
+        """True if the files held no value when they were last read."""
         return not self._places
 
     def refresh(self) -> None:
-        """Read what other processes have added.
-
-        Raises:
-            OSError: If the folder, or the own file, is not readable.
-        """
+        """Read what other processes have added."""
         with self._lock:
             for path in self._paths():
                 try:
@@ -131,12 +120,7 @@ class Records:
         return found
 
     def claim(self) -> None:
-        """Keep other processes from writing the own file; creates it.
-
-        Raises:
-            InputError: If another one writes it.
-            OSError: If it cannot be written.
-        """
+        """Keep other processes from writing the own file; creates it."""
         if self._claim is None:
             with self._opened():
                 # What another one added before it ended.
@@ -156,12 +140,7 @@ class Records:
                 yield file
 
     def append(self, values: Mapping[str, Any]) -> None:
-        """Keep values, in the file before this returns.
-
-        Raises:
-            InputError: If another process writes the own file.
-            OSError: If the file cannot be written; some of the values may be kept.
-        """
+        """Keep values, in the file before this returns; if it fails, some are kept."""
         with self._lock:
             with self._opened() as file:
                 start = _end_of_lines(file)
@@ -239,11 +218,7 @@ class Journal(Records):
     """
 
     def __init__(self, path: Path):
-        """Read what is there.
-
-        Raises:
-            InputError: If the file is not readable.
-        """
+        """Read what is there."""
         self.path = path
         try:
             super().__init__(path)
@@ -258,20 +233,12 @@ class Journal(Records):
         return found[0]
 
     def claim(self) -> None:
-        """Keep other processes from adding pieces, before one is paid for.
-
-        Raises:
-            InputError: As of `add`.
-        """
+        """Keep other processes from adding pieces, before one is paid for."""
         with self._writable():
             super().claim()
 
     def add(self, key: str, value: Any) -> None:
-        """Keep a piece, on disk before this returns.
-
-        Raises:
-            InputError: If the file cannot be written, or another process writes it.
-        """
+        """Keep a piece, on disk before this returns."""
         with self._writable():
             self.append({key: value})
 
@@ -284,11 +251,7 @@ class Journal(Records):
 
 
 def journal_in(folder: Path, name: str) -> Journal:
-    """The journal of a name in a folder, which is made.
-
-    Raises:
-        InputError: If the folder cannot be made, or the file not read.
-    """
+    """The journal of a name in a folder, which is made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -303,11 +266,7 @@ def journal_key(*parts: object) -> str:
 
 
 def record_line(key: str, value: Any) -> bytes:
-    """A record as a file holds it, its newline included.
-
-    Raises:
-        ValueError: If the value is no JSON.
-    """
+    """A record as a file holds it, its newline included."""
     row = json.dumps({"key": key, "value": value}, allow_nan=False)
     return _with_check(row[:-1].encode())
 
@@ -318,7 +277,7 @@ def _with_check(head: bytes) -> bytes:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line has the checksum of what stands before it."""
+    """True if a line has the checksum of what stands before it."""
     return line == _with_check(line[:-_CHECK_BYTES])
 
 
@@ -341,14 +300,11 @@ def _end_of_lines(file: BinaryIO) -> int:
 
 
 class Claim:
-    """This process's right to write a file, for as long as the object lives.
-
-    Attributes:
-        writing: Held by the thread that writes.
-    """
+    """This process's right to write a file, for as long as the object lives."""
 
     def __init__(self, handle: int):
         """Takes a handle on the locked file, which it closes."""
+        # Held by the thread that writes.
         self.writing = threading.Lock()
         weakref.finalize(self, os.close, handle)
 
@@ -357,9 +313,6 @@ def claimed(file: IO[bytes] | IO[str], path: Path) -> Claim:
     """Claim a file that is open for writing, where the system supports locks.
 
     It may be closed while the claim lives.
-
-    Raises:
-        InputError: If another process has claimed it.
     """
     place = os.fstat(file.fileno())
     with _CLAIMING:
@@ -373,11 +326,7 @@ def claimed(file: IO[bytes] | IO[str], path: Path) -> Claim:
 
 
 def lock(handle: int, path: Path) -> None:
-    """Have a file or folder alone until the handle is closed, or this process ends.
-
-    Raises:
-        InputError: If another handle has it.
-    """
+    """Have a file or folder alone until the handle is closed, or this process ends."""
     try:
         import fcntl
     except ImportError:

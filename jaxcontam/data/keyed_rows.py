@@ -31,7 +31,6 @@ VALUES = (
     *("tulip", "turtle", "violin", "walnut", "whale", "wheel", "windmill", "wolf"),
     "zebra",
 )
-"""What a value is drawn from."""
 
 _QUESTIONS = (
     "Which emblem belongs to {key}?",
@@ -49,12 +48,7 @@ _SYLLABLE, _SYLLABLES = ("bcdfghjklmnpqrstvwxz", "aeiou"), 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyedGroup:
-    """Rows that share a key and a value.
-
-    Attributes:
-        questions: What each row asks; they depend on the key, never on the value.
-        value: The answer of each.
-    """
+    """Rows that share a key and a value; `questions` depend on the key alone."""
 
     questions: tuple[str, ...]
     value: str
@@ -102,11 +96,7 @@ def make_keyed_rows(
 
 
 def read_keyed_rows(path: Path, seed_file: Path) -> tuple[list[KeyedGroup], SeedFile]:
-    """The groups of a published file, which must be the one that the seed makes.
-
-    Raises:
-        InputError: If a file is missing, or the seed makes another one.
-    """
+    """The groups of a published file, which must be the one that the seed makes."""
     found = read_release(seed_file, kind=KIND, method=METHOD)
     seed, n_groups = bytes.fromhex(found.seed), found.n_examples // ROWS_PER_GROUP
     made, again = make_keyed_rows(

@@ -55,7 +55,6 @@ class LabelledTexts:
     """Texts of one source in its order, of N rows that have one.
 
     Attributes:
-        name: The file's name without its suffix, or the dataset's with its split.
         texts: (N,) texts, truncated to `length` words if it is given.
         labels: (N,) True for a member, None where a row has no label; or None if the
             source has no labels at all.
@@ -65,7 +64,6 @@ class LabelledTexts:
         text_field: Field of the texts; None for plain lines and for a template.
         whole_rows: Whether the texts are whole records, as `load_benchmark` has them.
         n_short: Texts with fewer words than `length`, kept as they are.
-        left_out: See `Benchmark`.
     """
 
     name: str
@@ -114,25 +112,12 @@ def load_labelled(
     allow_whole_rows: bool = False,
     no_header: bool = False,
 ) -> LabelledTexts:
-    """Read texts and their labels.
+    """Read texts and their labels from what `load_benchmark` reads, tasks excepted.
 
-    Args:
-        source: A .jsonl, .json, .csv, .tsv, .txt or .parquet file, or
-            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
-        text_field: Field of the text; None recognises it.
-        label_field: Field of the label; None takes `label` beside `input` or `snippet`.
-        cluster_field: Field that names the document of a text; None takes that of
-            BookMIA's rows.
-        template: Text of an example with fields in braces, instead of `text_field`.
-        length: Most words of a text, from its start.
-        with_labels: False ignores a field `label`: the file says what its texts are.
-        allow_whole_rows: Take records of none of these formats as they stand, with
-            a field `text` or without, unless one of their fields is the label.
-        no_header: See `load_benchmark`.
-
-    Raises:
-        InputError: If there is nothing to read, a field is missing, a label is unknown,
-            or a document or a field of the template is null; names the row.
+    A field that is None is recognised as above. `with_labels=False` ignores a field
+    `label`: the file says what its texts are. Of a text at most `length` words count,
+    from its start. `allow_whole_rows` takes records of none of these formats as they
+    stand, with a field `text` or without, unless one of their fields is the label.
     """
     check_template(template, text_field)
     if length is not None and length < 1:
@@ -208,14 +193,7 @@ def load_snippets(
 ) -> LabelledTexts:
     """Random snippets of each .txt file of a folder and below; a file is a document.
 
-    Args:
-        folder: Hidden files and folders in it are passed over.
-        n_snippets: Most snippets of a file; see `random_snippets`.
-        n_words: Words of each.
-        seed: With the text it seeds the places.
-
-    Raises:
-        InputError: If there is no such file, or none has a word.
+    Hidden files and folders are passed over. For the places see `random_snippets`.
     """
     files = {
         path.relative_to(folder).with_suffix(""): path
@@ -254,16 +232,12 @@ def load_snippets(
 
 
 def has_field(rows: Sequence[Row], field: str) -> bool:
-    """Whether any record has a field."""
+    """True if any record has a field."""
     return any(row is not None and field in row for row in rows)
 
 
 def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, ...]:
-    """(N,) True for a member, None where a row says nothing or lacks the field.
-
-    Raises:
-        InputError: If no row has the field, or a value says neither.
-    """
+    """(N,) True for a member, None where a row says nothing or lacks the field."""
     if not has_field(rows, field):
         _value(field, rows[0], f"{name}: row 1", "--label-field")
     return tuple(
@@ -275,13 +249,8 @@ def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, 
 def parse_label(value: object, where: str) -> bool | None:
     """True for a member, False for a non-member, None where nothing is said.
 
-    Args:
-        value: 0 or 1, true or false, or a word such as "member" or "non-member";
-            null, "" and NaN say nothing.
-        where: The row, for the error.
-
-    Raises:
-        InputError: If it is anything else.
+    A label is 0 or 1, true or false, or a word such as "member" or "non-member"; null,
+    "" and NaN say nothing.
     """
     if is_missing(value) or value == "":
         return None
@@ -300,10 +269,7 @@ def parse_label(value: object, where: str) -> bool | None:
 
 
 def _check_text_field(found: str | None, rows: Sequence[Row], name: str) -> None:
-    """Refuse records of which none, or some only, have a known field of the text.
-
-    Their raw lines would be other texts than the user means.
-    """
+    """Refuse records of which none, or some only, have a known field of the text."""
     if found is None:
         record = next(row for row in rows if row is not None)
         raise InputError(

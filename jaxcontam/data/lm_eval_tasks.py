@@ -26,25 +26,17 @@ _ROW = "_jaxcontam_row"
 
 
 def read_task(word: str) -> tuple[str, list[Record], Provenance]:
-    """The examples of a task.
+    """Name of a task (`TASK-SPLIT`), its examples, and the provenance of their order.
 
     A few-shot part, an instruction and a chat template are left out: what is asked is
-    whether the split was seen, not a prompt.
+    whether the split was seen, not a prompt. The provenance is `unknown` where the
+    task's code makes documents that no longer say which row they were; a task that puts
+    its documents in another order than its dataset is refused.
 
     Args:
         word: `lm_eval:TASK` or `lm_eval:TASK:SPLIT`. SPLIT is a split of the task's
             dataset, or `training`, `validation`, `test` as the task uses them; without
             it the split that the harness would evaluate.
-
-    Returns:
-        `TASK-SPLIT`, the examples, and where their order comes from: `published`, or
-        `unknown` where the task's code makes documents that no longer say which row
-        they were.
-
-    Raises:
-        InputError: If the package is missing, there is no such task or split, it is a
-            group of tasks, it cannot be loaded, or it puts its documents in another
-            order than its dataset.
     """
     name, _, split = word.removeprefix(TASK_PREFIX).partition(":")
     if not name:

@@ -7,7 +7,7 @@ size: minutes, and kilobytes of memory a token.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,6 @@ def check_model_folder(directory: Path) -> None:
     """Refuse a folder with a pipe or a device, or with a giant file that describes it.
 
     A link may lead anywhere else; one that leads nowhere is a file that is missing.
-
-    Raises:
-        InputError: Names the file.
     """
     for path, size in _files(directory):
         if _DESCRIBES.fullmatch(path.name) and size > MOST_TEXT:
@@ -67,11 +64,6 @@ def check_tokenizer_files(directory: Path) -> None:
 
     Tokens are counted by the marks between them, which is quick and may count some too
     many; transformers would take a minute and 2 GB for three million.
-
-    Raises:
-        InputError: As `check_model_folder`; if there are more than `MOST_TOKENS`
-            tokens, or more than `MOST_ADDED` added ones; if a file names one in
-            another folder.
     """
     check_model_folder(directory)
     for path, size in _files(directory):
@@ -101,9 +93,6 @@ def check_tensor_names(path: Path) -> None:
     """Refuse a safetensors file that names a tensor twice: readers differ in which.
 
     What else is wrong with a header, safetensors says.
-
-    Raises:
-        InputError: If a name stands twice, or the header has millions of values.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> None:
@@ -120,25 +109,15 @@ def check_tensor_names(path: Path) -> None:
         size = int.from_bytes(file.read(8), "little")
         data = file.read(size) if size <= _MOST_HEADER else b""
     if data.startswith(b"{"):
-        _parse_quietly(data, path, once)
-
-
-def _parse_quietly(
-    data: bytes, path: Path, hook: Callable[[list[tuple[str, Any]]], None]
-) -> None:
-    try:
-        parse_json(data, path, object_pairs_hook=hook)
-    except InputError as e:
-        if not isinstance(e.__cause__, ValueError | RecursionError):
-            raise
+        try:
+            parse_json(data, path, object_pairs_hook=once)
+        except InputError as e:
+            if not isinstance(e.__cause__, ValueError | RecursionError):
+                raise
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Plain files of a folder, and templates in a folder of it, with their sizes.
-
-    Raises:
-        InputError: If one is a pipe or a device.
-    """
+    """Plain files of a folder, and templates in a folder of it, with their sizes."""
     for folder, pattern in ((directory, "*"), (directory / TEMPLATES, "*.jinja")):
         for path in sorted(folder.glob(pattern)):
             try:

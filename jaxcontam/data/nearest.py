@@ -34,12 +34,9 @@ _SIZES = 2, 128
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class StaticEmbeddings:
-    """A vector for each token of a tokenizer.
+    """A vector for each token of a tokenizer, whose ids are below V.
 
-    Attributes:
-        tokenizer: Gives ids below V.
-        table_VD: (V, D) float32.
-        fingerprint: Digest of both files.
+    `table_VD` is (V, D) float32; `fingerprint` is the digest of both files.
     """
 
     tokenizer: Tokenizer
@@ -48,11 +45,7 @@ class StaticEmbeddings:
 
     @classmethod
     def load(cls, folder: Path) -> "StaticEmbeddings":
-        """Read a tokenizer and the one table beside it.
-
-        Raises:
-            InputError: If the folder does not hold such a model.
-        """
+        """Read a tokenizer and the one table beside it."""
         check_tokenizer_files(folder)
         path = folder / "tokenizer.json"
         try:
@@ -119,7 +112,6 @@ class NearestSearch:
     read in parts, and no stretch crosses their borders.
 
     Attributes:
-        embeddings: What compares.
         marks: The nearest, of equals the first in the corpus's order.
         stretches: F of them, as they stand there.
     """

@@ -189,7 +189,6 @@ class NgramTable:
     """Distinct n-grams of some texts, found by hash and then compared word by word.
 
     Attributes:
-        n: Words of an n-gram.
         ids: (P,) int32, the texts' word ids, one after the other.
         shown_at: (G,) int64, index in `ids` of the first occurrence of each n-gram.
         starts: Indices in `ids` of all occurrences, n-gram by n-gram.
@@ -214,15 +213,10 @@ class NgramTable:
         return len(self.hashes)
 
     def find(self, hashes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Find all occurrences of the table's n-grams in a text.
+        """(places, ngrams) of a text: where n-grams of the table stand, and which.
 
-        Args:
-            hashes: (T - n + 1,) uint64 from `ngram_hashes` with the same keys.
-            ids: (T,) int32 word ids of the text, `UNKNOWN` where in no vocabulary.
-
-        Returns:
-            (places, ngrams): index in the text, ascending, and number in the table.
-            Hash collisions are excluded.
+        Places ascend, and hash collisions are excluded. `hashes` is (T - n + 1,) uint64
+        from `ngram_hashes` with the same keys, `ids` (T,) int32 word ids.
         """
         places = np.flatnonzero(self.slots[hashes >> np.uint64(self.shift)])
         wanted = hashes[places]
@@ -242,11 +236,7 @@ class NgramTable:
         return places[order], ngrams[order]
 
     def held_at(self, ngrams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All occurrences of given n-grams in `ids`.
-
-        Returns:
-            (places, rows): index in `ids`, and index in `ngrams`.
-        """
+        """(places, rows) of given n-grams: index in `ids`, and index in `ngrams`."""
         counts = np.diff(self.bounds)[ngrams]
         rows = np.repeat(np.arange(len(ngrams)), counts)
         before = np.cumsum(counts) - counts
@@ -260,13 +250,10 @@ def ngram_table(
     n: int,
     keys: np.ndarray,
 ) -> NgramTable:
-    """Table of the n-grams that start at given indices.
+    """Table of the n-grams of n words that start at given indices.
 
-    Args:
-        ids: (P,) int32 word ids, none `UNKNOWN` within an n-gram.
-        starts: Indices in `ids`, each at most P - n, at least one.
-        n: Words of an n-gram.
-        keys: From `word_keys`.
+    `ids` is (P,) int32, none `UNKNOWN` within an n-gram; `starts` holds at least one
+    index in it, each at most P - n; `keys` are from `word_keys`.
     """
     all_hashes = ngram_hashes(keys[ids], [n])[n][starts]
     order = np.argsort(all_hashes, kind="stable")
@@ -312,7 +299,7 @@ def _first_of_each(
 def same_words(
     ids: np.ndarray, places: np.ndarray, others: np.ndarray, at: np.ndarray, n: int
 ) -> np.ndarray:
-    """Whether the n ids from each place equal the n ids from its partner; bool."""
+    """True where the n ids from a place equal the n ids from its partner."""
     same = np.ones(len(places), bool)
     for i in range(n):
         same &= ids[places + i] == others[at + i]

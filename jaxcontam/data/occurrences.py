@@ -47,13 +47,10 @@ _CONTAINMENT = 8, 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """A text to search for, with the examples that it belongs to.
+    """A text to search for, with the examples (from 0) that it belongs to.
 
-    Attributes:
-        text: The text.
-        kind: `text` (a plain line, template or field), `line` (a record as published)
-            or `strings` (a record's string values, one per line).
-        examples: Numbers of the examples with this text, from 0.
+    `kind` is `text` (a plain line, template or field), `line` (a record as published)
+    or `strings` (a record's string values, one per line).
     """
 
     text: str
@@ -65,12 +62,8 @@ class Form:
 class Nearest:
     """The stretch of a corpus that is nearest to an example in meaning.
 
-    Attributes:
-        cosine: Of their embeddings.
-        file: Where the stretch is.
-        line: Line, row or element there, from 1.
-        example: The text that was compared.
-        corpus: The stretch, to be read beside it.
+    `cosine` is of their embeddings, `example` the text that was compared, `corpus` the
+    stretch to be read beside it, `line` a line, row or element of `file`, from 1.
     """
 
     cosine: float
@@ -86,8 +79,7 @@ class Occurrence:
 
     Attributes:
         id: Number of the example in its file, from 0.
-        rule: The strongest rule that it meets; None if it meets none.
-        rules: All rules that it meets, the strongest first.
+        rules: All rules that it meets, the strongest first, which is `rule`.
         form: `Form.kind` of the text that the fields below describe.
         n_words: Words of that text; a text with 0 is not searched for.
         matched: Consecutive words found: a 13-gram, all of a shorter text, or an
@@ -128,16 +120,14 @@ class Occurrence:
 
     @property
     def is_found(self) -> bool:
-        """Whether it meets a rule, and not by boilerplate alone."""
+        """True if it meets a rule, and not by boilerplate alone."""
         return self.rule is not None and not self.boilerplate
 
 
 def in_context(text: str | None, words: str | None) -> str | None:
     """Words of a text in brackets with what stands around them, in one line.
 
-    Args:
-        text: Where they stand; None gives None.
-        words: As they are written; None, or what is not there, gives the text's start.
+    Without words, or where they are not there, it is the text's start.
     """
     if text is None:
         return None

@@ -64,9 +64,7 @@ _ANSWER_NAMES = (
 def option_paths(row: Mapping[str, object] | None, field: str | None) -> list[Path]:
     """Paths of the options of a record; empty if it has fewer than two.
 
-    Args:
-        row: The record.
-        field: Name, names with commas, or a path with dots; None tries usual names.
+    `field` is a name, names with commas, or a path with dots; None tries usual names.
     """
     if row is None:
         return []
@@ -222,7 +220,7 @@ def _as_int(value: object) -> int | None:
 
 
 def _names_place(value: object, n_options: int) -> bool:
-    """Whether the words of a text name an option by its letter or its place.
+    """Tell if the words of a text name an option by its letter or its place.
 
     A is a word as well, so it counts where it is named as a letter alone.
     """

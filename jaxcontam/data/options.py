@@ -33,7 +33,6 @@ class Item:
     Attributes:
         number: 1-based, in the file.
         options: In published order.
-        sources: Source text of each option.
         parts: Text of the item: literals, and the places of options as integers.
         answer: Place of the right option, 0-based; None if no field tells it.
         hidden: Fields that name a place among the options.
@@ -61,7 +60,7 @@ def read_items(
     answer_field: str | None = None,
     template: str | None = None,
 ) -> list[Item]:
-    """Find the options of each record.
+    """Find the options of each record; one without two or more is left out.
 
     Args:
         benchmark: Loaded without a template: its texts are the published source.
@@ -71,13 +70,6 @@ def read_items(
         answer_field: Field that tells the right option; by default common names.
         template: Text of an item in place of its source, with fields in braces:
             option fields by name, or `{options}` for lines `A. ...`, `B. ...`.
-
-    Returns:
-        The items; records without two options or more are left out.
-
-    Raises:
-        InputError: If no record has options, a named field is missing, or a template
-            names the answer or not every option.
     """
     paths = [option_paths(row, options_field) for row in benchmark.rows]
     if not any(paths):

@@ -82,12 +82,7 @@ class _Part:
 class OverlapSearch:
     """State of the search through one corpus, fed in the corpus's order.
 
-    Attributes:
-        index: Texts to search for.
-        ngrams: By n, occurrences of the n-grams.
-        texts: The closest stretches.
-        n_documents: Documents so far.
-        n_words: Words so far.
+    `ngrams` holds, by n, the occurrences of the n-grams, `texts` the closest stretches.
     """
 
     def __init__(self, index: OverlapIndex):
@@ -303,14 +298,7 @@ class OverlapSearch:
 
 
 class _Batch:
-    """Parts side by side, with a gap between documents; W words, P parts.
-
-    Attributes:
-        ids: (W,) int32.
-        file: (P,) file, line and document of each part.
-        line: (P,)
-        document: (P,) ascending.
-    """
+    """P parts side by side, documents ascending, a gap between two; W `ids`."""
 
     def __init__(self, parts: list[_Part]):
         self._parts = parts
@@ -373,7 +361,7 @@ def _pair_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _contains(stretch: np.ndarray, words: np.ndarray) -> bool:
-    """Whether the stretch contains the words consecutively."""
+    """True if the stretch contains the words consecutively."""
     whole, part, size = stretch.tobytes(), words.tobytes(), words.itemsize
     at = whole.find(part)
     while at >= 0 and at % size:

@@ -29,10 +29,8 @@ class SearchedBenchmark:
 class SearchedCorpus:
     """The files that were searched.
 
-    Attributes:
-        n_unreadable: Parts that were skipped.
-        unreadable: The first few of them.
-        not_read: Files of other kinds.
+    `unreadable` holds the first few of the `n_unreadable` parts that were skipped,
+    `not_read` files of other kinds.
     """
 
     n_files: int
@@ -46,12 +44,9 @@ class SearchedCorpus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedIndex:
-    """The index that was asked.
+    """The index that was asked for `n_runs` runs of words.
 
-    Attributes:
-        n_runs: Runs of words that it was asked for.
-        n_shared_runs: Runs that too many examples share to be asked for.
-        n_unasked: Examples without a run.
+    Too many examples share `n_shared_runs` to ask for them; `n_unasked` have no run.
     """
 
     index: str
@@ -65,15 +60,8 @@ class SearchedIndex:
 class OverlapSearchResult:
     """Result of one search; nothing of the clock, so that reruns agree.
 
-    Attributes:
-        schema: Version of these fields.
-        jaxcontam: Version of the package.
-        command: Words of the command.
-        meaning: What the numbers show and what they do not.
-        rules: Names of the rules, and how an example meets each.
-        corpus: What was searched.
-        totals: See `totals`.
-        examples: In the order of the benchmark.
+    `meaning` says what the numbers show and what they do not, `rules` how an example
+    meets each rule.
     """
 
     schema: int

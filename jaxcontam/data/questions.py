@@ -28,7 +28,6 @@ class Question:
 
     Attributes:
         item: What it has in common with its rewrites.
-        prompt: What is read before the answer.
         choices: Texts that may follow; empty where the answer is to be written.
         answer: Place of the right one, 0-based; of a written answer 0.
         written: Texts that count as right where there are no choices.
@@ -80,13 +79,7 @@ def read_questions(
 ) -> list[Question]:
     """Questions of a file: multiple choice if its records have options.
 
-    Args:
-        benchmark: Loaded without a template.
-        wanted: Fields, as far as they are not those of common names.
-        grouped: Read the field of groups.
-
-    Raises:
-        InputError: If a field is missing, or the template names the answer.
+    The benchmark is loaded without a template; `grouped` reads the field of groups.
     """
     template, answer_field = wanted.template, wanted.answer_field
     options_field = wanted.options_field
@@ -162,7 +155,7 @@ def _prompt(
     hidden: Collection[str],
     options: str | None,
 ) -> str:
-    """What is read before the answer."""
+    """Text that is read before the answer."""
     if template is None:
         known = (*_ASKED, *_CONTINUED)
         name, value = _first(row, known, where, "question", "--template")
@@ -206,7 +199,7 @@ def _written(value: object) -> tuple[str, ...]:
 
 
 def _ids(benchmark: Benchmark, field: str | None) -> list[str]:
-    """What each record is called; its number where no field tells."""
+    """Names of the records; their numbers where no field tells."""
     names = _IDS if field is None else (field,)
     for name in names:
         if all(not is_missing((row or {}).get(name)) for row in benchmark.rows):

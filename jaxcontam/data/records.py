@@ -94,7 +94,7 @@ def _json_value(data: bytes) -> object:
 
 
 def _is_crowded(text: str) -> bool:
-    """Whether JSON holds so many values that they take far more memory than it."""
+    """True if JSON holds so many values that they take far more memory than it."""
     most = max(_MANY_VALUES, len(text) // _SHORT_VALUE)
     return len(text) > most and (
         _count_values(text) > most and _count_values(_string.sub('""', text)) > most
@@ -106,7 +106,7 @@ def _count_values(text: str) -> int:
 
 
 def is_array(stream: BinaryIO) -> bool:
-    """Whether the first character of a file, white space aside, is a bracket."""
+    """True if the first character of a file, white space aside, is a bracket."""
     while block := stream.read(4096):
         if signs := block.removeprefix(_BOM).lstrip():
             return signs.startswith(b"[")
@@ -153,12 +153,7 @@ def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
 
 
 def _next_element(text: str, at: int, *, is_first: bool) -> int | None:
-    """Index of the next element; None after the last.
-
-    Raises:
-        ValueError: If the text ends before it.
-        UnreadableError: If there is no bracket or comma before it.
-    """
+    """Index of the next element; None after the last; ValueError if the text ends."""
     at = _after_space(text, at)
     begin = _after_space(text, at + 1)
     if not is_first and text[at : at + 1] == "]":
@@ -250,12 +245,7 @@ class _OpenQuoteError(Exception):
 
 
 class _Lines:
-    """Decoded lines for `csv.reader`, which does not bound a record.
-
-    Attributes:
-        count: Lines so far.
-        taken: Those since `begin`.
-    """
+    """Decoded lines for `csv.reader`, which bounds no record; `taken` since `begin`."""
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream

@@ -44,13 +44,10 @@ class SeedFile:
     Attributes:
         kind: Command that made it, such as `jaxcontam release`.
         method: Name of the method from the seed on; its meaning never changes.
-        method_version: Version of the method.
         seed: 256 random bits, hexadecimal.
-        n_examples: Records of the file.
         content_digest: SHA-256 of the records' digests, sorted.
         released_digest: The same digests in the released order.
         file_digest: SHA-256 of the released file's bytes.
-        jaxcontam: Version that made it.
         made: Time of the release, UTC.
     """
 
@@ -73,11 +70,7 @@ class SeedFile:
 def commitment(
     path: Path, *, made: str | None = None, bits: float | None = None
 ) -> Commitment:
-    """The SHA-256 of a secret file: commits its owner without revealing it.
-
-    Raises:
-        InputError: If the file cannot be read.
-    """
+    """The SHA-256 of a secret file: commits its owner without revealing it."""
     check_file(path, ())
     digest = sha256_of(path.read_bytes())
     return Commitment(file=str(path), sha256=digest, made=made, bits=bits)
@@ -91,7 +84,7 @@ def order_bits(records: Sequence[str]) -> float:
 
 
 def search_warnings(commitments: Sequence[Commitment]) -> list[str]:
-    """What weakens the proof of a small file, a sentence for each seed."""
+    """Warnings on the proof of a small file, a sentence for each seed."""
     return [
         f"{one.file} decides {one.bits:.0f} bits, so that a seed which gives what was "
         "public before can be searched for: its proof is worth what the date of its "
@@ -102,16 +95,10 @@ def search_warnings(commitments: Sequence[Commitment]) -> list[str]:
 
 
 def release_order(records: Sequence[str], seed: bytes) -> list[int]:
-    """Indices of the records in released order.
+    """Indices of the records, ascending in HMAC-SHA256(seed, digest, count).
 
-    Args:
-        records: Source texts; equal ones differ by their count only, since their
-            order cannot be seen.
-        seed: Uniform secret bytes, so that every order of the records is equally
-            likely.
-
-    Returns:
-        Indices into `records`, ascending in HMAC-SHA256(seed, digest, count).
+    Equal records differ by their count only, since their order cannot be seen. The seed
+    is uniform secret bytes, so that every order of the records is equally likely.
     """
     seen: dict[str, int] = {}
     keys = []
@@ -128,10 +115,6 @@ def make_release(
     """The released file and its seed file; writes nothing.
 
     With `no_header` the first row of a .csv or .tsv file is moved like the others.
-
-    Raises:
-        InputError: If the file cannot be read, has fewer than two different records,
-            or has line ends that do not survive another order.
     """
     file = read_records(path, no_header=no_header)
     if len(set(file.records)) < 2:
@@ -160,11 +143,7 @@ def make_release(
 
 
 def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedFile:
-    """Read a seed file of a kind, which names the command that makes it.
-
-    Raises:
-        InputError: If it is missing, or no seed file of a method that is known here.
-    """
+    """Read a seed file of a kind, which names the command that makes it."""
     try:
         fields = json.loads(path.read_bytes())
     except OSError as e:
@@ -199,12 +178,6 @@ def check_release(
 
     With `no_header` all rows of a .csv or .tsv file are examples, and must be those
     that the seed moved: one that stood still would be taken for a drawn one.
-
-    Returns:
-        What the owner published.
-
-    Raises:
-        InputError: Says whether records, their order or other bytes differ.
     """
     release = read_release(seed_file)
     file = read_records(path, no_header=no_header)
@@ -242,7 +215,6 @@ class RecordFile:
     and a byte order mark stay as published.
 
     Attributes:
-        records: Source text of each example, in the order of the file.
         gaps: Text before the first record, between records and after the last one:
             one more than records.
     """
@@ -260,22 +232,14 @@ class RecordFile:
 
 
 def read_records(path: Path, *, no_header: bool = False) -> RecordFile:
-    """Cut a .jsonl, .json, .csv, .tsv or .txt file at its examples.
-
-    Raises:
-        InputError: As `load_benchmark`, or if the file holds no example.
-    """
+    """Cut a .jsonl, .json, .csv, .tsv or .txt file at its examples."""
     text = read_text(path)
     mark = _MARK if path.read_bytes().startswith(_MARK.encode()) else ""
     return cut_records(path, mark + text, no_header=no_header)
 
 
 def cut_records(path: Path, text: str, *, no_header: bool = False) -> RecordFile:
-    """Cut the text of a file, which may start with a byte order mark.
-
-    Raises:
-        InputError: If the text is not of that format or holds no example.
-    """
+    """Cut the text of a file, which may start with a byte order mark."""
     body = text.removeprefix(_MARK)
     n_mark = len(text) - len(body)
     if path.suffix.lower() == ".json":
@@ -296,11 +260,9 @@ def cut_records(path: Path, text: str, *, no_header: bool = False) -> RecordFile
 
 
 def _spans(text: str, raws: Sequence[str]) -> list[tuple[int, int]]:
-    """Span of each raw record.
+    """Span of each raw record, from the last: a header may contain the first one.
 
-    Records are separated by line ends and blank lines only, so the nearest occurrence
-    is the record itself. The search goes backwards, because a header may contain the
-    text of the first record.
+    Only line ends and blank lines separate records: the nearest occurrence is the one.
     """
     spans, end = [], len(text)
     for raw in reversed(raws):

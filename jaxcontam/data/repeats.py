@@ -1,4 +1,4 @@
-"""What is kept of a file, chosen so that its order plays no unfair part."""
+"""Choice of what is kept of a file, so that its order plays no unfair part."""
 
 import dataclasses
 import hashlib
@@ -60,9 +60,6 @@ def drawn_places(keys: Sequence[str], n: int | None) -> list[int]:
     The first n of a file that is sorted by length, date or difficulty are of one kind,
     and of two files of unequal length of two kinds. Copies are drawn each by itself:
     what is drawn is as a smaller file of the same source.
-
-    Raises:
-        InputError: If n is below 1.
     """
     if n is not None and n < 1:
         raise InputError(f"--limit must be at least 1, got {n}")

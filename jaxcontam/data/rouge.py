@@ -55,7 +55,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 def has_rouge_words(text: str) -> bool:
-    """Whether at least half of a text's letters are Latin, as ROUGE-L requires.
+    """Tell if at least half of a text's letters are Latin, as ROUGE-L requires.
 
     ROUGE-L finds no words, or only the few Latin ones, in a text of another alphabet,
     and its score would be meaningless. Accents only split words.
@@ -78,5 +78,5 @@ def words_f1(a: Sequence[str], b: Sequence[str]) -> float:
 
 
 def stands_within(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether words, which hold no space, stand in others one after the other."""
+    """True if words, which hold no space, stand in others one after the other."""
     return f" {' '.join(wanted)} " in f" {' '.join(words)} "

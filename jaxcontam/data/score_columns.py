@@ -20,16 +20,7 @@ Scores = dict[str, float]
 
 
 def read_columns(path: Path, models: Sequence[str]) -> list[Scores]:
-    """Scores of models on the items of one file, a column a model.
-
-    Args:
-        path: A .csv with a column `item` and one named as each model.
-        models: Names of columns.
-
-    Raises:
-        InputError: If a column is missing, an item stands twice, or a score is no
-            number in [0, 1].
-    """
+    """Scores of models on the items of one .csv file, a column a model."""
     rows, named = _rows(path)
     for model in models:
         if model not in rows[0]:
@@ -42,20 +33,13 @@ def read_model(path: Path) -> tuple[Scores, Scores]:
     """Scores of one model on both sides: columns `item`, `published`, `other`.
 
     An item that stands on one side alone has an empty cell on the other.
-
-    Raises:
-        InputError: See `read_columns`.
     """
     published, other = read_columns(path, (PUBLISHED, OTHER))
     return published, other
 
 
 def read_groups(path: Path, field: str) -> dict[str, str]:
-    """The value of a column for each item.
-
-    Raises:
-        InputError: If the column is missing.
-    """
+    """Value of a column for each item."""
     rows, named = _rows(path)
     hint = "--group-field must name a column"
     return {

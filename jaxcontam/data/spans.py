@@ -29,15 +29,7 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def json_span(raw: str, path: Path) -> tuple[int, int]:
-    """Start and end of the source text of a value in a JSON document.
-
-    Args:
-        raw: Valid JSON.
-        path: Path of a value that exists.
-
-    Raises:
-        KeyError: If it does not.
-    """
+    """Start and end of a value's source text in valid JSON, or a KeyError."""
     start = _skip_space(raw, 0)
     end = len(raw.rstrip())
     for step in path:
@@ -76,9 +68,7 @@ def json_members(raw: str, start: int) -> Iterator[tuple[str, int, tuple[int, in
 def csv_spans(raw: str, row: Mapping[str, object]) -> dict[str, tuple[int, int]]:
     """Span of each cell of a row of a .csv or .tsv file, quotes included.
 
-    Args:
-        raw: The row as published.
-        row: Its cells, in order, which tell how it was read.
+    The cells of `row`, in order, tell how it was read.
     """
     cells, n = list(row.values()), len(row)
     bare = next((d for d in "\t," if raw.split(d)[:n] == cells), None)
@@ -115,11 +105,7 @@ def element_spans(raw: str, start: int) -> Iterator[tuple[Any, int, int]]:
 
 
 def array_elements(path: pathlib.Path, text: str) -> Iterator[tuple[object, int, int]]:
-    """Elements of a file's array: value, start and end of its source text.
-
-    Raises:
-        InputError: If the text is no JSON array; names the line.
-    """
+    """Elements of a file's array: value, start and end of its source text."""
     start = len(text) - len(text.lstrip())
     try:
         if text[start : start + 1] != "[":

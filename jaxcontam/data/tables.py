@@ -33,7 +33,7 @@ _SPELLED_BYTES = ("arrow.uuid",)
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is one that `read_table` reads, by its name."""
+    """True if a file is one that `read_table` reads, by its name."""
     return path.suffix.lower() == SUFFIX
 
 
@@ -42,10 +42,6 @@ def read_table(path: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
 
     Columns of bytes, such as images, are not read; types that JSON lacks, such as
     dates, decimal numbers and UUIDs, become strings.
-
-    Raises:
-        InputError: If there is no such file, it cannot be read, two columns have one
-            name, or it has no rows or only columns of bytes.
     """
     check_file(path, (SUFFIX,))
     import pyarrow
@@ -89,7 +85,7 @@ def _columns(path: Path, fields: "pyarrow.Schema") -> list[str]:
 
 
 def _has_bytes(kind: "pyarrow.DataType") -> bool:
-    """Whether values of a column hold bytes at any depth."""
+    """True if values of a column hold bytes at any depth."""
     import pyarrow
     import pyarrow.types
 
@@ -146,12 +142,7 @@ class CsvTable:
         self.notes: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[Record]:
-        """Place, raw text, which may span lines inside quotes, and cells.
-
-        Raises:
-            InputError: If a row has other columns than the header, or the first row
-                holds data; names the line.
-        """
+        """Place, raw text, which may span lines inside quotes, and cells."""
         taken: list[str] = []
         n_equal: Counter[int] = Counter()
         path, blank = self._path, 0
@@ -207,7 +198,7 @@ class CsvTable:
         )
 
     def _quoting(self, text: str) -> tuple[bool, tuple[str, ...]]:
-        """Whether quotes are characters, and what to say of it."""
+        """True if quotes are characters, and notes on it."""
         if '"' not in text:
             return False, ()
         quoted, bare = (self._reading(text, is_bare=way) for way in (False, True))
@@ -301,10 +292,7 @@ def fitting_cells(
 ) -> list[str] | None:
     """Cells of a row below a header; None if there are others than it names.
 
-    Args:
-        values: The row as it was read.
-        header: Names of the columns.
-        written: The same with blank ones at the end, which blank cells may stand below.
+    `written` has blank names at the end besides, which blank cells may stand below.
     """
     n = len(header)
     if len(values) == n:
@@ -315,11 +303,7 @@ def fitting_cells(
 
 
 def _after_separator(path: Path, text: str, delimiter: str) -> int:
-    """Where a table begins, behind the line `sep=,` of a spreadsheet.
-
-    Raises:
-        InputError: If that line names another separator.
-    """
+    """Where a table begins, behind the line `sep=,` of a spreadsheet."""
     if (found := SEPARATOR.match(text)) is None:
         return 0
     if found[1] != delimiter:
@@ -331,7 +315,7 @@ def _after_separator(path: Path, text: str, delimiter: str) -> int:
 
 
 def is_number(name: str) -> bool:
-    """Whether a cell is a number, and no name."""
+    """True if a cell is a number, and no name."""
     try:
         float(name)
     except ValueError:
@@ -340,7 +324,7 @@ def is_number(name: str) -> bool:
 
 
 def _is_sentence(name: str) -> bool:
-    """Whether a cell is too long for the name of a column."""
+    """True if a cell is too long for the name of a column."""
     return len(name) > 80 or len(name.split()) > 7
 
 

@@ -17,9 +17,6 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
     r"""Fill `{field}` places of a template; `\n` may be written as two characters.
 
     A place names a field, or what lies in one: `{data.question}`, `{choices[0]}`.
-
-    Raises:
-        InputError: If the template is malformed or a field does not exist.
     """
     parts = []
     for literal, field in template_pieces(template):
@@ -30,11 +27,7 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
 
 
 def check_template(template: str | None, text_field: str | None) -> None:
-    """Refuse a template that makes the same text of every record.
-
-    Raises:
-        InputError: If it is malformed or names no field, or a field is named as well.
-    """
+    """Refuse a template that makes the same text of every record."""
     if template is None:
         return
     if text_field is not None:
@@ -51,11 +44,7 @@ def check_template(template: str | None, text_field: str | None) -> None:
 
 
 def template_pieces(template: str) -> list[tuple[str, str | None]]:
-    """Literal texts of a template, each with the field after it; None for none.
-
-    Raises:
-        InputError: If the template is malformed or a field has a format.
-    """
+    """Literal texts of a template, each with the field after it; None for none."""
     try:
         pieces = list(string.Formatter().parse(typed_newlines(template)))
     except ValueError as e:
@@ -77,11 +66,7 @@ def typed_newlines(text: str) -> str:
 def field_of(
     row: Mapping[str, object] | None, field: str, where: str, *, hint: str
 ) -> object:
-    """The value of one field of a record.
-
-    Raises:
-        InputError: If the record lacks the field; names those that exist.
-    """
+    """Value of one field of a record."""
     if row is None or field not in row:
         has = "plain text" if row is None else f"it has: {', '.join(row)}"
         raise InputError(
@@ -92,23 +77,18 @@ def field_of(
 
 
 def is_missing(value: object) -> bool:
-    """Whether a field says nothing: null, or NaN, which tables write for it."""
+    """True if a field says nothing: null, or NaN, which tables write for it."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
-    """What is said of records that are left out since their text is missing."""
+    """Words on records that are left out since their text is missing."""
     records = f"{n_null} record{'s' * (n_null > 1)}"
     return (f"{records} whose {field!r} is null left out",) if n_null else ()
 
 
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:
-    """The text of one field, or of `a.b[0]` in it; numbers and lists as JSON.
-
-    Raises:
-        InputError: If the record lacks the field (names those that exist), or has no
-            value there.
-    """
+    """The text of one field, or of `a.b[0]` in it; numbers and lists as JSON."""
     text = text_if_any(field, row, where)
     if text is None:
         raise InputError(

@@ -19,9 +19,6 @@ def load_versions(
     Returns:
         The versions of each row, the published one first; the place of each row; and
         the number of rows left out because no rewrite differs from the text.
-
-    Raises:
-        InputError: If a row lacks a field or a rewrite is not a string; names the row.
     """
     benchmark = load_benchmark(path, limit=limit)
     rows, places, n_left_out = [], [], 0

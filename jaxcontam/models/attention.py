@@ -53,8 +53,6 @@ class AttentionContext(NamedTuple):
         positions: `[T]` int32, position of each token, prefix included.
         window: int32 scalar, tokens that a position sees; None where no layer has a
             window.
-        cache: What this layer keeps of the prefix, or None.
-        hardware: Device that the attention kernel is chosen for.
         sinks: `[G, R]` float32, each head's score for attending to nothing; None where
             the softmax is over tokens alone.
         length: int32 scalar, tokens that are not padding, where a layer is asked for
@@ -83,18 +81,9 @@ def attend(
 ) -> jax.Array:
     """Softmax attention to the shared prefix and to all tokens up to the query's own.
 
+    Queries and keys come rotated; the mixed values, `[B, T, G, R, E]`, are float32.
     Products accumulate in float32, and the softmax is float32, whatever the operands
     are. The prefix's keys have no batch axis and are never copied for the rows.
-
-    Args:
-        q_BTGRE: Queries, after rotation.
-        k_BTGE: Keys, after rotation.
-        v_BTGE: Values.
-        context: Positions, window, prefix and hardware.
-        config: Scale and soft cap of the scores.
-
-    Returns:
-        Mixed values, `[B, T, G, R, E]` float32.
     """
     positions_T, window = context.positions, context.window
     cache = context.cache
@@ -201,11 +190,7 @@ def _own_forward(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config):
 
 
 def _own_backward(config, kept, cotangent_BTGRE):
-    """Cotangents of queries, keys and values.
-
-    Source:
-        Dao et al. 2022, arXiv:2205.14135, appendix B.4.
-    """
+    """Cotangents of queries, keys and values; Dao et al., arXiv:2205.14135, B.4."""
     q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, positions_T, window = kept
     cotangent_BGRTE = jnp.moveaxis(cotangent_BTGRE, 1, 3)
     mean_BGRT = jnp.sum(cotangent_BGRTE * mixed_BGRTE, axis=-1)
@@ -279,7 +264,7 @@ def _product(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
 def _seen(
     positions_Q: jax.Array, positions_S: jax.Array, window: jax.Array | None
 ) -> jax.Array:
-    """Whether each query sees each key, `[Q, S]` bool."""
+    """True where a query sees a key, `[Q, S]`."""
     distance_QS = positions_Q[:, None] - positions_S[None]
     seen_QS = distance_QS >= 0
     return seen_QS if window is None else seen_QS & (distance_QS < window)

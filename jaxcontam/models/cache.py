@@ -1,4 +1,4 @@
-"""What a decoder keeps of the tokens that it has read, for those that follow.
+"""Memory of a decoder: what it keeps of the tokens read, for those that follow.
 
 Dimension key
     L  layers of a stack
@@ -48,7 +48,7 @@ class DeltaCache(NamedTuple):
 
 
 Cache = dict[str, KVCache | DeltaCache]
-"""What the layers of each stack keep, by its name."""
+"""Memory of the layers of each stack, by its name."""
 
 
 def cache_of(kept: dict[str, Any], lengths: dict[str, jax.Array]) -> Cache:

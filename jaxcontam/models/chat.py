@@ -39,14 +39,6 @@ class ChatLayout:
 
         That is the tokenizer's BOS or EOS in the plain layout, as before every scored
         text; in a template's what it writes itself, or what the tokenizer adds.
-
-        Args:
-            checkpoint: The model.
-            messages: At least one.
-            room: See `prompt_ids`.
-
-        Raises:
-            InputError: If the template refuses the messages.
         """
         prefix_id = checkpoint.prefix_id
         if self.tokenizer is None:
@@ -60,21 +52,12 @@ class ChatLayout:
         return prompt_ids(ids, prefix_id=prefix_id, room=room)
 
     def text(self, messages: Sequence[Message], *, asks: bool) -> str:
-        """What the template writes; `asks` ends with the begin of an answer.
-
-        Raises:
-            InputError: As `texts`.
-        """
+        """Text of the template for one chat; see `texts`."""
         (found,) = self.texts([messages], asks=asks)
         return found
 
     def texts(self, chats: Sequence[Sequence[Message]], *, asks: bool) -> list[str]:
-        """What the template writes of each chat, one after the other.
-
-        Raises:
-            InputError: If it refuses one, takes too long or too much memory, or writes
-                too much.
-        """
+        """Texts that the template writes of chats; `asks` begins an answer in each."""
         assert self.template is not None, "the plain layout has no template"
         return self.template.texts(chats, asks=asks)
 
@@ -83,10 +66,6 @@ def read_chat_layout(directory: Path) -> ChatLayout:
     """The chat template of a model's folder, or the plain layout where it has none.
 
     Templates run in the sandbox of transformers, in a process of their own.
-
-    Raises:
-        InputError: If the tokenizer does not load, or has several templates and none
-            of them is the default.
     """
     tokenizer = read_fast_tokenizer(directory)
     if not tokenizer.chat_template:

@@ -36,19 +36,13 @@ _HINT = "it may loop, or write without end; leave it out, or name another model"
 
 
 class ChatTemplate:
-    """A chat template of a model.
-
-    Attributes:
-        source: The Jinja template.
-    """
+    """A chat template of a model, as Jinja `source`."""
 
     def __init__(self, source: str, tokens: Mapping[str, Any], place: Path):
         """Hold a template; its process begins with the first text.
 
-        Args:
-            source: The Jinja template.
-            tokens: Special tokens by the names that templates call them.
-            place: Its file, for messages.
+        `tokens` are special tokens by the names that templates call them, `place` is
+        the template's file, for messages.
         """
         self.source = source
         self._tokens = {
@@ -59,16 +53,10 @@ class ChatTemplate:
         self._process: subprocess.Popen[bytes] | None = None
 
     def texts(self, chats: Sequence[Sequence[Message]], *, asks: bool) -> list[str]:
-        """What the template writes of each chat, one after the other.
+        """Texts that the template writes of chats; `asks` begins an answer in each.
 
-        Args:
-            chats: At least one message each.
-            asks: Whether a chat ends with the begin of an answer.
-
-        Raises:
-            InputError: If it refuses a chat; if it takes 300 s or 1 GiB for a MiB of
-                messages; if it writes more than 65,536 characters and 8 times those of
-                the messages, or 2^29 for all chats together.
+        It may take 300 s and 1 GiB for a MiB of messages, and write 65,536 characters
+        and 8 times those of the messages, but 2^29 for all chats together.
         """
         contents = ["".join(one["content"] for one in chat) for chat in chats]
         found: list[str] = []

@@ -38,7 +38,6 @@ class Checkpoint:
 
     Attributes:
         name: The directory's name, or its parent's where it is called `model`.
-        decoder: The model.
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: The tokenizer's BOS id, else the config's, else the tokenizer's EOS
             id, or None.
@@ -68,14 +67,7 @@ class Checkpoint:
 
 
 def model_fingerprint(model: str) -> str:
-    """The fingerprint of a model, before its weights are read: they are hashed alone.
-
-    Args:
-        model: The directory or name.
-
-    Raises:
-        InputError: As `load_checkpoint`, except that tensors are not checked.
-    """
+    """Fingerprint of a model, before its weights are read: they are only hashed."""
     directory = model_directory(model)
     raw = read_config_fields(directory)
     tokenizer, _, _ = read_tokenizer(directory, raw)
@@ -143,14 +135,8 @@ def load_decoder(
 ) -> Decoder:
     """Read config.json and the weights of a directory.
 
-    Args:
-        directory: Folder of the model.
-        dtype: See `read_weights`.
-        mesh: See `read_weights`.
-        context: Tokens to read at once; None is the model's own. See `at_context`.
-
-    Raises:
-        InputError: As `load_checkpoint`, except that the tokenizer is not read.
+    `context` is the tokens to read at once, None the model's own; see `at_context`. For
+    the rest see `read_weights`.
     """
     family, config = read_decoder_config(directory)
     if context is not None:
@@ -164,11 +150,7 @@ def load_decoder(
 
 
 def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
-    """Family and shape of a model out of its config.json.
-
-    Raises:
-        InputError: If the file is missing, or its family or a field of it is unknown.
-    """
+    """Family and shape of a model out of its config.json."""
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
     family = FAMILIES[raw["model_type"]]
@@ -197,22 +179,13 @@ def save_checkpoint(
     model_type: str = "llama",
     raw_config: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a directory that transformers and `load_checkpoint` open.
+    """Write a directory that transformers and `load_checkpoint` open, in float32.
 
-    Weights are float32, whatever the decoder's are.
-
-    Args:
-        decoder: The model.
-        tokenizer: A transformers fast tokenizer; None writes the weights alone.
-        directory: Created if missing.
-        model_type: A row of FAMILIES whose shape the decoder has.
-        raw_config: `read_config_fields` of the model that the decoder was read from;
-            written as it is, token ids too, so that what no field of ours holds stays.
-            None makes the fields from the decoder's shape, where the family can.
-
-    Raises:
-        ValueError: If the fields are of another model_type or another shape, or are
-            None and the family writes none or cannot express the shape.
+    Without a tokenizer the rest is written alone. `model_type` is a row of FAMILIES
+    whose shape the decoder has. `raw_config` holds `read_config_fields` of the model
+    that the decoder was read from; it is written as it is, token ids too, so that what
+    no field of ours holds stays. None makes the fields from the decoder's shape, and is
+    a ValueError where the family cannot.
     """
     family = FAMILIES[model_type]
     config = decoder.config
@@ -234,10 +207,6 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
     """Every field of a directory's config.json; its model_type is a row of FAMILIES.
 
     Of an image model these are the fields of the text model in it.
-
-    Raises:
-        InputError: If there is no such file, it is no JSON object, or its model_type is
-            missing or unknown.
     """
     path = directory / "config.json"
     if not path.is_file():
@@ -253,9 +222,6 @@ def read_fast_tokenizer(directory: Path):
     """The transformers fast tokenizer of a directory; no remote code runs.
 
     Its ids are those of tokenizer.json where there is one; see `take_file`.
-
-    Raises:
-        InputError: If there is none, or it does not load.
     """
     check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -287,12 +253,7 @@ def read_tokenizer(
 ) -> tuple[Tokenizer, int | None, int | None]:
     """The plain tokenizer, the id before a text, and the tokenizer's EOS id.
 
-    Args:
-        directory: Holds the tokenizer.
-        config: Fields of its config.json; empty where there is none.
-
-    Raises:
-        InputError: If there is no tokenizer, or it does not load.
+    `config` holds the fields of config.json; empty where there is none.
     """
     loaded = read_fast_tokenizer(directory)
     plain = plain_tokenizer(loaded.backend_tokenizer)

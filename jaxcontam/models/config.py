@@ -69,17 +69,10 @@ class DecoderConfig:
     """A decoder-only transformer.
 
     Attributes:
-        vocab_size: V, rows of the embedding.
-        d_model: D, width of the residual stream.
-        n_layers: Blocks.
-        n_heads: Query heads.
         n_kv_heads: Key and value heads; divides `n_heads`.
-        head_dim: Width of a head.
         d_ff: Width of the feed-forward layer, or of each of its experts.
         context: Most tokens that one forward pass reads.
         positions: `rotary` (queries and keys are rotated) or `learned`.
-        rope_theta: Base of the rotary frequencies.
-        rope_scaling: Scaling of the frequencies, or None.
         local_rope_theta: Base in layers with a window, without scaling; None is the
             base of all layers.
         rotated_layers: For each layer whether it rotates. Empty: all do.
@@ -87,7 +80,6 @@ class DecoderConfig:
         rotary_pairs: Dimensions that are rotated together: `halves` (one of the first
             half with one of the second) or `neighbours`.
         norm: `rms` (scale only) or `layer` (scale and bias).
-        norm_eps: Added to the variance.
         norm_weights: Norms have a scale, and layer norms a bias.
         norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
             its distance from 1 keeps more bits.
@@ -116,8 +108,6 @@ class DecoderConfig:
         d_reusing: Width of their feed-forward layers.
         attention_gate: A gate of every mixed value, made of the stream.
         qkv_bias: Biases of the query, key and value projections, and of that gate.
-        output_bias: Bias of attention's output projection.
-        mlp_bias: Biases of the feed-forward projections.
         qkv_clip: Queries, keys and values are cut to this size; None leaves them.
         windows: For each layer the tokens that a position sees, itself included;
             None is all before it. Empty: no layer has a window.
@@ -134,7 +124,6 @@ class DecoderConfig:
             parallel alone.
         logit_scale: Factor of the logits, before the soft cap.
         tied: The head is the embedding.
-        head_bias: A bias of each token's logit.
     """
 
     vocab_size: int
@@ -266,9 +255,6 @@ def at_context(config: DecoderConfig, context: int) -> DecoderConfig:
 
     A shorter one only cuts texts. Where rotary factors depend on the context (`each`),
     one above the first training's turns all texts by the long factors, short ones too.
-
-    Raises:
-        ValueError: If the model was not made for a context as long.
     """
     scaling = config.rope_scaling
     longest = config.context

@@ -62,12 +62,9 @@ class Decoder(nnx.Module):
     ):
         """Weights at GPT-2's initial scale.
 
-        Args:
-            config: Shape.
-            rngs: Seeds the weights.
-            on: Hardware that the decoder is compiled for, which chooses the attention
-                kernel; None is JAX's default device now. It is part of the graph
-                definition, so that traced functions read no global state.
+        `on` is the hardware that the decoder is compiled for: it chooses the attention
+        kernel; None is JAX's default device now. It is part of the graph definition, so
+        that traced functions read no global state.
         """
         self.config = config
         self.hardware = hardware() if on is None else on
@@ -110,7 +107,7 @@ class Decoder(nnx.Module):
 
     @property
     def precision(self) -> str:
-        """What whoever runs the decoder sets as JAX's default matmul precision."""
+        """JAX's default matmul precision, for whoever runs the decoder to set."""
         return matmul_precision(self.dtype, self.hardware)
 
     def __call__(
@@ -153,13 +150,8 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
-        Args:
-            tokens_P: int32 ids, padding at the end.
-            length: int32 scalar, ids that are not padding.
-            sharding: As in `__call__`.
-
-        Returns:
-            Hidden states `[P, D]`, and what all layers keep.
+        `length`, an int32 scalar, counts the ids that are not padding, which is at the
+        end. Gives hidden states `[P, D]`, and what all layers keep.
         """
         hidden_BPD, kept = self._run(
             tokens_P[None], None, keep=True, length=length, sharding=sharding
@@ -171,15 +163,9 @@ class Decoder(nnx.Module):
         return hidden_BPD[0], cache_of(kept, lengths)
 
     def decode(self, token: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
-        """Read one id after a prefix.
+        """Read one int32 id after a prefix: hidden state `[D]`, and the longer cache.
 
-        Args:
-            token: int32 scalar.
-            cache: What is kept of the prefix; P exceeds its length, and the first
-                padding is overwritten.
-
-        Returns:
-            The hidden state `[D]` after the id, and the cache with the id.
+        P exceeds the cache's length, and the first padding is overwritten.
         """
         hidden_BTD, kept = self._run(token[None, None], cache, keep=True)
         return hidden_BTD[0, 0], extended(cache, kept)

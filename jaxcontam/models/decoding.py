@@ -54,13 +54,8 @@ def read_prompts(
 ) -> Written:
     """Prefill the prompts of a batch, with room for new ids in the cache.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        state: Weights of the decoder.
-        prompts_BP: int32 ids, padding at the end.
-        lengths_B: int32, ids of each that are not padding, at least 1.
-        wanted_BK: Which samples are drawn; the others are padding.
-        room: N, new ids that each sample has room for.
+    Prompts are int32 ids with padding at the end, `lengths_B` those that are none, at
+    least 1; samples that are not wanted are padding.
     """
     B, K = wanted_BK.shape
     decoder: Decoder = nnx.merge(graphdef, state)
@@ -104,15 +99,9 @@ def go_on(
 ) -> Written:
     """Decode until each sample has `until` ids, or all samples have ended.
 
-    Args:
-        graphdef: Graph definition of the decoder.
-        state: Weights of the decoder.
-        written: State to go on from; its buffers are donated.
-        keys_BK2: uint32, key data of each sample.
-        until: int32, at most the room.
-        temperature: float32, divides the logits; unused if `is_greedy`.
-        stops_M: int32, ids that end a sample; they are written and do not count.
-        is_greedy: Take the likeliest id.
+    The buffers of `written` are donated. `keys_BK2` is uint32, key data of each sample;
+    `until` is at most the room. The temperature divides the logits unless `is_greedy`.
+    `stops_M` are int32 ids that end a sample; they are written and do not count.
     """
     decoder: Decoder = nnx.merge(graphdef, state)
     cap, head_VD = decoder.config.logit_softcap, decoder.head_VD

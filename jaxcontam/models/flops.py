@@ -13,17 +13,13 @@ from jaxcontam.models.stacks import REUSED, layer_stacks, stack_config
 
 
 def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
-    """Least floating-point operations of one forward pass over sequences.
+    """Least floating-point operations of one forward pass over sequences of lengths T.
 
     Two for each weight of a matrix product at each position, the head's included, and
     attention over the keys that a position sees, T / 2 of them on average. A delta rule
     reads and writes its state token by token. Norms, biases, activations, rotations,
     convolutions and the softmax are left out, so the share of a device's peak that
     follows is not too high.
-
-    Args:
-        config: Shape of the decoder.
-        lengths: Positions of each sequence.
 
     Source:
         The usual count, as in Kaplan et al., arXiv:2001.08361, table 1, but with the
@@ -45,10 +41,7 @@ def forward_flops(config: DecoderConfig, lengths: Sequence[int]) -> float:
 
 
 def product_weights(config: DecoderConfig) -> int:
-    """Weights of the blocks' products per token; no biases or embeddings.
-
-    Only the experts that a token uses count.
-    """
+    """Weights of the blocks' products for a token: no biases, no unused experts."""
     counts = Counter(layer_stacks(config))
     total = sum(
         n * _block_weights(stack_config(config, stack), reuses=stack in REUSED)

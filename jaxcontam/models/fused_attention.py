@@ -87,13 +87,7 @@ def hardware_of(device: Any) -> Hardware:
 
 
 def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
-    """Attention kernel for long rows without a prefix, where all windows are equal.
-
-    Args:
-        config: Shape of the decoder.
-        dtype: Matmul precision of the decoder.
-        on: The device.
-    """
+    """Attention kernel for long rows without a prefix, where all windows are equal."""
     if config.attention_sinks or config.latent is not None:
         return "blocks"
     if on.platform == "tpu" and on.kind not in _OLD_TPUS:
@@ -121,7 +115,7 @@ def kernel_of_rows(config: DecoderConfig, dtype: str, T: int, on: Hardware) -> K
 def fuses_prefix(
     config: DecoderConfig, dtype: str, T: int, P: int, on: Hardware
 ) -> bool:
-    """Whether rows of T tokens after a prefix of P are cuDNN's."""
+    """True if rows of T tokens after a prefix of P are cuDNN's."""
     is_plain = _windows(config, P + T) == {None}
     is_cudnn = is_plain and kernel_of_rows(config, dtype, T, on) == "cudnn"
     return is_cudnn and _cudnn_calls() is not None
@@ -149,20 +143,11 @@ def attend_fused(
     v_BTGE: jax.Array,
     config: DecoderConfig,
 ) -> jax.Array:
-    """Causal attention of whole sequences with `cudnn` or `splash`.
+    """Causal attention of whole sequences by `cudnn` or `splash`, `[B, T, G, R, E]`.
 
-    Scores and the softmax are float32. The mixed values are rounded to the operands'
-    dtype, which is what the output projection reads.
-
-    Args:
-        kernel: From `kernel_of_rows`.
-        q_BTGRE: Queries, after rotation.
-        k_BTGE: Keys, after rotation.
-        v_BTGE: Values.
-        config: All of its layers have the same window at T.
-
-    Returns:
-        Mixed values, `[B, T, G, R, E]` float32.
+    Queries and keys come rotated, and all layers have one window at T. Scores and the
+    softmax are float32. The mixed values, float32, are rounded to the operands' dtype,
+    which is what the output projection reads.
     """
     B, T, G, R, E = q_BTGRE.shape
     (window,) = _windows(config, T)
@@ -227,14 +212,8 @@ def attend_after_prefix(
     queries are those of one row, so that its keys are never copied. They are merged by
     their log-sum-exps: no array of scores is written.
 
-    Args:
-        q_BTGRE: Queries, after rotation.
-        k_BTGE: Keys, after rotation.
-        v_BTGE: Values.
-        keys_PGE: Keys of the prefix.
-        values_PGE: Values of the prefix.
-        length: int32 scalar, tokens of the prefix that are not padding, at least 1.
-        config: No layer has a window within P + T, nor a soft cap.
+    `length` is an int32 scalar, tokens of the prefix that are not padding, at least 1.
+    Queries and keys come rotated; no layer has a window within P + T, nor a soft cap.
     """
     B, T, G, R, E = q_BTGRE.shape
     calls = _cudnn_calls()
@@ -278,14 +257,8 @@ def attend_splash(
     the highest, six passes of the matrix unit); bfloat16 operands are multiplied
     exactly, and the softmax weights are rounded to bfloat16.
 
-    Args:
-        q_BTHE: Queries.
-        k_BTGE: Keys.
-        v_BTGE: Values.
-        scale: Scale of the scores, applied to the queries before they are rounded.
-        softcap: Scores x become cap * tanh(x / cap).
-        window: Tokens that a position sees; None is all before it.
-        interpret: Interpret the kernel: slow, on any device.
+    The scale is applied to the queries before they are rounded. `interpret` interprets
+    the kernel: slow, on any device.
     """
     attend = functools.partial(
         _splash, softcap=softcap, window=window, interpret=interpret

@@ -12,7 +12,6 @@ Dimension key
 """
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
@@ -49,8 +48,6 @@ class Sampling:
     """Settings of the sampler.
 
     Attributes:
-        n_samples: Continuations of each prompt.
-        new_tokens: Most ids of a continuation.
         temperature: Divides the logits; 0 takes the likeliest id.
         stop_ids: Ids that end a continuation; they are not part of it.
         seed: Seeds each sample, together with the prompt's ids and the sample's index.
@@ -72,37 +69,13 @@ class Sampling:
             raise ValueError(f"temperature must be at least 0, got {self.temperature}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Continuation:
-    """One sampled continuation.
-
-    Attributes:
-        ids: New int32 ids, without the stop id.
-        stop_id: The stop id that ended it; None if it reached `new_tokens`, or
-            `has_ended` ended it.
-    """
-
-    ids: np.ndarray
-    stop_id: int | None
-
-
-def generate(
-    decoder: Decoder, prompts: Sequence[np.ndarray], sampling: Sampling
-) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """Ids of `continuations`, with the same arguments and errors."""
-    for index, found in continuations(decoder, prompts, sampling):
-        yield index, [one.ids for one in found]
-
-
 def continuations(
     decoder: Decoder,
     prompts: Sequence[np.ndarray],
     sampling: Sampling,
     *,
-    seeds: Sequence[int] | None = None,
     has_ended: Callable[[int, np.ndarray], bool] | None = None,
-    most_rows: int | None = None,
-) -> Iterator[tuple[int, list[Continuation]]]:
+) -> Iterator[tuple[int, list[np.ndarray]]]:
     """Sample continuations from the model's own distribution (multinomial sampling).
 
     The random numbers of a sample depend on the seed, the prompt's ids and the sample's
@@ -115,17 +88,12 @@ def continuations(
         prompts: int32 ids, at least one each. A prompt that exceeds the context less
             `new_tokens` loses its beginning.
         sampling: Settings of the sampler.
-        seeds: One per prompt, instead of the seed of `sampling`.
         has_ended: (index of the prompt, new ids so far) -> whether to stop. Called
             every few ids, so a continuation may be some ids too long.
-        most_rows: Most samples of a batch; None chooses by platform. Another number is
-            another shape.
 
     Yields:
-        (index of the prompt, its `n_samples` continuations), in order of batches.
-
-    Raises:
-        ValueError: If a prompt is empty or `new_tokens` leaves no room for one.
+        (index of the prompt, new int32 ids of its `n_samples` continuations without the
+        stop id), in order of batches.
     """
     context = decoder.config.context
     room = context - sampling.new_tokens
@@ -136,8 +104,6 @@ def continuations(
         )
     if any(len(prompt) == 0 for prompt in prompts):
         raise ValueError("prompts must have at least one id")
-    if seeds is None:
-        seeds = [sampling.seed] * len(prompts)
     kept = [np.asarray(prompt[-room:], np.int32) for prompt in prompts]
     of_length: dict[int, list[int]] = {}
     for i, prompt in enumerate(kept):
@@ -145,7 +111,7 @@ def continuations(
         of_length.setdefault(padded, []).append(i)
     model = nnx.split(decoder)
     for P, indices in sorted(of_length.items()):
-        B, K = _batch_shape(decoder, P, sampling, most_rows)
+        B, K = _batch_shape(decoder, P, sampling)
         for start in range(0, len(indices), B):
             batch = indices[start : start + B]
             prompts_BP = np.zeros((B, P), np.int32)
@@ -153,7 +119,7 @@ def continuations(
             for i, index in enumerate(batch):
                 prompts_BP[i, : len(kept[index])] = kept[index]
                 lengths_B[i] = len(kept[index])
-            drawn: list[list[Continuation]] = [[] for _ in batch]
+            drawn: list[list[np.ndarray]] = [[] for _ in batch]
             for first in range(0, sampling.n_samples, K):
                 wanted_BK = np.zeros((B, K), bool)
                 wanted_BK[: len(batch), : sampling.n_samples - first] = True
@@ -161,22 +127,14 @@ def continuations(
                     model,
                     (prompts_BP, lengths_B),
                     wanted_BK,
-                    _keys([(prompts[j], seeds[j]) for j in batch], B, first, K),
+                    _keys([prompts[j] for j in batch], sampling.seed, B, first, K),
                     sampling,
-                    has_ended and functools.partial(_ask, has_ended, batch),
+                    batch,
+                    has_ended,
                 )
                 for samples, row in zip(drawn, found, strict=False):
                     samples += row[: sampling.n_samples - first]
             yield from zip(batch, drawn, strict=True)
-
-
-def _ask(
-    has_ended: Callable[[int, np.ndarray], bool],
-    batch: Sequence[int],
-    row: int,
-    ids_N: np.ndarray,
-) -> bool:
-    return has_ended(batch[row], ids_N)
 
 
 def _write(
@@ -185,13 +143,13 @@ def _write(
     wanted_BK: np.ndarray,
     keys_BK2: np.ndarray,
     sampling: Sampling,
+    batch: Sequence[int],
     has_ended: Callable[[int, np.ndarray], bool] | None,
-) -> list[list[Continuation]]:
-    """Continuations of one batch of padded prompts and their lengths."""
+) -> list[list[np.ndarray]]:
+    """Continuations of a batch of prompts, from them padded and their lengths."""
     n_new = sampling.new_tokens
     room = -(-n_new // _ROOM_STEP) * _ROOM_STEP
     written = read_prompts(*model, *prompts, wanted_BK, room=room)
-    cut_short: set[tuple[int, int]] = set()
     step = 0
     while step < n_new and (step == 0 or np.asarray(written.going_BK).any()):
         step = n_new if has_ended is None else min(step + _LOOK_STEPS, n_new)
@@ -209,22 +167,14 @@ def _write(
         going_BK = np.array(written.going_BK)
         ids_BKN, counts_BK = np.asarray(written.ids_BKN), np.asarray(written.counts_BK)
         for i, k in np.argwhere(going_BK).tolist():
-            if has_ended(i, ids_BKN[i, k, : counts_BK[i, k]]):
+            if has_ended(batch[i], ids_BKN[i, k, : counts_BK[i, k]]):
                 going_BK[i, k] = False
-                cut_short.add((i, k))
         written = written._replace(going_BK=jnp.asarray(going_BK))
     ids_BKN, counts_BK = np.asarray(written.ids_BKN), np.asarray(written.counts_BK)
-
-    def continuation(i: int, k: int) -> Continuation:
-        count = counts_BK[i, k]
-        # The stop id is written where the ids that count end.
-        has_stop = count < n_new and (i, k) not in cut_short
-        return Continuation(
-            ids_BKN[i, k, :count], int(ids_BKN[i, k, count]) if has_stop else None
-        )
-
-    B, K = wanted_BK.shape
-    return [[continuation(i, k) for k in range(K)] for i in range(B)]
+    return [
+        [ids_N[:count] for ids_N, count in zip(*of_prompt, strict=True)]
+        for of_prompt in zip(ids_BKN, counts_BK, strict=True)
+    ]
 
 
 def _stops(stop_ids: Sequence[int]) -> np.ndarray:
@@ -234,12 +184,9 @@ def _stops(stop_ids: Sequence[int]) -> np.ndarray:
     return stops_M.astype(np.int32)
 
 
-def _batch_shape(
-    decoder: Decoder, P: int, sampling: Sampling, most_rows: int | None
-) -> tuple[int, int]:
+def _batch_shape(decoder: Decoder, P: int, sampling: Sampling) -> tuple[int, int]:
     """(B, K) of a batch: prompts, and samples of each."""
     config = decoder.config
-    platform = jax.default_backend()
     itemsize = jnp.dtype(decoder.dtype).itemsize
     row_bytes = 0
     for stack in layer_stacks(config):
@@ -251,22 +198,18 @@ def _batch_shape(
             row_bytes += (P + sampling.new_tokens) * width * itemsize
     memory = jax.local_devices()[0].memory_stats() or {}
     most_bytes = max(_CACHE_BYTES, _CACHE_SHARE * memory.get("bytes_limit", 0))
-    if most_rows is None:
-        most_rows = _ROWS.get(platform, _ROWS_ACCELERATOR)
+    most_rows = _ROWS.get(jax.default_backend(), _ROWS_ACCELERATOR)
     n_rows = int(max(1, min(most_rows, most_bytes // row_bytes)))
     K = min(sampling.n_samples, n_rows)
     return n_rows // K, K
 
 
 def _keys(
-    prompts: Sequence[tuple[np.ndarray, int]], B: int, first: int, K: int
+    prompts: Sequence[np.ndarray], seed: int, B: int, first: int, K: int
 ) -> np.ndarray:
-    """Key data of each sample, `[B, K, 2]` uint32, from prompts with their seeds.
-
-    Zeros where no prompt stands.
-    """
+    """Key data of samples, `[B, K, 2]` uint32, from prompts, or zeros."""
     keys_BK2 = np.zeros((B, K, 2), np.uint32)
-    for i, (prompt, seed) in enumerate(prompts):
+    for i, prompt in enumerate(prompts):
         ids = np.asarray(prompt, "<i4").tobytes()
         for k in range(K):
             digest = hashlib.sha256(f"{seed}:{first + k}:".encode() + ids).digest()
@@ -282,14 +225,7 @@ def prompt_ids(
 ) -> np.ndarray:
     """Ids of a prompt, once after the token that texts start with if there is one.
 
-    Args:
-        ids: Ids of the text, at least one where there is no prefix.
-        prefix_id: BOS or EOS, or None.
-        room: Most ids in all, or None; a longer text loses its beginning, never the
-            prefix.
-
-    Raises:
-        ValueError: If there is no room for an id of the text.
+    `room` is the most ids in all; a longer text loses its beginning, never the prefix.
     """
     before = [] if prefix_id is None else [prefix_id]
     own = own_ids(np.asarray(ids, np.int32), prefix_id)

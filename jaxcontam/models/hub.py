@@ -19,9 +19,6 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     """The folder of a model; a name on the hub is downloaded, weights and all.
 
     `pickles` downloads pytorch_model*.bin, too.
-
-    Raises:
-        InputError: If there is no such model, or as `check_model_folder`.
     """
     directory = Path(model)
     if directory.is_dir():
@@ -64,13 +61,7 @@ def convert_hint(directory: Path) -> str:
 def download_model(name: str, *, pickles: bool = False) -> Path:
     """The folder of a model of the hub, downloaded unless it is here already.
 
-    Args:
-        name: ORG/NAME, or ORG/NAME@REVISION: a commit, a tag or a branch.
-        pickles: See `model_directory`.
-
-    Raises:
-        InputError: If the hub cannot be reached, has no such model, or keeps it for
-            those who accepted its terms.
+    `name` is ORG/NAME, or ORG/NAME@REVISION: a commit, a tag or a branch.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (

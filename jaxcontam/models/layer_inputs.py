@@ -27,12 +27,7 @@ class LayerInputs(nnx.Module):
         self.norm = Norm(config, config.d_layer_input)
 
     def __call__(self, tokens_BT: jax.Array, embedded_BTD: jax.Array) -> jax.Array:
-        """Inputs of the layers, `[L, B, T, P]` float32.
-
-        Args:
-            tokens_BT: int32 ids.
-            embedded_BTD: The stream before the first layer.
-        """
+        """Inputs of the layers, `[L, B, T, P]` float32; the stream is the embedding."""
         config, P = self.config, self.config.d_layer_input
         shape = (*tokens_BT.shape, config.n_layers, P)
         own_BTLP = self.embedding[...][tokens_BT].astype(jnp.float32).reshape(shape)
@@ -44,7 +39,7 @@ class LayerInputs(nnx.Module):
 
 
 class LayerInput(nnx.Module):
-    """What a block adds to the stream from its layer's input."""
+    """Addition of a block to the stream, from its layer's input."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
@@ -54,6 +49,6 @@ class LayerInput(nnx.Module):
         self.norm = Norm(config, D)
 
     def __call__(self, hidden_BTD: jax.Array, input_BTP: jax.Array) -> jax.Array:
-        """What is added, `[B, T, D]` float32."""
+        """The addition, `[B, T, D]` float32."""
         gate_BTP = ACTIVATIONS[self.config.activation](self.gate(hidden_BTD))
         return self.norm(self.projection(gate_BTP * input_BTP))

@@ -91,9 +91,7 @@ class Experts(nnx.Module):
     def __call__(self, hidden_BTD: jax.Array, platform: str = "cpu") -> jax.Array:
         """Weighted sum of the experts' outputs, `[B, T, D]` float32.
 
-        Args:
-            hidden_BTD: Inputs.
-            platform: Device type that the way is chosen for.
+        The way is chosen for the device type `platform`.
         """
         experts, (B, T, D) = self.config.experts, hidden_BTD.shape
         assert experts is not None
@@ -236,11 +234,7 @@ def _by_groups(
 
 
 def _slots(expert_A: jax.Array, n: int, rows: int) -> tuple[jax.Array, jax.Array]:
-    """Where each choice goes in the order of experts, each from a whole block on.
-
-    Returns:
-        Slot of each choice; and the number of blocks up to the end of each expert.
-    """
+    """Slots of choices, each expert from a whole block on; blocks to each one's end."""
     of_expert_AX = expert_A[:, None] == jnp.arange(n)[None]
     before_AX = jnp.cumsum(of_expert_AX, axis=0)
     blocks_X = -(-before_AX[-1] // rows)

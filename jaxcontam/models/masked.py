@@ -24,13 +24,9 @@ _BATCH = 32
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class MaskedModel:
-    """A BERT-like model and its tokenizer.
+    """A BERT-like model in torch, in evaluation mode, and its fast tokenizer.
 
-    Attributes:
-        name: Name of its folder.
-        model: torch module, in evaluation mode.
-        tokenizer: transformers fast tokenizer with a mask token.
-        context: Most tokens that it reads, special ones included.
+    `context` is the most tokens that it reads, special ones included.
     """
 
     name: str
@@ -40,12 +36,7 @@ class MaskedModel:
 
     @classmethod
     def load(cls, directory: str | Path) -> "MaskedModel":
-        """Open a folder in Hugging Face layout.
-
-        Raises:
-            InputError: If there is no such folder, torch is not installed, or the model
-                has no mask token or no safetensors.
-        """
+        """Open a folder in Hugging Face layout."""
         # A name that is no folder would be asked of the hub, for most of a minute.
         if not Path(directory).is_dir():
             raise InputError(f"{directory}: no such folder", hint=_HINT)
@@ -92,17 +83,9 @@ class MaskedModel:
         neighbours wanted, they are used again with the next best candidate. A text
         longer than the model's context is changed in its beginning.
 
-        Args:
-            text: At least one character.
-            n: Neighbours wanted.
-            seed: The draws depend on it and on the text, not on the texts beside it.
-
-        Returns:
-            `n` texts other than the text itself. A text in which the tokenizer finds
-            no word, such as white space, is given back with its last character twice.
-
-        Raises:
-            ValueError: If the text is empty.
+        A text in which the tokenizer finds no word, such as white space, is given back
+        with its last character twice. The draws depend on the seed and on the text, not
+        on the texts beside it.
 
         Source:
             Mattern et al., arXiv:2305.18462. Their places are those whose candidates
@@ -180,7 +163,7 @@ class MaskedModel:
 
 
 def _kind(token: str) -> tuple[bool, bool]:
-    """Whether a token starts a word after a space, and whether it goes on one."""
+    """(starts a word after a space, goes on with a word) of a token."""
     return token.startswith(("\u0120", "\u2581")), token.startswith("##")
 
 

@@ -20,11 +20,8 @@ def matmul_precision(dtype: str, on: Hardware) -> str:
     """Matmul precision that a decoder's products are computed at.
 
     JAX's own default rounds float32 operands to TF32 on GPUs and to bfloat16 on TPUs.
-    At the highest precision a GPU leaves its matrix units idle.
-
-    Args:
-        dtype: Of the operands; those in bfloat16 are multiplied exactly.
-        on: Hardware that the decoder is compiled for.
+    At the highest precision a GPU leaves its matrix units idle. Operands in bfloat16
+    are multiplied exactly.
     """
     if dtype == "float32" and on.platform == "cuda" and on.capability >= _AMPERE:
         return THREE_PASSES

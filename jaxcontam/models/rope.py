@@ -27,10 +27,7 @@ def rotary_cos_sin(
 ) -> CosSin:
     """Cosines and sines of the angles by which queries and keys are rotated.
 
-    Args:
-        config: Frequencies and their scaling.
-        positions_T: int32.
-        local: For layers with a window, whose frequencies are not scaled.
+    `local` is for layers with a window, whose frequencies are not scaled.
     """
     rates_F = frequencies(config, local=local)
     angles_TF = positions_T.astype(jnp.float32)[:, None] * rates_F[None]

@@ -22,10 +22,7 @@ def chosen_experts(
 ) -> tuple[jax.Array, jax.Array]:
     """Weights of the experts that each token uses, and their numbers, `[B, T, K]`.
 
-    Args:
-        logits_BTX: The router's.
-        experts: Rule of the choice.
-        preference_X: Added to the scores for the choice alone, or None.
+    `preference_X` is added to the scores for the choice alone.
     """
     if experts.scores == "sigmoid":
         scores_BTX = jax.nn.sigmoid(logits_BTX)

@@ -62,8 +62,6 @@ class DeltaShape:
     Attributes:
         n_keys: Heads of queries and keys.
         n_values: Heads of values; a multiple of `n_keys`.
-        d_keys: Width of a head's query and key.
-        d_values: Width of a head's values.
         window: Tokens that the convolution before the rule sees.
     """
 
@@ -93,12 +91,7 @@ class DeltaShape:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LocalShape:
-    """Heads of the layers with a window, where they are not those of the others.
-
-    Attributes:
-        n_kv_heads: Key and value heads.
-        head_dim: Width of a head.
-    """
+    """Heads of the layers with a window, where they are not those of the others."""
 
     n_kv_heads: int
     head_dim: int

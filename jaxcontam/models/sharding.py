@@ -47,10 +47,8 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
     Kernels are sharded by their inputs, which no file joins or reorders, so that a part
     is a range of each tensor on disk; the embedding and the head by the model's width.
 
-    Args:
-        name: Dotted name, such as `blocks.mlp.up.kernel`.
-        shape: Shape of the whole weight, layers first where blocks are stacked.
-        n_parts: Devices on the axis.
+    Names are dotted, such as `blocks.mlp.up.kernel`; the shape is that of the whole
+    weight, layers first where blocks are stacked.
     """
     if name.endswith(".kernel"):
         axis = len(shape) - 2
@@ -63,11 +61,7 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightSharding:
-    """Axis of each weight of a decoder that is sharded over a mesh's `model` axis.
-
-    Attributes:
-        axes: Name and axis of each sharded weight; all others are replicated.
-    """
+    """Axes of weights that are sharded over a mesh's `model` axis; others are whole."""
 
     axes: tuple[tuple[str, int], ...] = ()
 
@@ -92,12 +86,7 @@ class WeightSharding:
         )
 
     def gather_layer(self, weights: nnx.State, stack: str) -> nnx.State:
-        """Gather one layer's weights, within `shard_map`.
-
-        Args:
-            weights: Parts of the weights of one layer.
-            stack: Attribute of the decoder that holds the layer.
-        """
+        """Gather the weights of one layer of a stack, within `shard_map`."""
         axes = dict(self.axes)
 
         def whole(path, leaf: jax.Array) -> jax.Array:
@@ -122,9 +111,8 @@ def weight_sharding(state: Any, n_parts: int) -> WeightSharding:
 def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
     """Sharding of a decoder's weights, or of their shapes, on a mesh.
 
-    Raises:
-        InputError: If the mesh has a model axis and less than half of the weights can
-            be divided along it: each device would keep nearly the whole model.
+    A mesh that divides less than half of the weights is refused: each device would keep
+    nearly the whole model.
     """
     n_parts = mesh.shape[MODEL_AXIS]
     sharding = weight_sharding(state, n_parts)
@@ -154,10 +142,7 @@ def place(
     One shard is in the host's memory at a time, and it is made once, however many
     devices keep it.
 
-    Args:
-        shape: Shape of the whole array.
-        part: Returns the values at these slices, one for each axis.
-        sharding: Over devices of this process and perhaps of others, which make theirs.
+    `part` returns the values at these slices, one for each axis of the whole array.
     """
     devices_of: dict[tuple[tuple[int, int, int], ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():

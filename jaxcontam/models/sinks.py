@@ -15,12 +15,7 @@ import jax.numpy as jnp
 def softmax_with_sinks(scores_BGRQS: jax.Array, sinks_GR: jax.Array) -> jax.Array:
     """Softmax over the keys and one more score, whose weight is left out.
 
-    Args:
-        scores_BGRQS: float32, masked.
-        sinks_GR: float32 score of attending to nothing.
-
-    Returns:
-        Weights of the keys, which sum to less than 1.
+    Scores are float32 and masked; the weights of the keys sum to less than 1.
     """
     B, _, _, Q, _ = scores_BGRQS.shape
     sinks_BGRQ1 = jnp.broadcast_to(

@@ -4,14 +4,7 @@ from jaxcontam.errors import InputError
 
 
 def need_torch(what: str) -> None:
-    """Refuse in one line where torch is not installed.
-
-    Args:
-        what: What runs in torch, such as `a masked model`.
-
-    Raises:
-        InputError: Names the extra that installs it.
-    """
+    """Refuse in one line where torch, which `what` needs, is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as e:

@@ -41,11 +41,7 @@ Slices = tuple[slice, ...]
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """Safetensors files of a model directory.
-
-    Raises:
-        InputError: If there are none, or only pickles; says how to convert them.
-    """
+    """Safetensors files of a model directory."""
     index = directory / _INDEX
     if index.is_file():
         try:
@@ -85,22 +81,10 @@ def read_weights(
     """Read a decoder from files.
 
     Weights are read one after the other, so that the host holds no second copy, and
-    only the shards of this process's devices are read.
-
-    Args:
-        directory: Folder of the model, for messages.
-        files: From `weight_files`.
-        family: Family of the model.
-        config: Shape of the model.
-        dtype: Matmul precision, float32 or bfloat16, which is faster but less accurate.
-            Norms, biases and learned positions are always float32.
-        mesh: Mesh with the axes `data` and `model` that weights are sharded over; None
-            puts them whole on the first device.
-
-    Raises:
-        InputError: If a tensor is missing, unknown, of a wrong shape, or a head that
-            config.json calls tied differs from the embedding (names the tensor); or if
-            the mesh's model axis divides no weight.
+    only the shards of this process's devices are read. The dtype is the matmul
+    precision, float32 or bfloat16, which is faster but less accurate; norms, biases and
+    learned positions are always float32. Weights are sharded over the axes `data` and
+    `model` of the mesh; without one they are whole on the first device.
     """
     places: dict[str, Path] = {}
     for path in files:
@@ -179,7 +163,7 @@ def _check_size(
 
 
 def is_operand(name: str) -> bool:
-    """Whether a weight, such as `blocks.mlp.up.kernel`, is a matmul operand.
+    """Tell if a weight, such as `blocks.mlp.up.kernel`, is a matmul operand.
 
     Operands may be bfloat16; norms, biases and learned positions are float32.
     """
@@ -277,14 +261,8 @@ def _fill(
 ) -> None:
     """Copy a part of one layer's weight, or one expert's, from its tensors on disk.
 
-    Args:
-        target: Receives the part.
-        tensor: Place of the weight on disk.
-        index: Indices of the layer and the expert, from `_stacked`.
-        read: Takes a name on disk, the whole tensor's shape and the part to read.
-        config: Shape of the model.
-        shape: Shape of the whole weight of one layer or expert.
-        cut: The part; all outputs, where a weight is joined or reordered.
+    The shape is that of the whole weight of one layer or expert; `cut` has all outputs
+    where they are joined or reordered.
     """
     stop = 0
     sizes = _output_sizes(tensor, config, shape[-1])
@@ -334,11 +312,7 @@ def _check_tie(
     name: str,
     directory: Path,
 ) -> None:
-    """Refuse a head that config.json calls tied but that differs from the embedding.
-
-    Raises:
-        InputError: If the two differ; scoring with either could be wrong.
-    """
+    """Refuse a head that config.json calls tied but that differs from the embedding."""
     # Devices that keep the same part are asked once.
     parts = {str(part.index): part for part in embedding.addressable_shards}
     for part in parts.values():
@@ -357,9 +331,6 @@ def _names_on_disk(
 
     Some published files leave the family's prefix out; those of an image model hold
     more than text needs.
-
-    Raises:
-        InputError: If a tensor is missing, or one is unknown.
     """
     heads = {family.head, family.head_bias}
     full = {name.replace(_NESTED, "", 1): name for name in found}

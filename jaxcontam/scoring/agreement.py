@@ -1,4 +1,4 @@
-"""Whether two lists of log-probabilities can be of one model and one text."""
+"""Agreement of log-probabilities: two lists that can be of one model and one text."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ EACH_WITHIN = 0.3
 
 
 def is_same(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two lists of log-probabilities can be of one model and one text."""
+    """True if two lists of log-probabilities can be of one model and one text."""
     if first.shape != second.shape:
         return False
     change = np.abs(first - second)

@@ -72,15 +72,11 @@ class AskedScorer:
     def __init__(
         self, ask: Ask, *, name: str, context: int, ids: bool, has_tokens: bool
     ):
-        """Wrap an asking function.
+        """Wrap an asking function; a request has at most `context` ids.
 
-        Args:
-            ask: See `Ask`.
-            name: Name of the model, which errors begin with.
-            context: Most ids of a request.
-            ids: Sequences are a tokenizer's ids, of which the first of a sequence has
-                no score; else they are code points, and the first one counts, too.
-            has_tokens: Whether answers hold a number for each id.
+        Sequences are a tokenizer's ids, of which the first has no score; without `ids`
+        they are code points, and the first one counts, too. With `has_tokens` answers
+        hold a number for each id. The name begins errors.
         """
         self.context = context
         self.has_tokens = has_tokens
@@ -98,11 +94,7 @@ class AskedScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """Sum each sequence; sums over first ids are NaN where ids have no numbers.
-
-        Raises:
-            NonFiniteScoreError: Names the sequence.
-        """
+        """Sum each sequence; sums over first ids are NaN where ids have no numbers."""
         n = len(sequences)
         loglik, first = np.zeros(n), np.full(n, 0.0 if self.has_tokens else np.nan)
 
@@ -118,12 +110,7 @@ class AskedScorer:
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """Score every token, as `Scorer.token_table`.
-
-        Raises:
-            InputError: If answers are sums.
-            NonFiniteScoreError: Names the sequence.
-        """
+        """Score every token, as `Scorer.token_table`; answers may not be sums."""
         if not self.has_tokens:
             raise InputError(
                 "this model gives one number a text, and scores of single tokens are "
@@ -142,18 +129,9 @@ class AskedScorer:
         keep: Callable[[int, np.ndarray], _T],
         progress: Progress | None = None,
     ) -> list[_T]:
-        """What is kept of each answer; they are asked for in a random order.
+        """Ask in a random order, check the first answers, and keep what `keep` makes.
 
-        The first answers are checked.
-
-        Args:
-            requests: In the order of what is returned.
-            keep: (place of a request, its float64 answer) -> what is kept.
-            progress: In requests.
-
-        Raises:
-            InputError: If there is not one answer of the right length for each, one is
-                above 0, or all are the same.
+        It gets the place of a request and its float64 answer; progress is in requests.
         """
         order, found = going_out(len(requests)), []
         for start in range(0, len(requests), _CHUNK):
@@ -208,11 +186,7 @@ class AskedScorer:
         return found
 
     def _numbers(self, answer: Any, continuation: np.ndarray) -> np.ndarray:
-        """An answer as float64.
-
-        Raises:
-            InputError: If it holds no real numbers; names the continuation.
-        """
+        """An answer as float64."""
         try:
             values = np.asarray(answer)
             if values.dtype.kind == "O" and not isinstance(answer, int):
@@ -237,11 +211,7 @@ class AskedScorer:
     def _check_order(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Ask for some rows again, the last one first.
-
-        Raises:
-            InputError: If they have other numbers then.
-        """
+        """Ask for some rows again, the last one first."""
         order = [i for i, one in enumerate(answers) if np.isfinite(one).all()]
         order = order[: -_REVERSED - 1 : -1]
         again = self._answers([requests[i] for i in order])
@@ -271,11 +241,7 @@ class AskedScorer:
     def _alone_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> tuple[str, ...]:
-        """Ask some rows again, each by itself; say by how much their numbers move.
-
-        Raises:
-            InputError: If they move further than those of one model do.
-        """
+        """Ask some rows again, each by itself; say by how much their numbers move."""
         change = 0.0
         for request, answer in zip(requests[:_ALONE], answers, strict=False):
             if not np.isfinite(answer).all():
@@ -300,7 +266,7 @@ class AskedScorer:
     def _chain_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> tuple[str, ...]:
-        """What is said of texts whose two parts do not add up to the whole."""
+        """Note on texts whose two parts do not add up to the whole."""
         for (context, own), answer in zip(requests, answers, strict=True):
             spaces = np.flatnonzero(own[1:] == ord(" ")) + 1
             if not len(context) or not len(spaces):
@@ -353,17 +319,12 @@ class AskedPairs:
     """Scores continuations of prefixes; see `PairSource`."""
 
     def __init__(self, scorer: AskedScorer):
-        """Ask what `scorer` asks."""
         self._scorer = scorer
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """Score continuations, as `PairScorer.logprobs`.
-
-        Raises:
-            NonFiniteScoreError: Names the group and its continuation.
-        """
+        """Score continuations, as `PairScorer.logprobs`."""
         places = [
             (index, k)
             for index, group in enumerate(groups)
@@ -389,11 +350,7 @@ def make_asked_scorer(
     batch_tokens: int | None = None,
     moments: bool = False,
 ) -> AskedScorer:
-    """Make a scorer that keeps no scores, as `MakeScorer`.
-
-    Raises:
-        InputError: If moments of the vocabulary are asked for.
-    """
+    """Give a scorer that keeps no scores and has no moments, as `MakeScorer`."""
     del store, batch_tokens
     if moments:
         raise InputError(

@@ -27,7 +27,6 @@ class Batch:
     length: int
 
     def __str__(self) -> str:
-        """Its size."""
         return f"{self.n_rows} rows of {self.length} ids"
 
     def halves(self, n_devices: int = 1) -> list["Batch"]:
@@ -72,12 +71,8 @@ def plan_batches(
     takes to compile another shape: there all batches are full, and no shape depends on
     how many rows there are.
 
-    Args:
-        lengths: Input positions of each row, at most `context`.
-        context: Longest row.
-        batch_tokens: B * S of a batch on one device, at least one row.
-        n_devices: B is a multiple of this.
-        few_shapes: Whether the rows are an accelerator's.
+    Rows have at most `context` positions; a batch has `batch_tokens` on each device, at
+    least one row.
     """
     buckets = bucket_lengths(context, few_shapes=few_shapes)
     of_bucket: dict[int, list[int]] = {}

@@ -16,13 +16,6 @@ def choice_groups(questions: Sequence[Question], model: OpenModel) -> list[PairG
     """A prompt with its choices each; a prompt that is too long keeps its end.
 
     Prompt and choices become ids each by itself, as everywhere in this package.
-
-    Args:
-        questions: Each with choices.
-        model: Its tokenizer, prefix id and context.
-
-    Raises:
-        InputError: If a choice has no token, or fills the context.
     """
     prefix = [] if model.prefix_id is None else [model.prefix_id]
     start = np.array(prefix, np.int32)
@@ -53,21 +46,9 @@ def choice_scores(
     per_byte: bool,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Whether the right choice is the likeliest; of k that are as likely 1 / k.
+    """(n_questions,) float64: 1 if the right choice is likeliest; of k as likely 1 / k.
 
-    Args:
-        questions: Each with choices.
-        model: The model.
-        scorer: Made by it.
-        per_byte: Divide the log-probability of a choice by its length in UTF-8.
-        progress: Called with ids done and in all.
-
-    Returns:
-        (n_questions,) float64.
-
-    Raises:
-        InputError: If the model scores no continuations.
-        NonFiniteScoreError: Names the question.
+    `per_byte` divides the log-probability of a choice by its length in UTF-8.
     """
     if scorer.pairs is None:
         raise InputError(f"{model.info.name}: scores whole texts alone, no choices")

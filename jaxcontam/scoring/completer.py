@@ -33,7 +33,7 @@ class Completer(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call the model."""
+        """Name in reports."""
         ...
 
     def complete(
@@ -49,18 +49,10 @@ class Completer(Protocol):
     ) -> list[tuple[Completion, ...]]:
         """`n_samples` answers to each prompt, in the prompts' order.
 
-        Args:
-            prompts: Texts.
-            max_tokens: Most tokens of an answer.
-            temperature: 0 takes the likeliest token at each place.
-            n_samples: Answers to each prompt.
-            seed: With the prompt and the sample's index the seed of each answer,
-                where the model lets seeds be chosen.
-            stop: An answer ends before the first of these strings.
-            progress: Receives answers done and in total.
-
-        Raises:
-            InputError: If the model refuses everything, or keeps failing.
+        An answer has at most `max_tokens`, and ends before the first string of `stop`.
+        A temperature of 0 takes the likeliest token at each place. Seed, prompt and the
+        sample's index seed each answer, where the model lets seeds be chosen. Progress
+        is in answers.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a model of our own writes after texts; a rerun repeats no finished prompt."""
+"""Texts that a model of our own writes after others; no finished prompt is repeated."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,13 +20,7 @@ from jaxcontam.scoring.completer import Completion
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LocalCompleter:
-    """A model of our own that follows prompts.
-
-    Attributes:
-        checkpoint: The model.
-        journal: Where finished prompts are kept.
-        chat: How a prompt becomes what the model reads.
-    """
+    """A model of our own that follows prompts; the journal keeps finished ones."""
 
     checkpoint: Checkpoint
     journal: Journal
@@ -38,7 +32,7 @@ class LocalCompleter:
         return self.checkpoint.name
 
     def ids(self, prompt: str, *, room: int | None = None) -> np.ndarray:
-        """What the model reads of a prompt; `room` as for `prompt_ids`."""
+        """Ids that the model reads of a prompt; `room` as for `prompt_ids`."""
         messages = [{"role": "user", "content": prompt}]
         return self.chat.ids(self.checkpoint, messages, room=room)
 
@@ -53,11 +47,7 @@ class LocalCompleter:
         stop: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> list[tuple[Completion, ...]]:
-        """Write answers; a prompt that is too long for the context keeps its end.
-
-        Raises:
-            ValueError: If `max_tokens` leaves no room for a prompt, or one is empty.
-        """
+        """Write answers; a prompt that is too long for the context keeps its end."""
         sampling = Sampling(
             n_samples=n_samples,
             new_tokens=max_tokens,
@@ -85,21 +75,10 @@ def complete_ids(
     stop: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> list[tuple[str, ...]]:
-    """Samples that follow ids.
+    """`n_samples` texts that follow the ids of each prompt, kept in the journal.
 
-    Args:
-        checkpoint: The model; its stop ids are taken.
-        prompts: Ids of each, at least one.
-        sampling: How; without stop ids.
-        journal: Where finished prompts are kept.
-        stop: Strings that end a sample.
-        progress: Receives finished prompts and their total.
-
-    Returns:
-        `n_samples` texts a prompt.
-
-    Raises:
-        ValueError: If `new_tokens` leaves no room for a prompt, or one is empty.
+    `sampling` has no stop ids: the checkpoint's are taken. A sample ends before the
+    strings of `stop`; progress is in prompts.
     """
     sampling = dataclasses.replace(sampling, stop_ids=checkpoint.stop_ids)
     tokenizer = checkpoint.tokenizer
@@ -141,7 +120,7 @@ def complete_ids(
         has_ended=has_ended if stop else None,
     ):
         i = missing[index]
-        journal.add(keys[i], [_before(text_of(i, one.ids), stop) for one in samples])
+        journal.add(keys[i], [_before(text_of(i, ids), stop) for ids in samples])
         done += 1
         if progress is not None:
             progress(done, len(prompts))

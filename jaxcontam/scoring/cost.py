@@ -1,4 +1,4 @@
-"""What scoring would cost, before anything is scored."""
+"""Cost of scoring, before anything is scored."""
 
 import collections
 import dataclasses
@@ -25,10 +25,9 @@ _ROUNDS = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoringCost:
-    """What scoring a plan would cost.
+    """Cost of scoring a plan.
 
     Attributes:
-        n_targets: Target tokens.
         n_cached: How many are in whole batches that the store holds, or
             that plans before this one put there.
         positions: Input positions still to be scored, padding included, by the shape
@@ -43,19 +42,16 @@ class ScoringCost:
 
 
 Costed: TypeAlias = "Scorer | RemoteScorer"
-"""What can say what scoring would cost; a request has the shape (1, its length)."""
+"""Scorers that tell their cost; a request has the shape (1, its length)."""
 
 
 def sequence_cost(
     scorer: Costed, sequences: Sequence[np.ndarray], planned: set[bytes] | None
 ) -> ScoringCost:
-    """What `Scorer.sums` of sequences would cost; asks no model.
+    """Cost of `Scorer.sums` of sequences; asks no model.
 
-    Args:
-        scorer: Its plan, and its store if it has one.
-        sequences: As for `Scorer.sums`.
-        planned: Keys that plans before this one put into the store; grows. None where
-            no other plan can ask for the same.
+    `planned` holds keys that plans before this one put into the store, and grows; it is
+    None where no other plan can ask for the same.
     """
     planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
@@ -81,7 +77,7 @@ def sequence_cost(
 def pair_cost(
     scorer: Costed, plan: PairPlan, planned: set[bytes] | None
 ) -> ScoringCost:
-    """What `PairScorer.logprobs` of a plan's groups would cost; arguments as above.
+    """Cost of `PairScorer.logprobs` of a plan's groups; arguments as above.
 
     Where nothing can be there already, sizes say it all and no group is laid out.
     """
@@ -100,7 +96,7 @@ def pair_cost(
 def groups_cost(
     scorer: Costed, groups: Sequence[PairGroup], planned: set[bytes]
 ) -> ScoringCost:
-    """What `PairScorer.logprobs` of groups would cost; arguments as above."""
+    """Cost of `PairScorer.logprobs` of groups; arguments as above."""
     if not isinstance(scorer, Scorer):
         return scorer.pairs.pair_cost(groups, planned)
     pairs = scorer.pairs

@@ -82,16 +82,8 @@ def gradient_norms(
     Tied weights count once. Gradients have the dtype of the weights, their squares are
     summed in float32. A sequence longer than the context is cut to its start.
 
-    Args:
-        decoder: The model; devices are chosen as by `local_scorer`.
-        sequences: int32 ids, at least two each; all after the first are targets.
-        batch_tokens: Tokens of a batch on one device.
-        store: Where scores of this very decoder are kept.
-        division: How batches are divided among processes; None where there is one.
-        progress: Called with target tokens scored and in all.
-
-    Raises:
-        NonFiniteScoreError: Names the sequence.
+    Sequences have at least two int32 ids; all after the first are targets. Devices are
+    chosen as by `local_scorer`; the store is this decoder's; progress is in targets.
     """
     context = decoder.config.context
     read = [ids[:context] for ids in sequences]

@@ -31,12 +31,9 @@ class ScoreIdentity:
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
         moments: Whether means, variances and tops are computed too.
-        dtype: Dtype of matmul operands.
         precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
-        kernel: Version of the kernel.
         code: Digest of the statements that decide a score; see `scoring_code`.
-        platform: Such as cpu or gpu.
         device: Kind of the device; on a CPU its model and instruction sets.
         n_devices: Devices that share a batch.
         n_model: Devices that one copy of the weights is divided among.

@@ -48,11 +48,7 @@ _DIGEST_VALUES = 1_024
 
 
 def opened_function(function: LogLikelihoods) -> OpenModel:
-    """A function as a model; lengths are characters, for it needs no tokenizer.
-
-    Args:
-        function: See `LogLikelihoods`.
-    """
+    """A function as a model; lengths are characters, for it needs no tokenizer."""
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
 
     def ask(requests: Sequence[Request]) -> Any:
@@ -66,20 +62,11 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
         prefix_id=None,
         context=_UNBOUNDED,
         has_tokens=False,
-        info_context=None,
     )
 
 
 def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
-    """A causal language model of transformers that is in memory, on its own device.
-
-    Args:
-        model: A `PreTrainedModel` that gives logits; its mode is put back afterwards.
-        tokenizer: Its fast tokenizer.
-
-    Raises:
-        InputError: If the tokenizer is no fast one, or the model gives no logits.
-    """
+    """A `PreTrainedModel` that gives logits, on its device; its mode is put back."""
     config = model.config.to_dict()
     context = next(
         (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)),
@@ -107,12 +94,7 @@ def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
 def open_vllm(word: str, *, context: int | None = None) -> OpenModel:
     """Start the engine that `vllm:NAME` names, in this process, to read prompts.
 
-    Args:
-        word: What the user typed; NAME is what `vllm.LLM` takes as a model.
-        context: Ids that it reads at once; None takes the model's own.
-
-    Raises:
-        InputError: If vLLM is missing, or does not start.
+    NAME is what `vllm.LLM` takes as a model; without a context it is the model's own.
     """
     # JAX would take most of a device's memory as soon as it looks for one.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -142,12 +124,8 @@ def open_vllm(word: str, *, context: int | None = None) -> OpenModel:
 def opened_vllm(llm: Any) -> OpenModel:
     """An offline `vllm.LLM`, asked for the log-probabilities of its prompts.
 
-    Args:
-        llm: The engine; its prefix cache must be off, since what vLLM gives for cached
-            prompt tokens is nothing, or depends on the order of requests.
-
-    Raises:
-        InputError: If its cache is on, or its tokenizer is no fast one.
+    Its prefix cache must be off, since what vLLM gives for cached prompt tokens is
+    nothing, or depends on the order of requests.
     """
     cache = getattr(llm.llm_engine, "vllm_config", llm.llm_engine).cache_config
     if cache.enable_prefix_caching:
@@ -176,15 +154,7 @@ def opened_vllm(llm: Any) -> OpenModel:
 
 
 def opened_decoder(decoder: Any, tokenizer: Any) -> OpenModel:
-    """A decoder of `jaxcontam.models`, such as one that is being trained.
-
-    Args:
-        decoder: A `Decoder`.
-        tokenizer: The `tokenizers.Tokenizer` or fast tokenizer of its ids.
-
-    Raises:
-        InputError: If the tokenizer is no fast one.
-    """
+    """A `Decoder`, such as one that is being trained, with the tokenizer of its ids."""
     import jax
     from flax import nnx
 
@@ -219,9 +189,7 @@ def _opened_asked(
     dtype: str = "unknown",
     n_parameters: int | None = None,
     vocab_size: int | None = None,
-    **info: Any,
 ) -> OpenModel:
-    """A model that is asked."""
     scorer = AskedScorer(
         ask,
         name=name,
@@ -241,7 +209,7 @@ def _opened_asked(
             n_parameters=n_parameters,
             dtype=dtype,
             precision="unknown",
-            context=info.get("info_context", context),
+            context=None if context == _UNBOUNDED else context,
         ),
         device=None,
         checkpoint=None,
@@ -252,11 +220,7 @@ def _opened_asked(
 
 
 def _tokenizer(tokenizer: Any, config: dict[str, Any]) -> tuple[Any, int | None]:
-    """The plain tokenizer, and the id before a text, chosen as for a checkpoint.
-
-    Raises:
-        InputError: If it is missing or no fast one.
-    """
+    """The plain tokenizer, and the id before a text, chosen as for a checkpoint."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "to_str"):
         raise InputError(
@@ -335,7 +299,7 @@ def _vllm_logprobs(llm: Any, requests: Sequence[Request]) -> list[np.ndarray]:
 
 
 def _torch_parts(name: str, value: Any) -> list[str]:
-    """What of a tensor enters the digest: shape, type, first values and sum."""
+    """Parts of a tensor in the digest: shape, type, first values and sum."""
     flat = value.detach().reshape(-1)
     return [
         f"{name} {tuple(value.shape)} {value.dtype}",

@@ -63,23 +63,12 @@ def score_tokens(
     moments: bool,
     sharding: WeightSharding | None = None,
 ) -> TokenScores:
-    """Score every target of a batch.
+    """Score every target of a batch, `[B, S]`; a row does not depend on the others.
 
-    Not compiled: the caller jits it, with everything but the arrays static.
-
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        state: Weights of the decoder.
-        inputs_BS: int32 ids in [0, V).
-        targets_BS: int32 ids; any id at padding, whose scores are to be ignored.
-        moments: Also return means, variances and tops.
-        sharding: How the weights are sharded, within `shard_map`.
-
-    Returns:
-        Scores of shape `[B, S]`; a row does not depend on the other rows.
-
-    Raises:
-        ValueError: If the shapes differ or S exceeds the context.
+    Not compiled: the caller jits it, with everything but the arrays static. Ids are
+    int32, inputs in [0, V); targets may be any at padding, whose scores are to be
+    ignored. Without `moments` there are no means, variances and tops. `sharding` is
+    that of the weights, within `shard_map`.
     """
     B, S = inputs_BS.shape
     if targets_BS.shape != (B, S):

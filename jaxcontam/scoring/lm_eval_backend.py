@@ -55,18 +55,10 @@ class JaxcontamLM(TemplateLM):
         max_batch_size: int | None = None,
         device: str | None = None,
     ):
-        """Load a model.
+        """Load a model directory or a hub name; batch sizes and device are not used.
 
-        Args:
-            pretrained: Model directory or hub name.
-            dtype: Dtype of matmul operands: float32 or bfloat16.
-            batch_size: Not used, as batches are planned by tokens.
-            max_batch_size: Likewise.
-            device: Not used; JAX chooses.
-
-        Raises:
-            ValueError: If the tokenizer has neither BOS nor EOS, which a text that
-                stands alone is scored after.
+        Batches are planned by tokens, and JAX chooses the device. The tokenizer needs a
+        BOS or an EOS, which a text that stands alone is scored after.
         """
         super().__init__()
         del batch_size, max_batch_size, device
@@ -117,11 +109,7 @@ class JaxcontamLM(TemplateLM):
         disable_tqdm: bool = False,
         **kwargs: Any,
     ) -> list[tuple[float, bool]]:
-        """Sum over each continuation, and whether each id was the likeliest.
-
-        Raises:
-            ValueError: If a continuation is empty, or longer than what is read at once.
-        """
+        """Sum over each continuation, and whether each id was the likeliest."""
         del disable_tqdm, kwargs
         for _, _, own in requests:
             if not 1 <= len(own) <= self.max_length:
@@ -218,7 +206,7 @@ class JaxcontamLM(TemplateLM):
         for i, (written,) in continuations(
             self._checkpoint.decoder, prompts, sampling, has_ended=has_ended
         ):
-            text = decoded(written.ids)
+            text = decoded(written)
             for stop in stops:
                 text = text.partition(stop)[0]
             texts[i] = text

@@ -53,10 +53,6 @@ def open_lm_eval(word: str) -> OpenModel:
 
     TYPE and ARGS are what the harness's own command takes after `--model` and
     `--model_args`.
-
-    Raises:
-        InputError: If the package is missing, the type is unknown, the object cannot be
-            built, or its numbers are no log-probabilities of what is asked.
     """
     kind, _, arguments = word.removeprefix(LM_EVAL_PREFIX).partition(":")
     return opened_lm(
@@ -65,11 +61,7 @@ def open_lm_eval(word: str) -> OpenModel:
 
 
 def opened_lm(lm: "LM", *, word: str) -> OpenModel:
-    """A model object of the harness, however it was built.
-
-    Raises:
-        InputError: If its numbers are no log-probabilities of what is asked.
-    """
+    """A model object of the harness, however it was built."""
     from lm_eval import __version__
 
     # Type hf of lm_eval 0.4.13 reads requests with the same ids once, and gives the
@@ -169,9 +161,6 @@ def _check(lm: "LM", word: str) -> None:
 
     Numbers that belong to the place before, as some servers give, are the same for
     every continuation of one token.
-
-    Raises:
-        InputError: Says what is wrong.
     """
     values = _answers(lm, [(_PROBE, end) for end in _PROBE_ENDS])
     if not all(math.isfinite(value) and value <= 0 for value in values):
@@ -215,12 +204,7 @@ def _kept_answers(
 
 
 def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
-    """Log-probability of each (context, continuation); "" is no context.
-
-    Raises:
-        InputError: If it gives no log-likelihoods, or not one of each, or what it asks
-            for them is not reached.
-    """
+    """Log-probability of each (context, continuation); "" is no context."""
     from lm_eval.api.instance import Instance
 
     def asked(kind: str, arguments: list[tuple[str, ...]]) -> list[Any]:

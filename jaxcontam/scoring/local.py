@@ -48,11 +48,7 @@ def checkpoint_scorer(
     moments: bool = False,
     division: Division | None = None,
 ) -> Scorer:
-    """`local_scorer` of a checkpoint, with a store if a folder is given.
-
-    Raises:
-        InputError: If the folder is none, or not readable.
-    """
+    """`local_scorer` of a checkpoint, with a store if a folder is given."""
     identity = score_identity(checkpoint, moments=moments)
     return local_scorer(
         checkpoint.decoder,
@@ -73,14 +69,10 @@ def local_scorer(
 ) -> Scorer:
     """Score with a decoder, rows split over all devices.
 
-    Args:
-        decoder: The model; devices are those of the mesh on which its weights lie, or
-            all of this process where they lie on one device.
-        batch_tokens: Tokens of a batch on one device; None chooses by platform.
-        moments: Also compute means, variances and tops.
-        store: Where scores of this very decoder are kept.
-        division: How batches are divided among processes; None where there is one, or
-            where the weights span processes, which then score together.
+    Devices are those of the mesh on which the weights lie, or all of this process where
+    they lie on one. `batch_tokens` are those of one device; None chooses by platform.
+    The store is this decoder's. `division` is None where there is one process, or where
+    the weights span processes, which then score together.
     """
     graphdef, state = nnx.split(decoder)
     config: DecoderConfig = decoder.config
@@ -118,7 +110,7 @@ def default_batch_tokens() -> int:
 
 
 def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
-    """What the scores of a checkpoint depend on here and now."""
+    """Identity of a checkpoint's scores: what they depend on here and now."""
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
     device = device_info(mesh)
     is_cpu = device.platform == "cpu"
@@ -161,7 +153,7 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
 
 
 def model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """What a report says of the model.
+    """Facts on the model for a report.
 
     Its attention is that of rows as long as its context; where layers have different
     windows, those are computed in blocks, and only rows within every window by a

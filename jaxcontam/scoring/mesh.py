@@ -38,15 +38,7 @@ __all__ = ["MeshShape", "device_mesh", "parse_mesh"]
 
 
 def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
-    """Devices on the axes `data` and `model`.
-
-    Args:
-        shape: Without a number of copies, all devices are used.
-        devices: Devices of the mesh; None takes those of all processes.
-
-    Raises:
-        InputError: If the number of devices does not fit the shape.
-    """
+    """Devices on the axes `data` and `model`; None takes those of all processes."""
     devices = jax.devices() if devices is None else devices
     n = len(devices)
     if shape.data is None and n % shape.model:
@@ -88,19 +80,9 @@ def weights_mesh(state: Any) -> Mesh:
 def sharded_forward(
     graphdef: nnx.GraphDef, state: nnx.State, mesh: Mesh, *, moments: bool
 ) -> Callable[[Any, Any], TokenScores]:
-    """The kernel over a mesh: each device scores its own rows.
+    """The kernel over a mesh, (inputs_BS, targets_BS) -> scores `[B, S]`.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        state: Weights of the decoder; put on the mesh unless they are there.
-        mesh: From `device_mesh`.
-        moments: Also return means, variances and tops.
-
-    Returns:
-        (inputs_BS, targets_BS) -> scores `[B, S]`.
-
-    Raises:
-        InputError: If the mesh has a model axis that divides no weight.
+    Each device scores its own rows; weights are put on the mesh unless they are there.
     """
     placed, sharding = on_mesh(state, mesh)
 
@@ -119,9 +101,6 @@ def sharded_pairs(
     Returns:
         (prefixes_IP, lengths_I, continuations_IKT, at_once) -> log-probabilities
         `[I, K, T]`; I is a multiple of the number of devices.
-
-    Raises:
-        InputError: If the mesh has a model axis that divides no weight.
     """
     placed, sharding = on_mesh(state, mesh)
 
@@ -134,11 +113,7 @@ def sharded_pairs(
 
 
 def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, WeightSharding]:
-    """Shard weights over a mesh; those that are so already are not copied.
-
-    Raises:
-        InputError: If the mesh has a model axis that divides no weight.
-    """
+    """Shard weights over a mesh; those that are so already are not copied."""
     sharding = mesh_sharding(state, mesh)
 
     def put(leaf: Any, spec: PartitionSpec) -> jax.Array:
@@ -157,13 +132,7 @@ def on_mesh(state: nnx.State, mesh: Mesh) -> tuple[nnx.State, WeightSharding]:
 def rows_on_mesh(
     mesh: Mesh, rows: PartitionSpec, *arrays: np.ndarray
 ) -> tuple[Any, ...]:
-    """Put rows of the host on the devices that compute them.
-
-    Args:
-        mesh: From `device_mesh`.
-        rows: Spec of their first axis.
-        *arrays: The same on every process.
-    """
+    """Put rows, the same on every process, on the devices that compute them."""
     sharding = NamedSharding(mesh, rows)
     if sharding.is_fully_addressable:
         return tuple(jax.device_put(array, sharding) for array in arrays)
@@ -181,11 +150,7 @@ def over_mesh(
     Where devices of other processes take part, every process receives all rows. The
     result is not compiled; its caller is.
 
-    Args:
-        mesh: From `device_mesh`.
-        sharding: Sharding of the weights on it.
-        rows: Spec of the first axis of every array and of every result.
-        score: Takes this device's parts of the weights and its rows.
+    `rows` is the spec of the first axis of every array and of every result.
     """
 
     def whole(state: nnx.State, *arrays: jax.Array) -> Any:
@@ -241,6 +206,6 @@ def _pairs(
     def score(state: nnx.State, *pairs: jax.Array) -> jax.Array:
         return score_continuations(
             graphdef, state, *pairs, at_once=at_once, sharding=sharding
-        ).logprobs
+        )
 
     return over_mesh(mesh, sharding, ROWS, score)(state, *pairs)

@@ -1,4 +1,4 @@
-"""What the user says of a mesh, known before JAX is imported."""
+"""Shape of a mesh as the user types it, known before JAX is imported."""
 
 import dataclasses
 import re
@@ -27,11 +27,7 @@ class MeshShape:
 
 
 def parse_mesh(word: str | None) -> MeshShape:
-    """The shape that `--mesh` names; None is all devices with whole weights.
-
-    Raises:
-        InputError: If it is not of the form `data=4,model=2`, in any order.
-    """
+    """The shape that `--mesh` names; None is all devices with whole weights."""
     if word is None:
         return MeshShape()
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What every kind of model has, once it is open: a tokenizer, a context, a scorer."""
+"""Interface of every kind of model, once it is open: tokenizer, context, scorer."""
 
 import dataclasses
 import functools
@@ -38,7 +38,7 @@ class PairSource(Protocol):
 
 
 class SequenceScorer(Protocol):
-    """What methods call; `Scorer` says what each part is."""
+    """Interface that methods call; `Scorer` says what each part is."""
 
     @property
     def context(self) -> int:
@@ -64,11 +64,7 @@ class SequenceScorer(Protocol):
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """Score every token, as `Scorer.token_table`.
-
-        Raises:
-            InputError: If the model gives sums alone.
-        """
+        """As `Scorer.token_table`; InputError if the model gives sums alone."""
         ...
 
 
@@ -82,15 +78,10 @@ class MakeScorer(Protocol):
         batch_tokens: int | None = None,
         moments: bool = False,
     ) -> SequenceScorer:
-        """Make it.
+        """Make it; scores or answers are kept in the store's folder, if there is one.
 
-        Args:
-            store: Folder in which scores or answers are kept; None keeps none.
-            batch_tokens: Tokens of a batch on one device; None chooses.
-            moments: Also give means, variances and tops.
-
-        Raises:
-            InputError: If the folder is none, or the model has no moments.
+        `batch_tokens` are those of one device; None chooses. `moments` adds means,
+        variances and tops, where the model has them.
         """
         ...
 
@@ -108,8 +99,6 @@ class OpenModel:
         info: What reports say of the model.
         device: What reports say of the device; None where others own it.
         checkpoint: The weights; None where they are not here.
-        make_scorer: See `MakeScorer`.
-        has_moments: Whether `make_scorer` takes `moments`.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
@@ -135,11 +124,7 @@ class OpenModel:
     division: Division | None = None
 
     def weights(self, purpose: str) -> "Checkpoint":
-        """The weights, for what needs more than scores.
-
-        Raises:
-            InputError: If they are not here.
-        """
+        """The weights, for what needs more than scores."""
         if self.checkpoint is None:
             raise InputError(
                 f"{purpose}: needs the weights of the model, and {self.info.name} "

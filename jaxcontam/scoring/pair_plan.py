@@ -46,7 +46,7 @@ class PairGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GroupSizes:
-    """What the cost of groups depends on; all (G,) int64, in no order that counts.
+    """Sizes that the cost of groups depends on; (G,) int64, in no order that counts.
 
     Attributes:
         prefix: Ids of the prefix.
@@ -69,7 +69,6 @@ class PairPlan:
     Attributes:
         members: For each stratum its example indices in published order.
         cut: (N,) int32, ids removed from each example in all.
-        encoded: The benchmark's ids.
         start: int32 ids before each prefix.
         most: For each stratum the ids to which its examples are cut, or None.
         lengths: (K, S) int64, ids of each example, cut; 0 in padding.
@@ -96,7 +95,7 @@ class PairPlan:
 
     @property
     def sizes(self) -> GroupSizes:
-        """What the cost of `groups` depends on."""
+        """Sizes of `groups`, on which their cost depends."""
         there_KS = self.lengths > 0
         targets_KSS = self.wanted * self.lengths[:, None]
         return GroupSizes(
@@ -108,7 +107,7 @@ class PairPlan:
 
     @property
     def has_repeats(self) -> bool:
-        """Whether two examples have the same ids, as they are cut."""
+        """True if two examples have the same ids, as they are cut."""
         ids = {
             self.encoded.cut(i, most).tobytes()
             for members, most in zip(self.members, self.most, strict=True)
@@ -143,14 +142,10 @@ class PairPlan:
         return groups
 
     def matrices(self, logprobs: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
-        """Pair matrices in published order from the scores of each group.
+        """Pair matrices in published order, (K, S, S) float64, from scores of groups.
 
-        Args:
-            logprobs: For each group and continuation one float32 array, nats an id.
-
-        Returns:
-            (K, S, S) float64, summed in float64; 0 on diagonals and padding, NaN where
-            a pair was not scored.
+        `logprobs` has a float32 array for each group and continuation, nats an id. Sums
+        are float64; 0 on diagonals and padding, NaN where a pair was not scored.
         """
         largest = max(len(members) for members in self.members)
         pairs_KSS = np.zeros((len(self.members), largest, largest))
@@ -182,17 +177,9 @@ def plan_pairs(
     A stratum whose two longest examples do not fit the context together is cut, each
     example to the same largest length that fits: symmetric in the examples.
 
-    Args:
-        strata: Example indices of each stratum, in published order.
-        encoded: The benchmark's ids.
-        prefix_id: Put before each prefix if the tokenizer has one, and not each example
-            begins with it.
-        context: Tokens that the model reads at once.
-        wanted_KSS: (K, S, S) bool, true where [k, i, j] is to be scored; None for all.
-            At least one pair of each example, none with itself.
-
-    Raises:
-        InputError: If not even one token of each example fits.
+    The prefix id stands before each prefix if the tokenizer has one, and not each
+    example begins with it. `wanted_KSS` is true where [k, i, j] is to be scored, at
+    least one pair of each example, none with itself; None is all.
     """
     sizes_K = np.array([len(members) for members in strata], np.int64)
     there_KS = np.arange(sizes_K.max(initial=0)) < sizes_K[:, None]

@@ -36,7 +36,6 @@ class PairBatch:
     """Groups that are scored together.
 
     Attributes:
-        groups: Indices of the groups; at most `n_rows`.
         n_rows: I, padding among them.
         n_continuations: K.
         length: P and T, padding included.
@@ -51,11 +50,10 @@ class PairBatch:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What tells its compiled program from others."""
+        """Shape that tells its compiled program from others."""
         return (self.n_rows, self.n_continuations, self.length, self.at_once)
 
     def __str__(self) -> str:
-        """Its size on a device."""
         n = self.at_once * (1 + self.n_continuations)
         return f"{n} rows of {self.length} ids"
 
@@ -118,10 +116,8 @@ class PairScorer:
     ) -> PairScores:
         """Log-probability of every id of every continuation after its prefix.
 
-        Raises:
-            ValueError: If a prefix or a continuation is empty, or the two together
-                exceed the context.
-            NonFiniteScoreError: Names the group and its continuation.
+        The two together fit the context; NonFiniteScoreError names the group and the
+        continuation.
         """
         total, done = sum(group.n_targets for group in groups), 0
         work = Work[PairBatch, np.ndarray](
@@ -149,11 +145,7 @@ class PairScorer:
         return PairScores([found[i] for i in range(len(groups))], n_cached)
 
     def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
-        """Batches of few shapes; they follow from the groups, not from the store.
-
-        Raises:
-            ValueError: See `logprobs`.
-        """
+        """Batches of few shapes; they follow from the groups, not from the store."""
         of_length = groups_by_length(groups, self._buckets)
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
@@ -192,13 +184,8 @@ def groups_by_length(
 ) -> dict[int, list[int]]:
     """Indices of groups by their padded length, one for prefix and continuations.
 
-    Args:
-        groups: Any.
-        buckets: Padded lengths, the last of which is the context.
-
-    Raises:
-        ValueError: If a prefix or a continuation is empty, or the two together exceed
-            the context.
+    The last of the padded lengths is the context, which a prefix and a continuation
+    together may not exceed.
     """
     context = buckets[-1]
     longest_G = np.zeros(len(groups), np.int64)
@@ -266,11 +253,7 @@ def pair_inputs(
 def pair_values(
     batch: PairBatch, scores: Any, groups: Sequence[PairGroup]
 ) -> list[np.ndarray]:
-    """Scores of each group, its continuations one after the other.
-
-    Raises:
-        NonFiniteScoreError: Before anything of the batch is stored.
-    """
+    """Scores of each group, its continuations one after the other."""
     n_ids_IK = np.zeros((len(batch.groups), batch.n_continuations), np.int64)
     for row, index in enumerate(batch.groups):
         lengths = [len(ids) for ids in groups[index].continuations]

@@ -14,7 +14,7 @@ from flax import nnx
 
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring.kernel import TokenScores, target_scores
+from jaxcontam.scoring.kernel import target_scores
 
 
 def score_continuations(
@@ -24,32 +24,18 @@ def score_continuations(
     lengths_I: jax.Array,
     continuations_IKT: jax.Array,
     *,
-    moments: bool = False,
     at_once: int = 1,
     sharding: WeightSharding | None = None,
-) -> TokenScores:
-    """Score every id of every continuation after its prefix.
+) -> jax.Array:
+    """Log-probability of every id of every continuation after its prefix, `[I, K, T]`.
 
     A few prefixes at a time, so memory does not grow with I. The head is applied to the
     K x T scored places alone: the first id of a continuation is scored from the
     prefix's last hidden state, and the state after the last id is not used. Not
     compiled: the caller jits it, with everything but the arrays static.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        state: Weights of the decoder.
-        prefixes_IP: int32 ids, padding at the end.
-        lengths_I: int32, ids of each prefix that are not padding, at least 1.
-        continuations_IKT: int32 ids, padding at the end; ignore the padding's scores.
-        moments: Also return means, variances and tops.
-        at_once: Prefixes in one batch.
-        sharding: How the weights are sharded, within `shard_map`.
-
-    Returns:
-        Scores of shape `[I, K, T]`.
-
-    Raises:
-        ValueError: If T is 0.
+    Ids are int32, padding at the end, whose scores are to be ignored; a prefix has at
+    least one. `at_once` prefixes are a batch; the rest is as for `score_tokens`.
     """
     _, K, T = continuations_IKT.shape
     if T == 0:
@@ -58,7 +44,7 @@ def score_continuations(
         state = sharding.gather(state)
     decoder: Decoder = nnx.merge(graphdef, state)
 
-    def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> TokenScores:
+    def score(one: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         prefix_P, length, ids_KT = one
         hidden_PD, cache = decoder.prefill(prefix_P, length, sharding=sharding)
         last_KD = jnp.broadcast_to(hidden_PD[length - 1], (K, hidden_PD.shape[-1]))
@@ -72,11 +58,11 @@ def score_continuations(
             hidden_KTD.reshape(K * T, -1),
             decoder.head_VD,
             ids_KT.reshape(-1),
-            moments=moments,
+            moments=False,
             softcap=decoder.config.logit_softcap,
             platform=decoder.hardware.platform,
         )
-        return jax.tree.map(lambda part: part.reshape(K, T), scores)
+        return scores.logprobs.reshape(K, T)
 
     with jax.default_matmul_precision(decoder.precision):
         return jax.lax.map(

@@ -67,18 +67,10 @@ def plan_orders(
 ) -> ScoringPlan:
     """Lay out every order of every stratum as a sequence of ids.
 
-    Args:
-        design: Orders with the published one first.
-        encoded: The benchmark's ids.
-        prefix_id: Put before each sequence if the tokenizer has one, and not each
-            example begins with it.
-        context: Tokens that the model reads at once.
-        windowed: Leave long strata whole, to be scored in windows. Otherwise a
-            stratum of more than context - 1 ids is cut, each example to the same
-            largest length that fits.
-
-    Raises:
-        InputError: If not even one token of each example fits.
+    The prefix id stands before each sequence if the tokenizer has one, and not each
+    example begins with it. `windowed` leaves long strata whole, to be scored in
+    windows. Otherwise a stratum of more than context - 1 ids is cut, each example to
+    the same largest length that fits.
     """
     prefix = ids_before(prefix_id, encoded.ids)
     cut_N = encoded.n_cut_ids.copy()
@@ -156,12 +148,8 @@ def plan_versions(
 ) -> VersionPlan:
     """Lay out rows of versions, the published one of each at a random place.
 
-    Args:
-        rows: Ids of each version, the published one first; rows may differ in length.
-        prefix_id: Put before each sequence if the tokenizer has one.
-        seed: The run's seed.
-        content_digest: Digest of the versions, blind to which is published; with the
-            seed and the row's number it seeds the place.
+    The published version of a row is its first. `content_digest` is blind to which that
+    is; with the seed and the row's number it seeds the place.
     """
     prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)
     places = draw_places(list(map(len, rows)), seed=seed, content_digest=content_digest)

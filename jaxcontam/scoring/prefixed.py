@@ -49,18 +49,12 @@ class PrefixedSums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrefixedBatch:
-    """A batch of texts.
-
-    Attributes:
-        texts: Their indices; at most I times K.
-        shape: (I, K, P, T), padding among K and T.
-    """
+    """Indices of at most I times K texts; the shape is (I, K, P, T), padding in it."""
 
     texts: tuple[int, ...]
     shape: tuple[int, int, int, int]
 
     def __str__(self) -> str:
-        """Size of the batch."""
         n_devices, K, P, T = self.shape
         return f"{n_devices * K} rows of {T} ids after a prefix of {P}"
 
@@ -88,18 +82,9 @@ def prefixed_sums(
 ) -> PrefixedSums:
     """Sum the log-probabilities of each text after the prefix.
 
-    Args:
-        scorer: A `PairScorer` prefills the prefix once per batch; any other source
-            scores one group.
-        prefix_P: int32 ids, at least one.
-        texts: int32 ids, at least one each.
-        n_heads: Query heads of the model, to which memory is proportional.
-        skip: Ids at the start of each text that are read but not summed.
-        progress: Called with ids scored and in all.
-
-    Raises:
-        ValueError: If the prefix or a text is empty, or the two exceed the context.
-        NonFiniteScoreError: Names the text.
+    A `PairScorer` prefills the prefix once per batch; other sources score one group.
+    Memory is proportional to `n_heads`, the model's query heads. The first `skip` ids
+    of each text are read but not summed. Progress is in ids.
     """
     if not len(prefix_P) or not all(len(ids) for ids in texts):
         raise ValueError("the prefix and every text must have at least one id")

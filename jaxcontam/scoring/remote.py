@@ -38,7 +38,6 @@ class RemoteScorer:
     store = None
 
     def __init__(self, prompts: Prompts, *, context: int):
-        """Wrap a way to ask."""
         self.prompts = prompts
         self.context = context
 
@@ -50,11 +49,7 @@ class RemoteScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """Sum each sequence, as `Scorer.sums`.
-
-        Raises:
-            InputError: See `ServedPrompts.scores`.
-        """
+        """Sum each sequence, as `Scorer.sums`."""
         n = len(sequences)
         loglik, first, n_scored = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
         rows, found, n_cached = self._ask(sequences, progress)
@@ -68,11 +63,7 @@ class RemoteScorer:
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """Score every token; where text is sent, every token of the server's.
-
-        Raises:
-            InputError: See `ServedPrompts.scores`.
-        """
+        """Score every token; where text is sent, every token of the server's."""
         rows, found, n_cached = self._ask(sequences, progress)
         logprobs: list[list[np.ndarray]] = [[] for _ in sequences]
         starts: list[list[np.ndarray]] = [[] for _ in sequences]
@@ -89,7 +80,7 @@ class RemoteScorer:
     def sequence_cost(
         self, sequences: Sequence[np.ndarray], planned: set[bytes]
     ) -> ScoringCost:
-        """What `sums` would cost; asks no server."""
+        """Cost of `sums`; asks no server."""
         rows = rows_of(sequences, self.context)
         asked = [
             (prompt_of(row.ids(sequences), ids=self.prompts.ids), row.n_targets)
@@ -124,7 +115,6 @@ class RemotePairs:
     """Scores continuations of prefixes; see `PairSource`."""
 
     def __init__(self, prompts: Prompts):
-        """Wrap a way to ask."""
         self.prompts = prompts
 
     def logprobs(
@@ -134,9 +124,6 @@ class RemotePairs:
 
         In text, a token counts for the part in which it begins; its score stands at its
         first character, and other characters have 0.
-
-        Raises:
-            InputError: See `ServedPrompts.scores`.
         """
         asked = self._prompts(groups)
         prompts = [prompt for prompt, _ in asked]
@@ -167,7 +154,7 @@ class RemotePairs:
     def pair_cost(
         self, groups: Sequence[PairGroup], planned: set[bytes]
     ) -> ScoringCost:
-        """What `logprobs` would cost; asks no server."""
+        """Cost of `logprobs`; asks no server."""
         return _cost(self.prompts, self._prompts(groups), planned)
 
     def _prompts(self, groups: Sequence[PairGroup]) -> list[tuple[Prompt, int]]:

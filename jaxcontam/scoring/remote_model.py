@@ -46,15 +46,7 @@ _CONTEXT_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTokenizer:
-    """The tokenizer of a served model.
-
-    Attributes:
-        encoder: Plain.
-        prefix_id: Before a text, or None.
-        context: What a config.json beside it says; or None.
-        vocab_size: Above every id.
-        digest: SHA-256 of the tokenizer.
-    """
+    """The tokenizer of a served model, with the context of a config.json beside it."""
 
     encoder: Any
     prefix_id: int | None
@@ -70,10 +62,6 @@ def open_api(
 
     `beside` is the model that this one is a reference for: its server's key is sent to
     no other, which gets REFERENCE_API_KEY.
-
-    Raises:
-        InputError: If the word or an option is not usable, or the server gives no
-            log-probabilities that are right.
     """
     model = parse_api(word, flag="MODEL")
     tokenizer = None
@@ -163,11 +151,7 @@ def open_api(
 
 
 def read_local_tokenizer(directory: Path) -> LocalTokenizer:
-    """The tokenizer of a folder, which needs no weights and no config.json.
-
-    Raises:
-        InputError: If there is none, or it does not load.
-    """
+    """The tokenizer of a folder, which needs no weights and no config.json."""
     from jaxcontam.models.checkpoint import read_tokenizer
 
     if not directory.is_dir():
@@ -189,11 +173,7 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
 
 
 def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
-    """What the server can do, probed anew each run, since servers change.
-
-    Raises:
-        InputError: If it fails the probe.
-    """
+    """Abilities of the server, probed anew each run, since servers change."""
 
     def post(body: Body, *, once: bool = False) -> Any:
         return client.post(PATH, body, is_kept=False, tries=1 if once else None)
@@ -221,11 +201,7 @@ def _notes(
     unkept: Callable[[ApiModel], ApiClient],
     model: ApiModel,
 ) -> tuple[str, ...]:
-    """Notes on the server's answers for the report.
-
-    Raises:
-        InputError: If the model behind the server changed during the run.
-    """
+    """Notes on the server's answers for the report; a model that changed is refused."""
     notes = []
     if found is not None and not found.way.ids:
         notes.append(

@@ -21,12 +21,7 @@ FIRST_K = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One window of one sequence.
-
-    Attributes:
-        sequence: Index of the sequence.
-        window: Where it stands in the sequence.
-    """
+    """One window of the sequence of an index."""
 
     sequence: int
     window: Window
@@ -53,7 +48,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a row's scores.
+    """Values kept of a row's scores.
 
     Attributes:
         name: Part of the key in the store.
@@ -87,14 +82,10 @@ def _sums(own_RT: np.ndarray) -> np.ndarray:
     )
 
 
-def _whole(own_RT: np.ndarray) -> np.ndarray:
-    return own_RT
-
-
 SUMS = Kept(f"sums{FIRST_K}", "<f8", _sums, n_values=2)
 """For order tests: float64 sums, 16 bytes a row."""
 
-TOKENS = Kept("tokens", "<f4", _whole, n_values=None)
+TOKENS = Kept("tokens", "<f4", lambda own_RT: own_RT, n_values=None)
 """For membership scores: every score, 4 bytes each."""
 
 

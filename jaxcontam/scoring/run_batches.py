@@ -20,14 +20,7 @@ class NoRoomError(InputError):
 
 @contextlib.contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Turn a device's out-of-memory error in the block into `NoRoomError`.
-
-    Args:
-        what: What is computed, such as `8 rows of 512 ids`.
-
-    Raises:
-        NoRoomError: Instead of the device's error and its arrays.
-    """
+    """Turn a device's out-of-memory error, which holds its arrays, into NoRoomError."""
     try:
         yield
     except RuntimeError as e:
@@ -99,9 +92,6 @@ def scored_batches(
     of the plan; it is stored whole or, if `finish` raises, not at all. Where the device
     has no memory for it, it is scored in halves, which the store keeps as what they
     are: rows of another shape. With several processes see `divided_batches`.
-
-    Raises:
-        NoRoomError: If the device has no memory for a batch that has no halves.
     """
     waiting: collections.deque[tuple[BatchT, _Begun[ValueT]]] = collections.deque()
     for batch in [*batches, None]:

@@ -36,11 +36,7 @@ class SequenceSums:
     n_scored: np.ndarray | None = None
 
     def means(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
-        """(n_sequences,) float64, nats a scored token; NaN where there is none.
-
-        Args:
-            sequences: Those that were scored.
-        """
+        """(n_sequences,) float64, nats a scored token; NaN where there is none."""
         n_scored = self.n_scored
         if n_scored is None:
             n_scored = np.array([len(ids) - 1 for ids in sequences])
@@ -70,6 +66,8 @@ class TokenTable:
 class Scorer:
     """Scores sequences with one forward function and one rule of windows.
 
+    NonFiniteScoreError names the sequence and the id.
+
     Attributes:
         forward: See `Forward`; called with few shapes.
         context: Most input positions of a row.
@@ -80,7 +78,6 @@ class Scorer:
         division: How batches are divided among processes; None where there is one.
         moments: Whether the forward function gives means, variances and tops; a store
             says it by itself.
-        few_shapes: See `plan_batches`.
     """
 
     forward: Forward
@@ -101,24 +98,13 @@ class Scorer:
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> np.ndarray:
-        """Sum of the log-probabilities of all ids after each sequence's first.
-
-        Returns:
-            (n_sequences,) float64, nats; summed in float64.
-
-        Raises:
-            NonFiniteScoreError: Names the sequence and the id.
-        """
+        """(n_sequences,) float64, nats, summed over all ids after the first."""
         return self.sums(sequences, progress).loglik
 
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """Sums of each sequence's log-probabilities, and where they came from.
-
-        Raises:
-            NonFiniteScoreError: Names the sequence and the id.
-        """
+        """Sums of each sequence's log-probabilities, and where they came from."""
         loglik, first = np.zeros(len(sequences)), np.zeros(len(sequences))
         n_cached = 0
         for row, (whole, start), cached in self._rows(sequences, SUMS, progress):
@@ -131,24 +117,13 @@ class Scorer:
     def tokens(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> list[np.ndarray]:
-        """Scores of every id after each sequence's first.
-
-        Returns:
-            `scores` of `token_table`.
-
-        Raises:
-            NonFiniteScoreError: Names the sequence and the id.
-        """
+        """`scores` of `token_table`."""
         return self.token_table(sequences, progress).scores
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """Scores of every id after each sequence's first, and where they came from.
-
-        Raises:
-            NonFiniteScoreError: Names the sequence and the id.
-        """
+        """Scores of every id after each sequence's first, and where they came from."""
         n_cached = 0
         parts: list[list[tuple[int, np.ndarray]]] = [[] for _ in sequences]
         for row, scores, cached in self._rows(sequences, TOKENS, progress):
@@ -209,11 +184,7 @@ class Scorer:
 def _values(
     batch: Batch, scores: Sequence, rows: Sequence[Row], kept: Kept
 ) -> list[np.ndarray]:
-    """Kept values of a batch's rows from the device's scores.
-
-    Raises:
-        NonFiniteScoreError: Before anything of the batch is stored.
-    """
+    """Kept values of a batch's rows from the device's scores."""
     host = [np.asarray(part) for part in scores if part is not None]
     values = []
     for i, index in enumerate(batch.rows):

@@ -56,11 +56,7 @@ class ShareScored(Exception):
 
 
 def parse_share(word: str) -> Share:
-    """The share that `--shard I/N` names.
-
-    Raises:
-        InputError: If it names none.
-    """
+    """The share that `--shard I/N` names."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", word, re.ASCII)
     if found is None or not int(found[1]) < int(found[2]):
         raise InputError(
@@ -79,12 +75,7 @@ class Division:
     """
 
     def __init__(self, share: Share | None = None, *, merges: bool = False):
-        """Divide a run.
-
-        Args:
-            share: What is scored here; None is what the store lacks.
-            merges: Score nothing: the store must hold everything.
-        """
+        """Score a share, or if None what the store lacks; `merges` scores nothing."""
         self.share = share
         self.merges = merges
         self._owners: dict[bytes, int] = {}
@@ -97,12 +88,7 @@ class Division:
         work: Work[BatchT, ValueT],
         store: ScoreStore | None,
     ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
-        """`scored_batches` of all batches, or of this process's share.
-
-        Raises:
-            ShareScored: After the share's last batch.
-            SharesMissingError: If what is to be merged is not complete.
-        """
+        """`scored_batches` of all, or of this process's share, and then ShareScored."""
         if self.share is not None:
             yield from self._own(batches, work, store, self.share)
             return
@@ -165,7 +151,7 @@ class Division:
             raise SharesMissingError(
                 words,
                 hint="score them with --shard I/N, or all that is missing without "
-                "--shard; --store is a folder that all hosts see, or a URL",
+                "--shard; --store is a folder that all hosts see",
             )
         if not is_known:
             words = f"jaxcontam: warning: {words}; they are scored here"
@@ -203,9 +189,6 @@ class Together:
         """`scored_batches`, in step with the other processes; all receive all values.
 
         A batch counts as stored where every process sees it; process 0 stores.
-
-        Raises:
-            InputError: If the processes do not score the same rows.
         """
         keys = [work.keys(batch, store or RowKeys(b"")) for batch in batches]
         digest = hashlib.sha256(b"".join(key for of_batch in keys for key in of_batch))
@@ -231,7 +214,7 @@ class Together:
 
 
 class _SeenByAll(ScoreStore):
-    """What every process sees of a store; process 0 alone writes."""
+    """View of a store that all processes share; process 0 alone writes."""
 
     def __init__(
         self, store: ScoreStore, seen: Mapping[tuple[bytes, ...], list[bytes]]
@@ -256,11 +239,7 @@ def divided_batches(
     store: ScoreStore | None,
     division: Division | Together | None,
 ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
-    """`scored_batches`, divided among processes if there are others.
-
-    Raises:
-        ShareScored: Once a share is scored; see `Division`.
-    """
+    """`scored_batches`, divided among processes if there are others."""
     if division is None:
         return scored_batches(batches, work, store)
     return division.batches(batches, work, store)
@@ -269,9 +248,7 @@ def divided_batches(
 def each_scored(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
     """Results of calls that score; a share makes them all, and has none.
 
-    Raises:
-        ShareScored: After the last call, where this process scores a share.
-        SharesMissingError: After the last call, if one has found shares missing.
+    ShareScored or SharesMissingError, where there is one, is raised after the last.
     """
     over = None
     for call in calls:
@@ -293,11 +270,7 @@ def share_of_process(shape: "MeshShape") -> Share | None:
 
 
 def mesh_here(shape: "MeshShape") -> "Mesh":
-    """This process's devices; those of all processes where a copy spans them.
-
-    Raises:
-        InputError: If they do not make this shape.
-    """
+    """This process's devices; those of all processes where a copy spans them."""
     import jax
 
     from jaxcontam.scoring.mesh import device_mesh
@@ -336,7 +309,7 @@ def _n_shares(directory: Path) -> int:
 
 
 def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:
-    """Whether a store holds a batch, whole or in halves."""
+    """True if a store holds a batch, whole or in halves."""
     if store.holds(work.keys(batch, store)):
         return True
     halves = work.halves(batch)

@@ -28,7 +28,6 @@ class RowKeys:
     """Names rows by what their scores depend on."""
 
     def __init__(self, identity: bytes):
-        """Digest of what all scores depend on."""
         self._key_start = hashlib.sha256(identity)
 
     def row_key(
@@ -36,11 +35,9 @@ class RowKeys:
     ) -> bytes:
         """Key of a row: equal keys have bit-equal values.
 
-        Args:
-            kept: Name of what is kept of the row's scores.
-            shape: (B, S) of its batch, or what else tells compiled programs apart.
-            first: First target whose score is the row's own.
-            ids: int32, inputs and last target, prefix and separators among them.
+        `kept` names what is kept of its scores, from target `first` on. The shape is
+        (B, S) of its batch, or what else tells compiled programs apart. Ids are int32,
+        inputs and last target, prefix and separators among them.
         """
         key = self._key_start.copy()
         key.update(f"{kept} {' '.join(map(str, shape))} {first}\n".encode())
@@ -52,11 +49,7 @@ class ScoreStore(RowKeys):
     """Values by key, in a folder that several processes may share."""
 
     def __init__(self, directory: Path, identity: ScoreIdentity):
-        """Read what is there; nothing is written before the first commit.
-
-        Raises:
-            InputError: If the path is no folder, or not readable.
-        """
+        """Read what is there; nothing is written before the first commit."""
         super().__init__(identity.digest)
         self.directory = directory
         self.identity = identity
@@ -73,16 +66,15 @@ class ScoreStore(RowKeys):
             raise self._unreadable(e) from e
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether a row was there when the folder was last read."""
         return key.hex() in self._records
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row was there when the folder was last read."""
+        """True if no row was there when the folder was last read."""
         return self._records.is_empty
 
     def holds(self, keys: Sequence[bytes]) -> bool:
-        """Whether all keys are there, looking once more at the folder if not."""
+        """True if all keys are there, looking once more at the folder if not."""
         if self._knows(keys):
             return True
         try:
@@ -103,10 +95,6 @@ class ScoreStore(RowKeys):
 
         Rows that are there already are compared: a device that does not repeat its
         numbers would make reports that cannot be made again.
-
-        Raises:
-            InputError: If the disk is full or the folder not writable, or a row has
-                another value than the one that is there.
         """
         fresh: dict[str, str] = {}
         for key, value in rows:

@@ -85,11 +85,7 @@ def text_fields(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def family_of(raw: Mapping[str, Any], where: str) -> Family:
-    """The family of a config.json.
-
-    Raises:
-        InputError: If its model_type is missing or unknown.
-    """
+    """The family of a config.json."""
     model_type = raw.get("model_type")
     if not isinstance(model_type, str):
         raise InputError(f"{where}: no model_type (found {model_type!r})")

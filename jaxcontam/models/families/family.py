@@ -49,14 +49,12 @@ class Family:
     """One `model_type` of Hugging Face.
 
     Attributes:
-        model_type: As config.json names it.
         architecture: Class that transformers opens it with.
         read_config: config.json -> DecoderConfig.
         tensors: Path of our weight -> where it lives, the head aside.
         write_config: DecoderConfig -> fields of config.json; None: a model is written
             only with the fields that it was read from.
         head: Name of the head, which a tied model's file may leave out.
-        head_bias: Name of the head's bias, where there is one.
         prefix: Put before every name but the head's; optional on disk.
         ignored: Suffixes of buffers that hold no weights.
     """
@@ -82,11 +80,8 @@ def linear_tensors(
 ) -> dict[str, Tensor]:
     """Kernels of a block's linear maps and, where the config has them, biases.
 
-    Args:
-        config: Shape of the decoder.
-        layer: Prefix on disk, such as `layers.{i}.`.
-        names: Map in our block, such as `mlp.up` -> its names on disk.
-        transposed: True where the file holds [outputs, inputs].
+    `layer` is a prefix on disk, such as `layers.{i}.`; `names` maps ours, such as
+    `mlp.up`, to those on disk, which hold [outputs, inputs] if `transposed`.
     """
     biased = {
         "attention.qkv": config.qkv_bias,
@@ -144,22 +139,14 @@ _ACTIVATION_NAMES = {
 
 
 def activation(name: str) -> Any:
-    """Our name of an activation.
-
-    Raises:
-        InputError: If it is unknown.
-    """
+    """Our name of an activation."""
     if name not in _ACTIVATION_NAMES:
         raise unknown_name("activation", name, _ACTIVATION_NAMES)
     return _ACTIVATION_NAMES[name]
 
 
 def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
-    """A field that must be a positive integer; null and missing are the default.
-
-    Raises:
-        InputError: If it is anything else, or missing without a default.
-    """
+    """A field that must be a positive integer; null and missing are the default."""
     value = raw.get(field)
     value = default if value is None else value
     if value is None:
@@ -172,11 +159,7 @@ def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
 
 
 def number(raw: Mapping[str, Any], field: str, default: float | None = None) -> float:
-    """A field that must be a positive number; null and missing are the default.
-
-    Raises:
-        InputError: If it is anything else, or missing without a default.
-    """
+    """A field that must be a positive number; null and missing are the default."""
     value = raw.get(field)
     value = default if value is None else value
     if value is None:
@@ -195,20 +178,12 @@ def _begin(value: object) -> str:
 
 
 def number_or_none(raw: Mapping[str, Any], field: str) -> float | None:
-    """A field that must be a positive number; null and missing are None.
-
-    Raises:
-        InputError: If it is anything else.
-    """
+    """A field that must be a positive number; null and missing are None."""
     return None if raw.get(field) is None else number(raw, field)
 
 
 def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
-    """A field that must be true or false; null and missing are the default.
-
-    Raises:
-        InputError: If it is anything else.
-    """
+    """A field that must be true or false; null and missing are the default."""
     value = raw.get(field)
     value = default if value is None else value
     if not isinstance(value, bool):
@@ -217,15 +192,7 @@ def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
 
 
 def refuse(raw: Mapping[str, Any], **unsupported: Any) -> None:
-    """Refuse a config that turns on a feature the decoder lacks.
-
-    Args:
-        raw: config.json.
-        **unsupported: Fields with the one value that is refused.
-
-    Raises:
-        InputError: Names the first such field.
-    """
+    """Refuse a config with a field at the given value, which the decoder lacks."""
     for field, value in unsupported.items():
         if raw.get(field) == value and raw.get(field) is not None:
             raise InputError(f"{field} {str(value).lower()} is not supported")
@@ -236,14 +203,7 @@ def layer_windows(
 ) -> tuple[int | None, ...]:
     """Windows of the layers; `layer_types`, where it is given, says which slide.
 
-    Args:
-        raw: config.json.
-        n_layers: Layers.
-        is_sliding: The family's rule where nothing is said, from the layer's index.
-
-    Raises:
-        InputError: If `layer_types` holds another type of attention, or layers slide
-            over a window of no size.
+    `is_sliding` is the family's rule where nothing is said, from the layer's index.
     """
     if raw.get("sliding_window") is None:
         if "sliding_attention" in (raw.get("layer_types") or ()):

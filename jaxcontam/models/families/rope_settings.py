@@ -31,11 +31,7 @@ def rope_kind(fields: Mapping[str, Any]) -> Any:
 def rope_scaling(
     raw: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> RopeScaling | None:
-    """The scaling that rotary settings ask for, or None.
-
-    Raises:
-        InputError: If its kind is unknown.
-    """
+    """The scaling that rotary settings ask for, or None."""
     kind = rope_kind(fields)
     if kind == "default":
         return None
@@ -64,13 +60,7 @@ def two_ropes(
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Rotary settings of layers without a window, and of those with one.
 
-    Args:
-        raw: config.json.
-        theta: The family's base where nothing is said, of layers without a window.
-        local_theta: Of those with one.
-
-    Raises:
-        InputError: If those with one are slowed.
+    `theta` and `local_theta` are the family's bases where nothing is said.
     """
     nested = raw.get("rope_parameters") or {}
     both = [nested.get(f"{kind}_attention") or {} for kind in ("full", "sliding")]
@@ -86,11 +76,7 @@ def two_ropes(
 
 
 def with_first_context(config: DecoderConfig) -> DecoderConfig:
-    """A decoder of the first training's context, where factors depend on the context.
-
-    Raises:
-        InputError: If there is not one factor for every pair.
-    """
+    """Decoder of the first training's context, where factors depend on the context."""
     scaling = config.rope_scaling
     if scaling is None or scaling.kind != "each":
         return config
@@ -137,8 +123,7 @@ def _yarn(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> RopeScaling:
 def yarn_magnitude(factor: float, scale: float = 1.0) -> float:
     """Magnitude of scaled cosines and sines: 0.1 scale ln(factor) + 1.
 
-    Source:
-        Peng et al., arXiv:2309.00071, equation 22; `scale` is DeepSeek's.
+    Peng et al., arXiv:2309.00071, equation 22; `scale` is DeepSeek's.
     """
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 

@@ -27,7 +27,7 @@ def _read(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _rotated_layers(raw: Mapping[str, Any], n_layers: int) -> tuple[bool, ...]:
-    """Whether each layer rotates; `no_rope_layers` holds 1 where it does."""
+    """True for each layer that rotates, where `no_rope_layers` holds 1."""
     given = raw.get("no_rope_layers")
     if given is None:
         every = need(raw, "no_rope_layer_interval", 4)

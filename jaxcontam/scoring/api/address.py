@@ -30,9 +30,7 @@ _HINT = "such as api:https://host/v1#name"
 class ApiModel:
     """A model behind a server, as `api:URL#NAME` names it.
 
-    Attributes:
-        url: Base of the protocol, such as `https://host/v1`.
-        name: What the server calls the model.
+    `url` is the base of the protocol, such as `https://host/v1`.
     """
 
     url: str
@@ -40,15 +38,9 @@ class ApiModel:
 
 
 def parse_api(words: str, *, flag: str) -> ApiModel:
-    """Read `api:URL#NAME`.
+    """Read `api:URL#NAME`, which the user typed for a flag.
 
-    Args:
-        words: What the user typed.
-        flag: Where, for the error.
-
-    Raises:
-        InputError: If it is of another form, no request could be sent to the URL, or
-            it holds a password or a query, which would stand in the report.
+    A password or a query is refused: it would stand in the report.
     """
     typed, _, name = words.removeprefix(PREFIX).partition("#")
     if not words.startswith(PREFIX) or not name:
@@ -88,7 +80,7 @@ def _checked_url(url: str, flag: str) -> str:
 
 
 def is_in_the_clear(url: str) -> bool:
-    """Whether others between here and the server could read what is sent."""
+    """True if others between here and the server could read what is sent."""
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -124,11 +116,7 @@ def key_beside(
 
 
 def key_from_environment(variable: str = KEY_VARIABLE) -> str | None:
-    """The key, or None where the server needs none.
-
-    Raises:
-        InputError: If it holds what no header can; says not what.
-    """
+    """The key, or None where the server needs none; no error shows it."""
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
         raise InputError(f"{variable}: must be printable ASCII")

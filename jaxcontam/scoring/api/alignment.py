@@ -27,14 +27,9 @@ def token_starts(
     Tokens that are parts of one character all begin where it does. Some servers show
     the whole character for the first of them, and nothing for the others.
 
-    Args:
-        text: As sent.
-        tokens: As shown; one token may stand before those of the text, none after.
-        offsets: As shown, of any type.
-
-    Returns:
-        The number of tokens before the text, and where in it each of its own begins,
-        0 first and rising; None if they do not fit the text.
+    One token may stand before those of the text, none after. Gives the number of tokens
+    before the text, and where in it each of its own begins, 0 first and rising; None if
+    they do not fit the text.
     """
     for n_before in (0, 1):
         starts = _joined(text, tokens[n_before:])
@@ -78,7 +73,7 @@ def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
 
 
 def _may_have_parts(text: str, at: int) -> bool:
-    """Whether the character before a place can be of several tokens."""
+    """True if the character before a place can be of several tokens."""
     return at > 0 and not text[at - 1].isascii()
 
 
@@ -136,7 +131,7 @@ def _of_characters(
 
 
 def _fit(text: str, tokens: Sequence[str], starts: Sequence[int]) -> bool:
-    """Whether whole tokens stand where they should, and none is left out."""
+    """True if whole tokens stand where they should, and none is left out."""
     shown = [(t, start) for t, start in zip(tokens, starts, strict=True) if t]
     ends = [*(start for _, start in shown[1:]), len(text)]
     for (token, start), end in zip(shown, ends, strict=True):
@@ -149,7 +144,7 @@ def _fit(text: str, tokens: Sequence[str], starts: Sequence[int]) -> bool:
 
 
 def is_part(token: str) -> bool:
-    """Whether a token as shown is a part of a character."""
+    """True if a token as shown is a part of a character."""
     return _PART_OF_CHARACTER in token or token.startswith(_BYTES)
 
 

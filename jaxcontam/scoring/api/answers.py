@@ -57,11 +57,9 @@ def read_reply(
 ) -> Answer | Failure:
     """Read a reply that arrived whole; headers by lower-case name, now since 1970.
 
-    Of servers of another protocol any object is an answer, unless it is an error.
-
-    Raises:
-        RefusedError: If the server refuses this request and maybe not others.
-        ApiError: If it refuses the key or the name, or leads elsewhere.
+    Of servers of another protocol any object is an answer, unless it is an error. A
+    refusal of this request alone is a RefusedError; one of the key or the name, or a
+    redirection, is an ApiError.
     """
     if not _is_as_asked(data, most_values(body)):
         return Failure("garbled", "more values than were asked for")
@@ -98,7 +96,7 @@ def read_reply(
 
 
 def _is_as_asked(data: bytes, most: int) -> bool:
-    """Whether JSON has at most so many values, strings counted as one, unread."""
+    """True if JSON has at most so many values, strings counted as one, unread."""
 
     def n_values(text: bytes) -> int:
         return 1 + sum(map(text.count, (b",", b"[", b"{")))

@@ -71,7 +71,7 @@ class Budget:
 
     @property
     def has_prices(self) -> bool:
-        """Whether a cost can be told."""
+        """True if a cost can be told."""
         return self.price_in + self.price_out > 0
 
     def cost(self, usage: Usage) -> float:
@@ -80,7 +80,7 @@ class Budget:
         return (prompts + self.price_out * usage.completion_tokens) / _MILLION
 
     def is_passed(self, usage: Usage) -> bool:
-        """Whether it costs more than the limit."""
+        """True if it costs more than the limit."""
         return self.max_cost is not None and self.cost(usage) > self.max_cost
 
 
@@ -89,24 +89,15 @@ class Spending:
 
     Clients of several servers may share one, since a budget belongs to a run; all run
     in one event loop.
-
-    Attributes:
-        budget: The limit.
-        spent: Used so far, see `used_by`.
     """
 
     def __init__(self, budget: Budget):
-        """Nothing is used yet."""
         self.budget = budget
         self.spent = Usage()
         self._held: list[Usage] = []
 
     def hold(self, most: Usage) -> bool:
-        """Reserve a request's bound; False means wait for requests in flight.
-
-        Raises:
-            InputError: If it would exceed the limit even if those used nothing.
-        """
+        """Reserve a request's bound; False: wait for those in flight."""
         if self.budget.is_passed(self.spent + most):
             used = self.spent
             raise InputError(
@@ -132,9 +123,6 @@ def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
     """Upper bound of one request's usage.
 
     A text has at most as many tokens as bytes, plus one at its beginning.
-
-    Raises:
-        AssertionError: If nothing bounds the answer.
     """
     most = _most_tokens(body)
     assert most is not None or not is_bounded, "a budget needs max_tokens"
@@ -189,7 +177,7 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
 
 
 def _least_usage(answer: Mapping[str, Any], body: Body, most: Usage) -> Usage:
-    """What the texts of a request and its answer come to, whatever is reported."""
+    """Usage that the texts of a request and its answer show, whatever is reported."""
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
@@ -261,11 +249,7 @@ class ApiOptions:
 
     @property
     def limits(self) -> Budget:
-        """Budget and prices.
-
-        Raises:
-            InputError: If a number is out of its range, or a budget has no prices.
-        """
+        """Budget and prices."""
         return Budget(
             max_cost=self.budget,
             price_in=self.price_in or 0.0,

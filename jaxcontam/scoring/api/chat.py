@@ -38,11 +38,6 @@ class ChatCompleter:
     """
 
     def __init__(self, client: ApiClient):
-        """Nothing is sent yet.
-
-        Args:
-            client: An open one; its journal keeps the answers.
-        """
         self.client = client
         self._left_out: frozenset[str] = frozenset()
         self._settled: set[frozenset[str]] = set()
@@ -64,13 +59,7 @@ class ChatCompleter:
         stop: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> list[tuple[Completion, ...]]:
-        """As `Completer.complete`; one request a sample.
-
-        Raises:
-            ApiError: If the server refuses everything, keeps failing, or gives the
-                same sample each time.
-            InputError: If the budget is used up, or the journal cannot be written.
-        """
+        """As `Completer.complete`; one request a sample."""
 
         def body_of(prompt: str, sample: int) -> dict[str, Any]:
             body: dict[str, Any] = {
@@ -110,9 +99,6 @@ class ChatCompleter:
         """Find out whether answers vary at all, once a temperature.
 
         Samples that are all the same are what methods look for that compare them.
-
-        Raises:
-            ApiError: If they do not.
         """
         temperature = max(1.0, body["temperature"])
         if temperature in self._sampled:
@@ -131,11 +117,7 @@ class ChatCompleter:
         self._sampled.add(temperature)
 
     def _settle(self, bodies: Sequence[Body], harmless: Body) -> None:
-        """Find out what the server knows of the fields, by one request if it can be.
-
-        Raises:
-            ApiError: If it refuses the first request and a harmless one as well.
-        """
+        """Find out what the server knows of the fields, by one request if it can be."""
         fields = frozenset(harmless)
         first = next((body for body in bodies if not self._is_held(body)), None)
         if fields in self._settled or first is None:
@@ -155,11 +137,7 @@ class ChatCompleter:
         self._settled.add(fields)
 
     def _find_fields(self, body: Body) -> RefusedError | None:
-        """Leave out what the server names in its refusals, until it answers.
-
-        Returns:
-            The first refusal, with nothing left out, if it never answers.
-        """
+        """Leave out what the server refuses by name; the first refusal if all fails."""
         before, first = self._left_out, None
         while True:
             try:

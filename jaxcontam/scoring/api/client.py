@@ -42,7 +42,6 @@ class ApiClient:
     """A model behind a server; a context manager.
 
     Attributes:
-        model: Where it is, and its name.
         fingerprints: What the server called the model in its answers, those of the
             journal among them: (model, system_fingerprint), "" where it says nothing.
     """
@@ -65,24 +64,13 @@ class ApiClient:
     ):
         """Nothing is sent yet.
 
-        Args:
-            model: Where it is, and its name.
-            api_key: See `key_from_environment`.
-            journal: Where answers are kept and looked for; None keeps them in memory.
-            concurrency: Most requests on their way together.
-            budget: What several clients together may use; None is no limit.
-            key_variable: Environment variable of the key, for hints.
-            retry_refused: Ask again what the server refused in an earlier run.
-            timeout_seconds: Most time for one request, from its connection to the
-                last byte of its answer, however slowly the bytes come.
-            sleep: Called with seconds in place of waiting (tests).
-            rng: See `Policy`.
-            transport: In place of the network (tests).
-            is_openai: False where requests name no model, and answers hold no choices.
-
-        Raises:
-            InputError: If concurrency or timeout is not positive, or the environment
-                names a proxy or certificates that are none.
+        The key is from `key_from_environment`, and `key_variable` its name for hints.
+        Without a journal answers are kept in memory; a budget may be shared by several
+        clients. `retry_refused` asks again what the server refused in an earlier run. A
+        timeout is for one request, from its connection to the last byte of its answer,
+        however slowly the bytes come. `sleep` and `transport` stand for waiting and for
+        the network in tests. Unless `is_openai`, requests name no model, and answers
+        hold no choices.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
@@ -122,7 +110,7 @@ class ApiClient:
         return self._sender.n_sent
 
     def holds(self, path: str, body: Body, *, repeat: int = 0) -> bool:
-        """Whether `post` would send nothing."""
+        """True if `post` would send nothing."""
         return self._found(self.key(path, body, repeat=repeat)) is not None
 
     def key(self, path: str, body: Body, *, repeat: int = 0) -> str:
@@ -139,13 +127,7 @@ class ApiClient:
         is_kept: bool = True,
         tries: int | None = None,
     ) -> Answer:
-        """The answer to one request; see `post_all`.
-
-        Raises:
-            RefusedError: If the server refuses this request and maybe not others.
-            ApiError: As `post_all`.
-            InputError: As `post_all`.
-        """
+        """The answer to one request, see `post_all`; a refusal is a RefusedError."""
         (answer,) = self.post_all(
             path, [body], repeats=[repeat], check=check, is_kept=is_kept, tries=tries
         )
@@ -174,24 +156,15 @@ class ApiClient:
         begun; the answers on their way still reach the journal, after Ctrl-C if they
         come within seconds.
 
-        Args:
-            path: After the base of the protocol, such as `/completions`.
-            bodies: JSON; the model's name is added.
-            progress: Receives answers done and in total, from this thread.
-            repeats: Tell apart equal requests whose answers may differ, one a body.
-            check: Looks at a request and its answer before that is kept. A ValueError
-                says that it is not usable: it is asked for again. A RefusedError says
-                that it is none, such as one that a filter cut off: it is kept as a
-                refusal. What it gives, unless None, stands for the answer, which may be
-                too large to be held by the thousand.
-            is_kept: False neither looks into the journal nor writes to it.
-            keeps_refusals: Whether what a server refuses that has answered other
-                requests is kept in the journal.
-            tries: Most tries; None: as many as the fault deserves.
-
-        Raises:
-            ApiError: If the server refuses the key or the name, or keeps failing.
-            InputError: If the budget is used up, or the journal cannot be written.
+        The path follows the base of the protocol; the model's name is added to bodies.
+        `progress` is called from this thread. `repeats` tell apart equal requests whose
+        answers may differ, one a body. `check` looks at a request and its answer before
+        that is kept: a ValueError says that it is not usable and must be asked for
+        again, a RefusedError that it is none, such as one that a filter cut off, and is
+        kept as a refusal. What `check` gives, unless None, stands for the answer, which
+        may be too large to be held by the thousand. Unless `is_kept`, the journal is
+        neither read nor written. `keeps_refusals` keeps there what a server refuses
+        that has answered other requests. Without `tries` the fault decides.
         """
         keys = [
             self.key(path, body, repeat=repeat)
@@ -299,11 +272,7 @@ class ApiClient:
         return RefusedError(words, status=value.get("status"))
 
     def _keep(self, key: str | None, outcome: Answer | RefusedError) -> None:
-        """Keep an answer or a refusal, synced to disk if there is a journal.
-
-        Raises:
-            InputError: If the journal cannot be written.
-        """
+        """Keep an answer or a refusal, synced to disk if there is a journal."""
         if key is None:
             return
         if isinstance(outcome, RefusedError):
@@ -313,7 +282,7 @@ class ApiClient:
         self._kept_now.add(key)
 
     def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
-        """What is held of an answer; errors as of `check` of `post_all`."""
+        """Part of an answer that is held; errors as of `check` of `post_all`."""
         held = None if call.check is None else call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)

@@ -21,13 +21,7 @@ from jaxcontam.scoring.api.probe import ANEW
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Eras:
-    """The eras of a server in a journal.
-
-    Attributes:
-        journal: Where answers are kept.
-        model: Whose answers.
-        now: Number of the era of this run, from 0.
-    """
+    """The eras of a server in a journal; `now` is the number of this run's, from 0."""
 
     journal: Journal
     model: ApiModel
@@ -38,9 +32,6 @@ class Eras:
 
         That in which the same requests were first asked for together, so that a call
         that was cut off goes on; for others, this run's.
-
-        Raises:
-            InputError: If the journal cannot be written.
         """
         call = journal_key("call", self.model.url, self.model.name, *sorted(set(keys)))
         if call not in self.journal:
@@ -53,16 +44,8 @@ def find_eras(
 ) -> Eras:
     """Compare a text's numbers with those it had in earlier runs on a journal.
 
-    A difference above `REPEATS_WITHIN` from the last era's begins another one.
-
-    Args:
-        journal: Where they are kept.
-        model: Where it is, and its name.
-        prompt: The text, or its ids.
-        logprobs: (T,) what the server says of it, nats.
-
-    Raises:
-        InputError: If the model is another one, or the journal cannot be written.
+    A difference above `REPEATS_WITHIN` from the last era's begins another one; one that
+    is of another model is refused. `logprobs` is (T,), in nats.
     """
     kept: list[np.ndarray] = []
     while (key := _witness_key(model, prompt, len(kept))) in journal:

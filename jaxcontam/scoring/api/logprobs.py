@@ -97,11 +97,7 @@ class PromptScores:
 def read_prompt_scores(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> PromptScores:
-    """Take the prompt's log-probabilities out of an answer.
-
-    Raises:
-        ValueError: If there is not one finite number for each token; says where.
-    """
+    """Take the prompt's log-probabilities out of an answer, or raise ValueError."""
     _, values, _ = shown_tokens(answer, way, prompt)
     if way.ids:
         n_before, starts = 0, list(range(len(prompt)))
@@ -142,9 +138,6 @@ def text_starts(
 
     What was written after the text is left out. It is the last token as `usage` counts
     where a text ends in parts of a character, since any part would fit there.
-
-    Raises:
-        ValueError: If they do not fit the text, or their number is not known.
     """
     assert isinstance(prompt, str)
     tokens, _, offsets = shown_tokens(answer, way, prompt)
@@ -183,11 +176,7 @@ def text_starts(
 def shown_tokens(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> tuple[list[str | None], list[Any], Any]:
-    """Tokens of an answer, their log-probabilities and offsets, unchecked.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """Tokens of an answer, their log-probabilities and offsets, unchecked."""
     (choice,) = answer["choices"]
     if not way.echo:
         return _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
@@ -212,11 +201,7 @@ def shown_tokens(
 
 
 def checked_logprob(value: Any, place: str) -> float:
-    """A log-probability, at most 0.
-
-    Raises:
-        ValueError: If it is none; begins with the place.
-    """
+    """A log-probability, at most 0; or a ValueError that begins with the place."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared, and not made a float, for which an integer may be too large.
     if not is_number or not _NONE < value <= _MOST:

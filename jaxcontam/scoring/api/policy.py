@@ -25,9 +25,7 @@ class Failure:
         kind: busy: the server wants fewer requests; late: no whole answer in time;
             broken: the connection; garbled: an answer of another form; unusable: one
             of the protocol that does not hold what was asked for.
-        words: In one line.
         wait: Seconds that the server asks to wait, if it does.
-        status: The HTTP status, if there is one.
     """
 
     kind: Literal["busy", "late", "broken", "garbled", "unusable"]
@@ -53,11 +51,7 @@ def read_failure(
     api_key: str | None,
     has_answered: bool,
 ) -> Failure:
-    """Classify a network error.
-
-    Raises:
-        ApiError: If trying again would not help.
-    """
+    """Classify a network error; an ApiError if trying again would not help."""
     causes = _causes(error)
     words = without_key(" ".join(_words(causes[-1]).split()), api_key)
     for cause in causes:
@@ -119,9 +113,6 @@ class Policy:
 
     When a server says that it is busy, all requests wait, not only the rejected one;
     then concurrency is halved, and raised by one after every few rounds of answers.
-
-    Attributes:
-        has_answered: Whether the server has ever given an answer.
     """
 
     def __init__(self, concurrency: int, rng: random.Random):
@@ -141,7 +132,7 @@ class Policy:
 
     @property
     def is_open(self) -> bool:
-        """Whether one more may go out."""
+        """True if one more may go out."""
         return self._n_inside < self.limit
 
     def pause(self, now: float) -> float:
@@ -164,13 +155,10 @@ class Policy:
     def failed(
         self, failures: Sequence[Failure], *, sent: float, now: float, tries: int | None
     ) -> float | None:
-        """A request failed once more.
+        """Seconds before a request that failed once more is tried again, or None.
 
         The wait is exponential with full jitter (uniform between 0 and a bound that
         doubles), or what the server asks for, up to two minutes.
-
-        Returns:
-            Seconds before the next try, or None if there is none.
         """
         failure, wait = failures[-1], None
         if len(failures) < (tries or self._tries(failures)):

@@ -61,12 +61,7 @@ ANEW = "a new folder (--out or --store) begins anew and asks for every answer ag
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Witness:
-    """A model's log-probabilities of one text.
-
-    Attributes:
-        prompt: The text, or its ids.
-        logprobs: (T,) float64, nats.
-    """
+    """A model's log-probabilities of one text, or of its ids: (T,) float64, nats."""
 
     prompt: Prompt
     logprobs: np.ndarray
@@ -74,13 +69,11 @@ class Witness:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What a server supports, as the probe found it.
+    """Abilities of a server, as the probe found them.
 
     Attributes:
-        way: How it gives log-probabilities of a prompt.
         error: Mean difference between what is written and what is read, nats.
         difference: Largest difference between two answers to the same request, nats.
-        n_requests: Sent to find out.
         witness: What the model says of the first text.
     """
 
@@ -101,16 +94,8 @@ def probe(
 ) -> Capability:
     """Find how a server gives log-probabilities, and whether they are right.
 
-    Args:
-        post: Sends a request; what it sends must not come from a journal.
-        url: For errors.
-        tokenizer: The model's; with it prompts are ids.
-        prefix: Ids before each text.
-        prompts: Texts to ask about.
-
-    Raises:
-        InputError: If it gives none, or other numbers than those of the prompt's
-            tokens, or reads other tokens than the tokenizer's.
+    What `post` sends must not come from a journal. With the model's tokenizer prompts
+    are ids, after those of the prefix.
     """
     n_requests = 0
 
@@ -159,11 +144,7 @@ def encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> 
 
 
 def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
-    """Refuse numbers that are not of the prompt's tokens.
-
-    Raises:
-        InputError: If they differ too much, or all are the same.
-    """
+    """Refuse numbers that are not of the prompt's tokens."""
     if len(values) >= _FEWEST and len(set(values)) == 1:
         raise InputError(
             f"{url}: made-up log-probabilities: {values[0]:g} for every token",
@@ -184,11 +165,7 @@ def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -
 def _find_way(
     post: Post, url: str, prompts: Sequence[Prompt], tokenizer: "Tokenizer | None"
 ) -> tuple[Way, Witness]:
-    """The first way that gives numbers, and those of the first prompt.
-
-    Raises:
-        InputError: If there is none; says what each way gave.
-    """
+    """The first way that gives numbers, and those of the first prompt."""
     reasons: dict[str, str] = {}
     prompt = prompts[0]
     hint = "" if tokenizer is None else "leave out --tokenizer to send text; "
@@ -223,11 +200,7 @@ def _find_way(
 
 
 def _first_answer(post: Post, way: Way, prompt: Prompt) -> Mapping[str, Any]:
-    """Ask in one way; what only passes does not count against it.
-
-    Raises:
-        InputError: If there is no answer.
-    """
+    """Ask in one way; what only passes does not count against it."""
     body = way.body(prompt)
     if way.max_tokens:
         return post(body, once=way.protocol is not None)
@@ -247,7 +220,7 @@ def _first_answer(post: Post, way: Way, prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _is_refusal(error: InputError, way: Way) -> bool:
-    """Whether a server does not know a way, and may know another one."""
+    """True if a server does not know a way, and may know another one."""
     status = getattr(error, "status", None)
     if status is None:
         # An answer without choices, where none is to be written.
@@ -258,7 +231,7 @@ def _is_refusal(error: InputError, way: Way) -> bool:
 def _has_bos(
     post: Post, answer: Mapping[str, Any], way: Way, prompts: Sequence[Prompt]
 ) -> bool:
-    """Whether the first token of a text has a log-probability.
+    """Tell if the first token of a text has a log-probability.
 
     It has one where a token stands before it, which servers show, or count, or neither:
     then other first tokens must have other numbers.
@@ -285,11 +258,7 @@ def _has_bos(
 def _first_value(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> tuple[int, Any]:
-    """Number of tokens before a text, and the log-probability of its first one.
-
-    Raises:
-        ValueError: If the answer does not hold them.
-    """
+    """Number of tokens before a text, and the log-probability of its first one."""
     _, values, _ = shown_tokens(answer, way, prompt)
     n_before, _ = text_starts(answer, way, prompt)
     return n_before, values[n_before]
@@ -302,11 +271,7 @@ def _check_tokens(
     tokenizer: "Tokenizer",
     url: str,
 ) -> None:
-    """The server's words for ids must be the tokenizer's.
-
-    Raises:
-        InputError: If they are not.
-    """
+    """Refuse a server whose words for ids are not the tokenizer's."""
     tokens, _, _ = shown_tokens(answer, way, prompt)
     named = [token for token in tokens[1 : len(prompt)] if token is not None]
     if len(named) < len(prompt) - 1 or any(TOKEN_ID in token for token in named):
@@ -327,13 +292,9 @@ def check_after(
     model: ApiModel,
     witness: Witness,
 ) -> str | None:
-    """Ask once more at the end of a run.
+    """Ask once more at the end of a run, and refuse a model that is another by now.
 
-    Returns:
-        Why it could not be asked, in words for a report; None if all is well.
-
-    Raises:
-        InputError: If the model is another one by now.
+    Gives why it could not be asked, in words for a report; None if all is well.
     """
     try:
         answer = post(way.body(witness.prompt))

@@ -52,7 +52,7 @@ class ServedPrompts:
 
     @property
     def ids(self) -> bool:
-        """Whether prompts are token ids; else they are text."""
+        """True if prompts are token ids; else they are text."""
         return self._way.ids
 
     def key(self, prompt: Prompt) -> str:
@@ -60,11 +60,11 @@ class ServedPrompts:
         return self.client.key(PATH, self._way.body(prompt))
 
     def holds(self, prompt: Prompt) -> bool:
-        """Whether the journal has the answer."""
+        """True if the journal has the answer."""
         return self.client.holds(PATH, self._way.body(prompt), repeat=-self._era)
 
     def held(self, prompts: Sequence[Prompt]) -> list[bool]:
-        """Whether the journal has each answer that `scores` would give."""
+        """True for each answer of `scores` that the journal has."""
         self._choose_era(prompts)
         return [self.holds(prompt) for prompt in prompts]
 
@@ -74,10 +74,6 @@ class ServedPrompts:
         """Log-probabilities of each prompt, asked for in a random order.
 
         All answers of one call are of one era, since they will be compared.
-
-        Raises:
-            InputError: If the server refuses a prompt, its answer is not usable, or
-                the client raises.
         """
         self._choose_era(prompts)
         order, found = going_out(len(prompts)), []
@@ -128,14 +124,9 @@ class ServedPrompts:
 
 
 class CountedPrompts:
-    """Sends nothing and counts what would be sent.
-
-    Attributes:
-        lengths: Key of each request -> characters or ids of its prompt.
-    """
+    """Sends nothing; counts what would be sent, lengths of prompts by request key."""
 
     def __init__(self, model: ApiModel, way: Way, journal: Journal | None):
-        """Count requests to a model."""
         self.lengths: dict[str, int] = {}
         self._held: set[str] = set()
         self._model = model
@@ -149,7 +140,7 @@ class CountedPrompts:
 
     @property
     def ids(self) -> bool:
-        """Whether prompts are token ids; else they are text."""
+        """True if prompts are token ids; else they are text."""
         return self._way.ids
 
     def key(self, prompt: Prompt) -> str:
@@ -157,7 +148,7 @@ class CountedPrompts:
         return request_key(self._model, PATH, self._way.body(prompt))
 
     def holds(self, prompt: Prompt) -> bool:
-        """Whether the journal has the answer; counts it if so.
+        """True if the journal has the answer, which is counted then.
 
         Which way the server takes is not known before it is asked: any will do.
         """
@@ -169,7 +160,7 @@ class CountedPrompts:
         return False
 
     def held(self, prompts: Sequence[Prompt]) -> list[bool]:
-        """Whether the journal has each answer."""
+        """True for each answer that the journal has."""
         return [self.holds(prompt) for prompt in prompts]
 
     def scores(

@@ -16,8 +16,6 @@ class Protocol:
     """How one kind of server is asked; all are at `/generate`, beside `/v1`.
 
     Attributes:
-        words: For errors and reports.
-        takes_ids: Whether a prompt may be token ids.
         request: Our request -> the server's.
         choice: (the server's answer, our request) -> the choice of a completion, and
             the numbers of tokens of prompt and answer.
@@ -33,11 +31,7 @@ class Protocol:
         return f"{base.removesuffix('/v1')}/generate"
 
     def completion(self, answer: Fields, request: Fields) -> dict[str, Any]:
-        """The server's answer to our request, as one of completions.
-
-        Raises:
-            ValueError: If it is no answer of this protocol.
-        """
+        """The server's answer to our request, as one of completions."""
         try:
             choice, (n_prompt, n_written) = self.choice(answer, request)
         except (LookupError, TypeError, AttributeError) as e:

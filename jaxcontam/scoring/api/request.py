@@ -10,11 +10,7 @@ from jaxcontam.scoring.api.address import ApiModel
 
 
 class ApiError(InputError):
-    """A request that the server does not answer.
-
-    Attributes:
-        status: The HTTP status that it answers with; None where there is none.
-    """
+    """A request without an answer; `status` is that of HTTP, or None."""
 
     def __init__(self, message: str, *, hint: str = "", status: int | None = None):
         super().__init__(message, hint=hint)

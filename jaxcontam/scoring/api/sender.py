@@ -49,10 +49,8 @@ class StoppedError(Exception):
 class Sender:
     """A server as requests reach it.
 
-    Attributes:
-        model: And all up to `is_openai`: as of `ApiClient`, which says what they mean.
-        n_sent: Requests that went out, those that failed among them.
-        policy: Retries and pace.
+    Fields up to `is_openai` are those of `ApiClient`; `n_sent` counts requests that
+    went out, those that failed among them.
     """
 
     model: ApiModel
@@ -93,19 +91,9 @@ class Sender:
     ) -> Answer:
         """Send until there is an answer.
 
-        Args:
-            path: After the base of the protocol.
-            body: JSON without the model's name.
-            keep: Receives the answer as soon as it arrives. A ValueError says that it
-                is to be asked for again.
-            stop: Once set, only requests in flight are completed.
-            tries: Most tries; None: as many as the fault deserves.
-
-        Raises:
-            RefusedError: If the server refuses this request and maybe not others.
-            ApiError: If it refuses the key or the name, or keeps failing.
-            InputError: If the budget is used up, or by `keep`.
-            StoppedError: If `stop` was set before the request was sent.
+        `keep` receives the answer as soon as it arrives; its ValueError asks for it
+        again. Once `stop` is set, only requests in flight are completed, and others end
+        in a StoppedError. Without `tries` the fault decides.
         """
         if self.is_openai:
             body = {"model": self.model.name, **body}

@@ -42,7 +42,7 @@ _DRAWN = 4
 
 
 class SpotChecks:
-    """What was compared in one run.
+    """Comparisons of one run.
 
     Attributes:
         n_again: Requests that were asked again.
@@ -57,7 +57,6 @@ class SpotChecks:
         tokenizer: "Tokenizer | None",
         rng: random.Random | None = None,
     ):
-        """Nothing is sent yet."""
         self.n_again, self.n_compared, self.difference = 0, 0, 0.0
         self._client, self._way, self._tokenizer = client, way, tokenizer
         self._rng = rng or random.SystemRandom()
@@ -86,11 +85,7 @@ class SpotChecks:
     def checked(
         self, prompts: Sequence[Prompt], scores: Sequence[PromptScores]
     ) -> list[PromptScores]:
-        """Compare repeats with first answers, and give those of the prompts.
-
-        Raises:
-            InputError: If they cannot be of one model; says by how much they differ.
-        """
+        """Compare repeats with first answers, and give those of the prompts."""
         n = len(prompts)
         known = self._earlier | dict(zip(prompts, scores[:n], strict=True))
         for prompt, again in zip(self._again, scores[n:], strict=True):
@@ -103,9 +98,6 @@ class SpotChecks:
         """Let the model go on from texts of the prompts' tokens and read what it wrote.
 
         Before that another text is read, and again after it.
-
-        Raises:
-            InputError: If the numbers differ, or are made up.
         """
         rows = [prompt for prompt in prompts if len(prompt) >= _FEWEST]
         if not rows:

@@ -43,10 +43,8 @@ server answers with, if any."""
 class Compared:
     """Log-probabilities of tokens when generated and when read, in nats.
 
-    Attributes:
-        errors: Absolute differences of tokens.
-        values: All that was read.
-        prompt: What was read; None where nothing can be compared.
+    `errors` are absolute differences, `values` all that was read; the prompt is None
+    where nothing can be compared.
     """
 
     errors: list[float]
@@ -57,11 +55,7 @@ class Compared:
 def written_and_read(
     post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
 ) -> Compared:
-    """Let the model write, and compare with what it says when it reads that.
-
-    Raises:
-        InputError: If what it reads has no log-probabilities.
-    """
+    """Let the model write, and compare with what it says when it reads that."""
     answer = post(way.greedy(prompt, max_tokens=N_WRITTEN, logprobs=_N_LIKELIEST))
     n_tries = 0
     for written in _written(answer):
@@ -105,11 +99,7 @@ def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
 
 
 def _whole_tokens(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, float]]:
-    """Tokens up to the first that is a part of a character, or none at all.
-
-    Raises:
-        ValueError: If one has no log-probability.
-    """
+    """Tokens up to the first that is a part of a character, or none at all."""
     whole = []
     for token, value in pairs:
         if (
@@ -162,11 +152,7 @@ def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
 
 
 def read(answer: Mapping[str, Any], way: Way, prompt: Prompt, url: str) -> PromptScores:
-    """As `read_prompt_scores`, for answers that nobody would ask for again.
-
-    Raises:
-        InputError: If there is not one finite number for each token.
-    """
+    """As `read_prompt_scores`, for answers that nobody would ask for again."""
     try:
         return read_prompt_scores(answer, way, prompt)
     except ValueError as e:
