@@ -2,7 +2,7 @@
 
 import sys
 
-from jaxcontam.signals import interrupted, stop_on_signals
+from jaxcontam.processes import interrupted, stop_on_signals
 
 
 def main() -> None:

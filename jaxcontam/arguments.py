@@ -12,7 +12,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -46,9 +46,6 @@ def public(function: _F) -> _F:
     Python values that they hold; a text passes for a path, a list for a tuple.
     Keywords behind `**` are those of a design, which checks its fields by
     `check_fields`.
-
-    Raises:
-        InputError: Names the argument.
     """
     signature = inspect.signature(function)
     *_, last = signature.parameters.values()
@@ -59,7 +56,10 @@ def public(function: _F) -> _F:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as e:
-            _refuse_unknown(function.__name__, kwargs, signature)
+            for name in kwargs:
+                if name not in signature.parameters:
+                    what = f"argument of {function.__name__}"
+                    raise unknown_name(what, name, signature.parameters) from None
             raise InputError(f"{function.__name__}: {e}") from None
         hints = _hints(function)
         for name, value in given.arguments.items():
@@ -73,11 +73,7 @@ def public(function: _F) -> _F:
 
 
 def check_fields(design: Any) -> None:
-    """Refuse fields of a dataclass that are of another kind than they are declared.
-
-    Raises:
-        InputError: Names the field.
-    """
+    """Refuse fields of a dataclass that are of another kind than they are declared."""
     for name, hint in _hints(type(design)).items():
         if name in design.__dataclass_fields__:
             # The fields of a design are flags, and its other errors name these.
@@ -99,11 +95,7 @@ def check_min_effect(min_effect: float) -> None:
 
 
 def store_folder(store: str | Path | None) -> Path | None:
-    """The folder that a caller names for a store; None for none.
-
-    Raises:
-        InputError: If it is a URL: scores are appended to files, which no bucket has.
-    """
+    """The folder that a caller names for a store; None for none."""
     if _URL.match(str(store)):
         raise InputError(
             f"--store {store}: a store is a folder, no address",
@@ -113,25 +105,11 @@ def store_folder(store: str | Path | None) -> Path | None:
 
 
 def check_names(kind: type, fields: Mapping[str, Any]) -> None:
-    """Refuse keywords that are no fields of a dataclass.
-
-    Raises:
-        InputError: Suggests the nearest one.
-    """
+    """Refuse keywords that are no fields of a dataclass."""
     known = [field.name for field in dataclasses.fields(kind)]
     for name in fields:
         if name not in known:
             raise unknown_name("argument", name, known)
-
-
-def _refuse_unknown(
-    function: str, kwargs: Mapping[str, Any], signature: inspect.Signature
-) -> None:
-    for name in kwargs:
-        if name not in signature.parameters:
-            raise unknown_name(
-                f"argument of {function}", name, signature.parameters
-            ) from None
 
 
 @functools.cache
@@ -140,7 +118,6 @@ def _hints(of: Any) -> Mapping[str, Any]:
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """The value, as Python holds it; InputError if it is of another kind."""
     if _accepts(value, hint):
         return value
     for plain in _plain(value, hint):
@@ -161,7 +138,6 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def _plain(value: Any, hint: Any) -> Iterator[Any]:
-    """What a value may stand for."""
     if hasattr(value, "tolist") and not np.ma.is_masked(value):
         value = value.tolist()
         yield value
@@ -194,7 +170,6 @@ def _accepts(value: Any, hint: Any) -> bool:
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The kinds of which a value may be any."""
     if get_origin(hint) in (Union, types.UnionType):
         return tuple(one for arg in get_args(hint) for one in _options(arg))
     return (hint,)
@@ -206,7 +181,6 @@ def _item_hint(hint: Any) -> Any:
 
 
 def _words(hint: Any) -> str:
-    """A type in words."""
     options = _options(hint)
     if len(options) > 1:
         return " or ".join(dict.fromkeys(map(_words, options)))
@@ -219,3 +193,28 @@ def _words(hint: Any) -> str:
     if get_origin(hint) is collections.abc.Callable or hint is Callable:
         return "a function"
     return getattr(hint, "__name__", str(hint))
+
+
+def flag_of(name: str) -> str:
+    """A field's flag, as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def words_of(command: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """The flags of these fields that differ from their defaults, as they were typed."""
+    words: list[str] = []
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if field.name in names and value != field.default:
+            words.append(flag_of(field.name))
+            if isinstance(value, tuple):
+                words += map(path_word, value)
+            elif value is not True:
+                words.append(path_word(value))
+    return tuple(words)
+
+
+def path_word(value: object) -> str:
+    """A value as it is typed: a path that begins as flags do, below its folder."""
+    word = str(value)
+    return f"./{word}" if isinstance(value, Path) and word.startswith("-") else word

@@ -17,16 +17,17 @@ import docstring_parser
 import tyro
 
 import jaxcontam
-from jaxcontam.commands.flags import (
-    MERGE,
-    DeviceFlags,
-    is_positional,
-    own_folder,
-)
+from jaxcontam.arguments import flag_of
+from jaxcontam.commands.flags import MERGE, DeviceFlags, is_positional, own_folder
 from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
-from jaxcontam.processes import is_first, joined
+from jaxcontam.processes import (
+    interrupted,
+    is_first,
+    joined,
+    signal_of,
+    stop_on_signals,
+)
 from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.signals import interrupted, signal_of, stop_on_signals
 from jaxcontam.terminal import printable
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
@@ -71,10 +72,6 @@ GONE = {
         ),
         "python examples/database_rows.py DIR",
     ),
-}
-"""A command, or a command and its flag, that left -> what to use instead."""
-
-GONE = {
     "audit --effort": "--tests direction for quick; the default is the former standard",
     "audit --first-tokens": "all tokens of an example count",
 }
@@ -173,7 +170,6 @@ def run_module(
 
 
 def _line(words: str) -> str:
-    """One line of readable length, whatever the names and values in it hold."""
     words = printable(words)
     if len(words) <= _LONGEST_LINE:
         return words
@@ -185,11 +181,6 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     """Parse words into a dataclass whose fields are the flags.
 
     `--help` describes the flags under the class's docstring.
-
-    Raises:
-        InputError: If a flag is unknown (names the nearest) or stands twice, a value
-            does not fit or a positional is missing.
-        SystemExit: After help.
     """
     _describe_flags(command)
     _refuse_repeated_flags(command, words)
@@ -269,11 +260,8 @@ def _unknown_flag(command: type, flag: str) -> InputError:
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
     """The parser takes the last of two and says nothing of the first."""
-    several = {
-        "--" + field.name.replace("_", "-")
-        for field in dataclasses.fields(command)
-        if "tuple" in str(field.type)
-    }
+    fields = dataclasses.fields(command)
+    several = {flag_of(one.name) for one in fields if "tuple" in str(one.type)}
     for flag, n in collections.Counter(_flags_in(words)).items():
         if n > 1 and flag in flags_of(command):
             hint = f"{flag} A B takes several" if flag in several else "give it once"
@@ -281,7 +269,6 @@ def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
 
 
 def _flags_in(words: Sequence[str]) -> list[str]:
-    """The words that name flags, without the value after an equals sign."""
     flags = (word.partition("=")[0].replace("_", "-") for word in words)
     return [flag for flag in flags if flag.startswith("--") and flag != "--"]
 
@@ -296,15 +283,12 @@ def _run(words: list[str]) -> object:
         raise unknown_name("command", words[0], COMMANDS)
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
+    run = command.run
     with own_folder(name, command):
-        outcome = _run_share(command) if _is_shared(command) else command.run()
+        of_devices = isinstance(command, DeviceFlags)
+        is_shared = of_devices and (command.shard is not None or command.distributed)
+        outcome = _run_share(command) if is_shared else run()
     return outcome if isinstance(outcome, int) else EXIT_DONE
-
-
-def _is_shared(command: Any) -> bool:
-    return isinstance(command, DeviceFlags) and (
-        command.shard is not None or command.distributed
-    )
 
 
 def _run_share(command: Any) -> object:
@@ -332,7 +316,6 @@ def _print_help() -> None:
 
 
 def _complete(words: list[str]) -> None:
-    """Print or write the script that makes a shell complete commands and flags."""
     if words[1:2] == [] or words[1] not in _SHELLS:
         raise InputError(
             f"{words[0]} takes a shell: {', '.join(_SHELLS)}",
@@ -344,7 +327,6 @@ def _complete(words: list[str]) -> None:
 
 
 def _first_sentence(box: str) -> str:
-    """The parser's framed message as one line, without frame and footer."""
     lines: list[str] = []
     below_title = False
     for line in box.splitlines():
@@ -362,5 +344,4 @@ def _first_sentence(box: str) -> str:
 def flags_of(command: type) -> list[str]:
     """The flags of a dataclass."""
     fields = dataclasses.fields(command)
-    names = [field.name for field in fields if not is_positional(field)]
-    return [*("--" + name.replace("_", "-") for name in names), "--help"]
+    return [*(flag_of(one.name) for one in fields if not is_positional(one)), "--help"]

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable
 class InputError(Exception):
     """Bad input from outside the program: a flag, a file, a record.
 
-    No ValueError, which argument parsers catch and print in words of their own.
-
-    The message says what is wrong and where, in one line; `hint` says what to
-    do. The command line prints both without a traceback and exits with 2;
-    every other exception is a bug and keeps its traceback.
+    No ValueError, which argument parsers catch and print in words of their own. The
+    message says what is wrong and where, in one line; `hint` says what to do. The
+    command line prints both and exits with 2; every other exception keeps its
+    traceback.
     """
 
     def __init__(self, message: str, *, hint: str = ""):

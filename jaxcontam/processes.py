@@ -11,8 +11,10 @@ the others (`jax.distributed`), and the scheduler starts them again.
 import atexit
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
 
 import numpy as np
 
@@ -83,7 +85,7 @@ def process_count() -> int:
 
 
 def is_first() -> bool:
-    """Whether this process prints and writes."""
+    """True if this process prints and writes."""
     return process_index() == 0
 
 
@@ -116,7 +118,6 @@ def broadcast_bytes(data: bytes) -> bytes:
 
 
 def _place() -> tuple[int, int]:
-    """Index of this process among those that are joined, and their count."""
     jax = sys.modules.get("jax")
     if jax is None or not jax.distributed.is_initialized():
         return 0, 1
@@ -133,7 +134,7 @@ def _number(name: str) -> int | None:
 
 
 def _exit_code(error: BaseException) -> int:
-    """What the command line ends with, which takes no part in this end."""
+    """Exit code of the command line, which takes no part in this end."""
     if isinstance(error, InputError):
         return 2
     if isinstance(error, StorageError):
@@ -147,3 +148,27 @@ def _leave(code: int) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code)
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP interrupt as Ctrl-C does, unless they are ignored."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def signal_of(error: BaseException | None) -> int:
+    """The signal behind a KeyboardInterrupt; Python's own does not say it."""
+    number = next(iter(error.args), None) if error is not None else None
+    return number if isinstance(number, int) else signal.SIGINT
+
+
+def interrupted(error: KeyboardInterrupt, name: str = "jaxcontam") -> int:
+    """Say that the command can be run again; returns the exit code, as of a shell."""
+    print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
+    return 128 + signal_of(error)

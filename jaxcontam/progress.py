@@ -58,10 +58,7 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what a block does that cannot tell how far it is.
-
-    Yields a callback that takes what it does next.
-    """
+    """Say on a terminal what a block does; yields a callback for what it does next."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
         yield lambda words: None
@@ -72,10 +69,7 @@ def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def log_of_large(path: Path, title: str) -> Iterator[Callable[[str], None]]:
-    """Say what a block does with a file: always on a terminal, in a log if it is large.
-
-    Yields a callback that takes what it does next.
-    """
+    """Say what a block does with a file: on a terminal, and in a log if it is large."""
     console = Terminal(stderr=True)
     if console.is_terminal:
         with waiting_for(title) as say:
@@ -112,12 +106,9 @@ def silent(title: str) -> Iterator[Progress]:
 
 
 def progress_after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    """What a part is to tell, so that `progress` hears of the whole.
+    """Tell `progress` of a part in terms of the whole.
 
-    Args:
-        progress: Hears of the whole; None hears nothing.
-        done: What the whole had done before this part.
-        total: The whole; where it is an estimate, no more than it is ever told.
+    `total` may be an estimate: no more than it is ever told.
     """
     if progress is None:
         return None
@@ -125,7 +116,7 @@ def progress_after(progress: Progress | None, done: int, total: int) -> Progress
 
 
 def progress_in(progress: Progress | None, total: int) -> Progress | None:
-    """What is told in one unit, as a share of `total` of another one."""
+    """Tell `progress` of one unit as a share of `total` of another."""
     if progress is None:
         return None
     return lambda done, n: progress(math.floor(total * done / max(1, n)), total)
@@ -151,8 +142,6 @@ def _text_bar(title: str) -> Iterator[Progress]:
 
 
 class _Rate(ProgressColumn):
-    """Units a second."""
-
     def __init__(self, unit: str):
         super().__init__()
         self._unit = unit

@@ -1,4 +1,4 @@
-r"""What files and models hold, on terminals, pages and tables: shown, never obeyed.
+r"""Text of files and models on terminals, pages and tables: shown, never obeyed.
 
 A benchmark, a file's name or a server's answer may hold characters that move the
 cursor, rename the window or turn the reading direction. They are printed as Python

@@ -33,18 +33,7 @@ from jaxcontam.results.terms import (
     base_null,
 )
 from jaxcontam.stats.effect import mde_among
-from jaxcontam.stats.multiple import (
-    benjamini_yekutieli,
-    calibrated_e,
-    e_bh,
-    holm,
-)
-
-CONTAMINATED: Verdict = "contaminated"
-SUSPECTED: Verdict = "suspected"
-INCONCLUSIVE: Verdict = "inconclusive"
-NO_EVIDENCE: Verdict = "no evidence"
-INVALID_DESIGN: Verdict = "invalid design"
+from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
 
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""
@@ -58,14 +47,8 @@ _UNSEEN_ORDERS = ("tfds-hash", "unknown")
 def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
     """Fill in what primary tests decide, each one among all of them.
 
-    Args:
-        results: One primary test a benchmark, and others beside it; those pass
-            unchanged.
-        min_effect: See `MIN_EFFECT`.
-
-    Returns:
-        The results in their order, primary ones with `p_adjusted`, `mde_adjusted`,
-        `verdict` and `reasons`.
+    Primary ones, one a benchmark, get `p_adjusted`, `mde_adjusted`, `verdict` and
+    `reasons`; others pass unchanged.
     """
     primary = [i for i, result in enumerate(results) if result.primary]
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
@@ -90,14 +73,7 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
 
 
 def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
-    """Levels at which each of several benchmarks is worth a closer look.
-
-    Args:
-        results: One primary test a benchmark; secondary ones do not count.
-
-    Returns:
-        One a benchmark in their order; nothing where there is one benchmark.
-    """
+    """Levels at which each of several benchmarks is worth a closer look; or nothing."""
     primary = [result for result in results if result.primary]
     if len(primary) < 2:
         return ()
@@ -124,29 +100,28 @@ def _decided(
     n: int,
     min_effect: float,
 ) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Verdict of one of `n` primary tests, and why it is no more than suspected."""
     designed, reference = result.null == DESIGNED, result.reference
     if not designed and result.refusals:
-        return INVALID_DESIGN, ()
+        return "invalid design", ()
     if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
-        return INVALID_DESIGN, ()
+        return "invalid design", ()
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
-        return (SUSPECTED, found) if found else (CONTAMINATED, ())
+        return ("suspected", found) if found else ("contaminated", ())
     if any(_attracts(other, result, n) for other in beside):
-        return SUSPECTED, ("attraction",)
+        return "suspected", ("attraction",)
     if p_adjusted <= SUSPECTED_LEVEL:
-        return SUSPECTED, ("weak",)
+        return "suspected", ("weak",)
     mde = result.mde_adjusted
     if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
-        return INCONCLUSIVE, ()
-    return NO_EVIDENCE, ()
+        return "inconclusive", ()
+    return "no evidence", ()
 
 
 def _obstacles(
     result: OrderResult, beside: Sequence[OrderResult], n: int
 ) -> tuple[Reason, ...]:
-    """What else than memory a small p-value could come from; nothing where it proves.
+    """Other sources than memory of a small p-value; nothing where it proves.
 
     Checks of a file see rules that its order follows, not what happens once: a cause
     before its effect, events by their dates, a list that the world knows. Those of
@@ -177,7 +152,7 @@ def _obstacles(
 def _unsettled(
     reference: ReferenceResult, numbers: OrderNumbers, n: int
 ) -> list[Reason]:
-    """What a reference leaves open; nothing where it is silent and the model is not.
+    """Points that a reference leaves open; none where it is silent and the model not.
 
     That its own p-value is large shows no silence: a noisy test is never small. So a
     test of its own asks whether it gains less than half of what the model gains. That
@@ -204,7 +179,7 @@ def _unsettled(
 
 
 def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
-    """Whether a test beside says what would be proof were the order random."""
+    """True if a test beside says what would be proof were the order random."""
     return (
         base_null(result.null) == "reversibility"
         and base_null(other.null) == "exchangeability"

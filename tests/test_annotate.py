@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from jaxcontam.cli import main
-from jaxcontam.commands import score_files
+from jaxcontam.data.records import MAX_RECORD
 from jaxcontam.report.report_files import write_report
 from tests.report_documents import audit_report, order_result
 
@@ -131,7 +131,7 @@ def test_log_of_inspect_gets_metadata(tmp_path, runs, is_zipped):
 @pytest.mark.parametrize(
     ("packing", "size", "flags", "message"),
     [
-        (zipfile.ZIP_DEFLATED, score_files.MAX_RECORD, 0, "longer than 64 MiB"),
+        (zipfile.ZIP_DEFLATED, MAX_RECORD, 0, "longer than 64 MiB"),
         (zipfile.ZIP_LZMA, 9, 0, "header.json is not deflated"),
         (zipfile.ZIP_DEFLATED, 9, 1, "encrypted"),
     ],

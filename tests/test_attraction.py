@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.report.decision import AuditedFile
-from jaxcontam.report.neighbours import (
+from jaxcontam.report.order_words import (
     attraction_sentence,
     gains_of,
     kind_of,

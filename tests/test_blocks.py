@@ -8,7 +8,7 @@ import pytest
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.cli import main
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.blocks import (
     as_blocks,

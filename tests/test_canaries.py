@@ -11,7 +11,7 @@ from eval.canaries import __main__, runs
 from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
 from eval.study import run_study
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.errors import InputError
 from train.manifest import read_manifest
 

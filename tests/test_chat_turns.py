@@ -11,10 +11,10 @@ import pytest
 import jaxcontam
 from eval.planted import trained_model
 from eval.python_docs import read_python_docs
+from jaxcontam.analyses.audit import plan_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.chat_turns import chat_texts, tuning_notes
 from jaxcontam.analyses.order_files import read_files
-from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.cli import main
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer

@@ -116,6 +116,10 @@ def test_completion_knows_commands_and_flags(shell, capsys):
     assert "membership" in said and "group-field" in said
 
 
+def test_one_table_names_all_that_left():
+    assert {"books", "compare", "audit --effort", "membership --shots"} <= GONE.keys()
+
+
 @pytest.mark.parametrize("place", GONE)
 def test_what_left_names_what_to_use_instead(place, refused):
     # A flag alone: what a command needs beside it is not asked for first.

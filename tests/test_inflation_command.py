@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxcontam as jc
-from jaxcontam.analyses.inflation_answers import written_answers
+from jaxcontam.analyses.inflation import written_answers
 from jaxcontam.cli import main
 from jaxcontam.commands.inflation import Inflation
 from jaxcontam.data.questions import Question

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.inflation_items import seen_groups
-from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
+from jaxcontam.analyses.inflation_judging import (
+    Comparison,
+    judged_inflation,
+    seen_groups,
+)
 from jaxcontam.errors import InputError
 
 pytestmark = pytest.mark.unoptimised

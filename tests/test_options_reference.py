@@ -11,8 +11,8 @@ import pytest
 
 import jaxcontam
 from jaxcontam.analyses.audit_design import AuditDesign
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.commands.verify_again import ask_again
-from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.methods.options import METHOD

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.report.report_files import (

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from jaxcontam.commands.search_state import Reached, load_state, save_state
+from jaxcontam.commands.overlap import Reached, load_state, save_state
 from jaxcontam.data import corpus, ngrams
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment

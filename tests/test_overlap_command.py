@@ -10,8 +10,13 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands import overlap as command
-from jaxcontam.commands.overlap import MEANING, search_files
-from jaxcontam.commands.search_state import Reached, load_state, save_state
+from jaxcontam.commands.overlap import (
+    MEANING,
+    Reached,
+    load_state,
+    save_state,
+    search_files,
+)
 from jaxcontam.data import corpus
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import list_corpus

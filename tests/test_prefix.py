@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import processors
 
+from jaxcontam.analyses.audit import plan_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import read_files
-from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.cli import main
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids

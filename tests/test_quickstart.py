@@ -11,7 +11,7 @@ from rich.console import Console
 
 from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.report.report_files import sealed_text
 from jaxcontam.results import MembershipResult, OrderResult
 from jaxcontam.results.read import read_result

@@ -12,7 +12,7 @@ import pytest
 from jaxcontam import Audit
 from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
-from jaxcontam.commands.verify_orders import verify_report
+from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
 from jaxcontam.methods.direction import METHOD as DIRECTION
 from jaxcontam.methods.pair_method import loglik_gap, reference_result

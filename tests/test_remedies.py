@@ -6,7 +6,7 @@ import pytest
 
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.decision import AuditedFile, plain_name
-from jaxcontam.report.remedies import Advice
+from jaxcontam.report.order_words import Advice
 from jaxcontam.results import Pretest, UnscoredFile
 from jaxcontam.stats.pretests import columns, pretest_battery
 from tests.report_documents import order_result

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.analyses.inflation_answers import read_sides
+from jaxcontam.analyses.inflation import read_sides
 from jaxcontam.analyses.known_texts import read_texts
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.blocks import as_blocks, block_starts, whole_blocks

@@ -5,9 +5,7 @@ import re
 
 import pytest
 
-from jaxcontam.report.page import render
-from jaxcontam.report.page_words import PageWords
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
     Badge,
     Code,
     Details,
@@ -15,9 +13,11 @@ from jaxcontam.report.section import (
     Heading,
     Items,
     Page,
+    PageWords,
     Paragraph,
     Section,
     Table,
+    render,
 )
 from tests.page_laws import check_page
 

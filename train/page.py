@@ -26,7 +26,7 @@ from matplotlib.ticker import EngFormatter
 from jaxcontam.analyses.method_notes import named_rows
 from jaxcontam.cli import run_module
 from jaxcontam.errors import InputError
-from jaxcontam.report import section
+from jaxcontam.report import page as section
 from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.report.numbers import effect_words, p_cell
 from jaxcontam.report.page import render

@@ -45,8 +45,8 @@ from eval.canaries.runs import (
 from eval.canaries.tables import grids_of, numbers_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, StudyFlags, finish_study, run_study
+from jaxcontam.analyses.audit import with_reference
 from jaxcontam.analyses.saved import write_files
-from jaxcontam.analyses.scored import with_reference
 from jaxcontam.analyses.stopwatch import library_versions
 from jaxcontam.commands.flags import STORE_DIR, flags_of
 from jaxcontam.errors import InputError, check_names

@@ -1,4 +1,4 @@
-"""What an audit asks of a file, fixed before anything is scored."""
+"""The design of an audit, fixed before anything is scored."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,20 +8,16 @@ from typing import Annotated, Any
 import tyro
 
 from jaxcontam.analyses.chat_turns import Turn
-from jaxcontam.analyses.flag_words import flag_of, words_of
 from jaxcontam.arguments import (
     check_fields,
     check_min_effect,
     check_names,
     check_seed,
+    flag_of,
+    words_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods import (
-    adjacency,
-    direction,
-    methods_to_score,
-    options,
-)
+from jaxcontam.methods import adjacency, direction, methods_to_score, options
 from jaxcontam.verdict import MIN_EFFECT
 
 
@@ -81,7 +77,6 @@ class AuditDesign:
     """Seeds every random choice."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
         check_fields(self)
         for name in ("n_orders", "max_example_tokens", "limit"):
             value = getattr(self, name)
@@ -132,17 +127,17 @@ class AuditDesign:
 
     @property
     def tests_options(self) -> bool:
-        """Whether options of items are moved as well."""
+        """True if options of items are moved as well."""
         return options.METHOD.name in self.test_names
 
     @property
     def decides_by_options(self) -> bool:
-        """Whether the order of options decides, so that `shuffled` speaks of it."""
+        """True if the order of options decides, so that `shuffled` speaks of it."""
         return self.test_names[0] == options.METHOD.name
 
     @property
     def tests_options_alone(self) -> bool:
-        """Whether no order of examples is tested."""
+        """True if no order of examples is tested."""
         return self.test_names == (options.METHOD.name,)
 
     @property
@@ -151,11 +146,7 @@ class AuditDesign:
         return words_of(self, [field.name for field in dataclasses.fields(AuditDesign)])
 
     def check_files(self, n_files: int) -> None:
-        """Refuse a number of files that the design does not fit.
-
-        Raises:
-            InputError: If there is none, or not a seed for each.
-        """
+        """Refuse a number of files that the design does not fit."""
         if not n_files:
             raise InputError("no benchmark file", hint="name at least one")
         if self.seed_file and len(self.seed_file) != n_files:
@@ -166,11 +157,7 @@ class AuditDesign:
             )
 
     def check_reference(self) -> None:
-        """Refuse a reference model beside tests that take none.
-
-        Raises:
-            InputError: If no test takes one.
-        """
+        """Refuse a reference model beside tests that take none."""
         tests = methods_to_score(self.test_names)
         if not any(method.words.takes_reference for method in tests):
             raise InputError(

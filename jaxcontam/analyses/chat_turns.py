@@ -24,7 +24,7 @@ _SAID_BY_CARD = re.compile(
 
 
 def turn_words(turn: Turn) -> str:
-    """What a report says of how examples were read."""
+    """Say in a report how examples were read."""
     place = f"the {turn}'s turn"
     if turn == "both":
         place = "both turns, its question the user's and its answer the assistant's,"
@@ -37,11 +37,6 @@ def chat_texts(
     """Each example as the model's chat template writes it, and what reads it.
 
     A chat is read as in tuning: with the space that some tokenizers put before a text.
-
-    Raises:
-        InputError: If there is no template, it refuses a chat or leaves out some of an
-            example, it writes a time that went on, or `both` finds no question and
-            answer in a record.
     """
     from jaxcontam.models.chat import read_chat_layout
 
@@ -87,7 +82,7 @@ def chat_texts(
 
 
 def _stand_in_order(parts: Sequence[str], written: str) -> bool:
-    """Whether each text stands behind the one before, but for blanks around it."""
+    """True if each text stands behind the one before, but for blanks around it."""
     start = 0
     for part in map(str.strip, parts):
         start = written.find(part, start)
@@ -124,7 +119,6 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
 
 
 def _head(path: Path) -> str:
-    """The beginning of a text file; "" where there is none, or no plain one."""
     if not path.is_file():
         return ""
     try:
@@ -140,7 +134,6 @@ def _head(path: Path) -> str:
 def _question_and_answer(
     row: Mapping[str, object] | None, place: str
 ) -> tuple[str, str]:
-    """The first fields of a record that are known names of either."""
     fields = {name: text for name, text in (row or {}).items() if isinstance(text, str)}
     asked, answer = (
         next((fields[name] for name in names if name in fields), None)

@@ -8,14 +8,7 @@ from jaxcontam.errors import InputError
 
 @contextlib.contextmanager
 def finite_scores(place: Callable[[int], str]) -> Iterator[None]:
-    """Refuse a score of the block that is not finite.
-
-    Args:
-        place: Index of a text -> where it stands, and what of it is not finite.
-
-    Raises:
-        InputError: If one is not.
-    """
+    """Refuse a score that is not finite; `place` names that of an index."""
     # Imports JAX.
     from jaxcontam.scoring.run_batches import NonFiniteScoreError
 

@@ -116,11 +116,7 @@ def keyed_canary(
 
 
 def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[str]:
-    """What is asked, group by group.
-
-    Raises:
-        InputError: If the template is malformed, or has another field or none.
-    """
+    """Prompts for the values, group by group."""
     form = template or "{question}"
     if {field for _, field in template_pieces(form)} - {None} != {"question"}:
         raise InputError(
@@ -136,11 +132,7 @@ def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[st
 
 
 def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) -> None:
-    """Refuse questions that a local model could not read whole, and still answer.
-
-    Raises:
-        InputError: If the longest one and its answer exceed the context.
-    """
+    """Refuse questions that a local model could not read whole, and still answer."""
     if model.read is None or model.context is None:
         return
     longest = max(len(model.read(prompt)) for prompt in prompts)
@@ -154,7 +146,6 @@ def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) ->
 
 
 def _lost(answers: Sequence[Completion]) -> tuple[str, ...]:
-    """What a reader should know of answers that count for nothing."""
     n_refused = sum(bool(one.refused) for one in answers)
     n_none = sum(value_of(one) is None for one in answers) - n_refused
     found = ((n_refused, "were refused"), (n_none, "name none of the values"))

@@ -1,9 +1,16 @@
-"""Read: the texts of a membership run, what is known of each, and its prefixes."""
+"""Read and plan: the texts of a membership run, its scores, and its prefixes.
+
+`choose` needs no model, so that what cannot be run is refused before one is opened.
+
+Dimension key
+    N  texts of a run
+"""
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +24,16 @@ from jaxcontam.data.labelled import (
     load_labelled,
     load_snippets,
 )
-from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.documents import (
-    ASKED,
-    LABELLED,
-    compared,
-    rows_of,
-)
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.methods import SCORES
+from jaxcontam.methods.membership.documents import ASKED, LABELLED, compared, rows_of
+from jaxcontam.methods.membership.score import Reading, ScoreMethod
+from jaxcontam.methods.membership.sweep import sweep_methods
+from jaxcontam.methods.membership.token_scores import AT_K, min_k_at
+
+if TYPE_CHECKING:
+    from jaxcontam.methods.membership.plan import Inputs
+    from jaxcontam.methods.membership.text_model import TextModel
 
 Source = str | Path | Sequence[str]
 """Texts, a file of them, a folder of .txt files, or `hf:ORG/NAME[...]:SPLIT`."""
@@ -37,16 +47,7 @@ FEWEST = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RunTexts:
-    """Texts of one run, those in question first.
-
-    Attributes:
-        name: Name of the file in question.
-        texts: N texts in the order of their files.
-        roles: What is known of each: `TEXT`, `MEMBER` or `NONMEMBER`.
-        clusters: The document that each comes from, or None.
-        sources: The file of each.
-        warnings: What the reader should know of how they were read.
-    """
+    """N texts, those in question first; `clusters` are their documents, or None."""
 
     name: str
     texts: tuple[str, ...]
@@ -91,26 +92,10 @@ def read_texts(
 ) -> RunTexts:
     """Read texts with labels, or up to three sides.
 
-    A folder gives random snippets of each of its .txt files, which is a document.
-
-    Args:
-        texts: In question, or with a label each.
-        members: Known to have been seen; with `nonmembers`.
-        nonmembers: Cannot have been seen; of the same kind.
-        template: Text of a record, with fields in braces.
-        text_field: Field of a record that is its text; None takes that of WikiMIA or
-            BookMIA, or else the record as it stands, as an audit does.
-        no_header: The first row of a .csv or .tsv file is a text, too.
-        label_field: Field of 1 for members and 0 for others.
-        document_field: Field that names the document of a text.
-        limit: Keep N texts of each source, drawn by what they hold; N snippets of each
-            file of a folder.
-        length: Cut each text to its first N words; words of a snippet.
-        seed: Seeds the places of snippets.
-
-    Raises:
-        InputError: If the sources contradict each other, nothing can be read, labels
-            name one side only, or the texts of two files are in different fields.
+    A folder gives random snippets of each of its .txt files, which is a document;
+    `limit` and `length` are snippets of a file and words of a snippet then, else texts
+    of a source, drawn by what they hold, and the words to which each is cut. Without
+    `text_field` that of WikiMIA or BookMIA is read, or else the record as it stands.
     """
     check_sources(texts, members, nonmembers, label_field)
 
@@ -160,11 +145,7 @@ def read_texts(
 def check_sources(
     texts: object, members: object, nonmembers: object, label_field: object
 ) -> None:
-    """Refuse sources of texts that contradict each other, before any is read.
-
-    Raises:
-        InputError: Names them as flags.
-    """
+    """Refuse sources of texts that contradict each other, before any is read."""
     if texts is None and (members is None or nonmembers is None):
         raise InputError(
             "no texts to score",
@@ -183,7 +164,6 @@ def check_sources(
 
 
 def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
-    """Texts of one file that says of each whether it is a member, or says nothing."""
     assert texts.labels is not None
     sides = {label for label in texts.labels if label is not None}
     if len(sides) == 1:
@@ -194,7 +174,7 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
             "non-members with --nonmembers",
         )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
-    warnings = (*_how_read(texts), *_short_texts(texts, length))
+    warnings = tuple(_how_read(texts, length))
     if n_unknown := texts.labels.count(None):
         warnings += (
             f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
@@ -211,7 +191,6 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
 
 
 def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> RunTexts:
-    """Texts of several files, each of one role; named after the first."""
     fields = {
         f"the whole row ({_names(p)})" if p.whole_rows else repr(p.text_field): p.name
         for p, _ in parts
@@ -223,11 +202,7 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
             f"the text is {said}: two fields may hold two kinds of text",
             hint="name one that both files have with --text-field, or rename one",
         )
-    warnings = [
-        words
-        for part, _ in parts
-        for words in (*_how_read(part), *_short_texts(part, length))
-    ]
+    warnings = [words for part, _ in parts for words in _how_read(part, length)]
     if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
         warnings.append(
             f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
@@ -260,39 +235,27 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
     )
 
 
-def _how_read(texts: LabelledTexts) -> tuple[str, ...]:
-    """What the reader cannot see from the flags."""
+def _how_read(texts: LabelledTexts, length: int | None) -> list[str]:
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
         found.append(
             f"{texts.name}: each row is a text as it stands, as in audit (it has: "
             f"{_names(texts)}); --text-field or --template chooses"
         )
-    return tuple(found)
+    if length is not None and texts.n_short:
+        found.append(
+            f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than "
+            f"{length} words and are scored as they are"
+        )
+    return found
 
 
 def _names(texts: LabelledTexts) -> str:
-    """Fields of the first record."""
     return ", ".join(next(row for row in texts.rows if row is not None))
 
 
-def _short_texts(texts: LabelledTexts, length: int | None) -> tuple[str, ...]:
-    """Scores of short texts differ by themselves, so a reader should know of them."""
-    if length is None or not texts.n_short:
-        return ()
-    return (
-        f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than {length} "
-        "words and are scored as they are",
-    )
-
-
 def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
-    """Refuse a side of which too little is left, before anything slow.
-
-    Raises:
-        InputError: If fewer than 2 texts, or documents, of a side that is known can be
-            compared, or a document is split between the non-members and another side.
-    """
+    """Refuse a side of which too little is left, before anything slow."""
     others_N = run.with_role(NONMEMBER)
     _check_documents(run, others_N)
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
@@ -340,12 +303,6 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
     They are drawn from their side at random, whatever the order of the file, and are
     left out of every comparison: a text that stands in its own prefix is known to it.
     Where texts come from documents, the rest of the drawn documents is left out, too.
-
-    Returns:
-        (n_shots,) indices, sorted by their draw.
-
-    Raises:
-        InputError: If fewer than `FEWEST` texts would remain.
     """
     candidates = np.flatnonzero(run.with_role(role))
     seen: set[str] = set()
@@ -403,3 +360,227 @@ def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
             for i, text in enumerate(run.texts)
         ]
     )
+
+
+AUTO, ALL = "auto", "all"
+WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
+"""Readings of a model whose weights are here."""
+
+# Readings that cost one more pass at most, or that their own flag asked for.
+_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
+_PREFIXES: tuple[tuple[Reading, str], ...] = (
+    ("nonmember_prefix", NONMEMBER),
+    ("member_prefix", MEMBER),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChosenScores:
+    """Scores of a run, those `named` one by one, and indices of each prefix's texts."""
+
+    methods: tuple[ScoreMethod, ...]
+    primary: str
+    shots: Mapping[Reading, np.ndarray]
+    named: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> list[int]:
+        """Indices of all texts that stand in a prefix."""
+        return [int(i) for some in self.shots.values() for i in some]
+
+    def without(self, reading: Reading, note: str) -> "ChosenScores":
+        """The same without the scores of a prefix."""
+        return dataclasses.replace(
+            self,
+            methods=tuple(m for m in self.methods if reading not in m.reads),
+            shots={key: some for key, some in self.shots.items() if key != reading},
+            notes=(*self.notes, note),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MembershipPlan:
+    """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
+
+    run: RunTexts
+    chosen: ChosenScores
+    left_out: np.ndarray
+    inputs: "Inputs"
+    model: "TextModel"
+    seed: int
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that are scored."""
+        return self.run.texts_of(~self.left_out)
+
+
+def check_ranges(k: float, fprs: Sequence[float]) -> None:
+    """Refuse a share of tokens, or false-positive rates, that are none."""
+    if not 0 < k <= 100:
+        raise InputError(f"--k must be above 0 and at most 100, got {k:g}")
+    if len(set(fprs)) < len(fprs):
+        raise InputError(f"--fpr names a rate twice {tuple(fprs)}")
+    for rate in fprs:
+        if not 0 < rate < 1:
+            raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
+
+
+def choose(
+    run: RunTexts,
+    scores: Sequence[str],
+    available: Collection[Reading],
+    *,
+    primary: str | None = None,
+    k: float = 20.0,
+    sweep_k: bool = False,
+    n_shots: int = 5,
+    seed: int = 0,
+) -> ChosenScores:
+    """Choose scores, the one that decides, and the texts of prefixes.
+
+    A word of `scores` may hold several names with commas between; `AUTO` is one pass or
+    two. `available` is what the run can read besides the texts themselves. The score
+    that decides is `primary`, else min_k, else the first; `k` is a percentage.
+    """
+    names = tuple(part for word in scores for part in word.split(",") if part)
+    readings: set[Reading] = {"lowercase", "neighbours", *available}
+    if draw_company(run, np.zeros(len(run.texts), bool), seed=seed):
+        readings.add("own_file")
+    readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
+    methods = _methods(names, readings, k / 100, sweep=sweep_k)
+    chosen = _primary(primary, methods, k / 100)
+    if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
+        raise InputError(
+            "sweep_k needs members and non-members",
+            hint="give labels, or --members and --nonmembers",
+        )
+    shots: dict[Reading, np.ndarray] = {
+        reading: draw_shots(run, role, n_shots, seed=seed)
+        for reading, role in _PREFIXES
+        if any(reading in method.reads for method in methods)
+    }
+    notes = ()
+    if "moments" not in available and {AUTO, ALL} & set(names):
+        lost = [row.name for row in SCORES.values() if "moments" in row.reads]
+        notes = (
+            f"{', '.join(lost)} left out: they read the distribution over the whole "
+            "vocabulary, and the server gives log-probabilities of the texts alone",
+        )
+    return ChosenScores(
+        methods=tuple(methods),
+        primary=chosen,
+        shots=shots,
+        named=frozenset({*names} | ({primary} if primary else set())),
+        notes=notes,
+    )
+
+
+def _methods(
+    names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
+) -> list[ScoreMethod]:
+    if not names:
+        raise InputError(
+            "--scores names no score",
+            hint=f"choices: {', '.join([*SCORES, AUTO, ALL])}",
+        )
+    wanted: set[str] = set()
+    for name in names:
+        if name in (AUTO, ALL):
+            usable = set(readings) & _CHEAP if name == AUTO else set(readings)
+            wanted |= {key for key, row in SCORES.items() if set(row.reads) <= usable}
+        elif name in SCORES:
+            wanted.add(name)
+        else:
+            raise unknown_name("score", name, [*SCORES, AUTO, ALL])
+    chosen = [
+        AT_K[name](fraction) if name in AT_K else row
+        for name, row in SCORES.items()
+        if name in wanted
+    ]
+    have = {method.name for method in chosen}
+    swept = [method for method in sweep_methods() if method.name not in have]
+    return [*chosen, *swept] if sweep else chosen
+
+
+def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
+    names = [method.name for method in methods]
+    min_k = min_k_at(fraction).name
+    if name is None:
+        return min_k if min_k in names else names[0]
+    wanted = AT_K[name](fraction).name if name in AT_K else name
+    if wanted not in names:
+        raise InputError(
+            f"--primary {name} is not among the scores ({', '.join(names)})",
+            hint="name it after --scores, too, or choose one of these",
+        )
+    return wanted
+
+
+def plan_membership(
+    run: RunTexts,
+    chosen: ChosenScores,
+    model: "TextModel",
+    inputs: "Inputs",
+    *,
+    seed: int,
+) -> MembershipPlan:
+    """Fit the prefixes to the model's context, and leave their texts out."""
+    chosen = _fitted(run, chosen, model)
+    left_out_N = left_out(run, chosen.shown)
+    check_sides(run, left_out_N)
+    prefixes = {
+        reading: tuple(run.texts[i] for i in some)
+        for reading, some in chosen.shots.items()
+    }
+    inputs = dataclasses.replace(
+        inputs,
+        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
+        member_prefix=prefixes.get("member_prefix", ()),
+        company=draw_company(run, left_out_N, seed=seed),
+    )
+    return MembershipPlan(
+        run=run,
+        chosen=chosen,
+        left_out=left_out_N,
+        inputs=inputs,
+        model=model,
+        seed=seed,
+    )
+
+
+def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenScores:
+    """Shots that fit before the longest text; `all` goes without where none does."""
+    from jaxcontam.methods.membership.readings import fitting_shots
+
+    scored = run.texts_of(~left_out(run, chosen.shown))
+    if any("own_file" in method.reads for method in chosen.methods):
+        longest = max(map(len, model.sequences(scored)))
+        full = f"the longest text ({longest} tokens) fills the model's context"
+        if longest >= model.context and "codec" in chosen.named:
+            raise InputError(
+                f"codec: {full}, so that none fits before it",
+                hint="cut texts with --length, or leave codec out",
+            )
+        if longest >= model.context:
+            chosen = chosen.without("own_file", f"codec left out: {full}")
+    for reading, some in chosen.shots.items():
+        fits = fitting_shots([run.texts[i] for i in some], scored, model)
+        names = [method.name for method in chosen.methods if reading in method.reads]
+        if not fits and not chosen.named & set(names):
+            chosen = chosen.without(
+                reading,
+                f"{' and '.join(names)} left out: no known text fits the model's "
+                "context before the longest text; --length would cut it",
+            )
+        elif 0 < len(fits) < len(some):
+            shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
+            note = (
+                f"{len(fits)} of {len(some)} shots fit before the longest text for "
+                f"{' and '.join(names)}"
+            )
+            chosen = dataclasses.replace(
+                chosen, shots=shots, notes=(*chosen.notes, note)
+            )
+    return chosen

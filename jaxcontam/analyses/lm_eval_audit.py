@@ -36,20 +36,7 @@ class AuditedLM(JaxcontamLM):
         reference: str | None = None,
         **others: Any,
     ):
-        """Load a model.
-
-        Args:
-            pretrained: Model directory or hub name.
-            dtype: Dtype of matmul operands.
-            report: Folder for the report of the audit; None writes none.
-            tests: As of `audit`, and so the two behind it.
-            shuffled: Likewise.
-            reference: Likewise.
-            **others: As of `JaxcontamLM`.
-
-        Raises:
-            InputError: If an argument is mistyped, before anything is scored.
-        """
+        """Take flags of `audit`, and others of `JaxcontamLM`; `report` is a folder."""
         design: dict[str, Any] = dict(tests=tests, shuffled=shuffled)
         design_of(**design)
         # The harness's decorator hides the class's own signature.
@@ -78,10 +65,7 @@ class AuditedLM(JaxcontamLM):
         return super().generate_until(requests, *args, **kwargs)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the audit says of each task; the harness asks once it has all scores.
-
-        What cannot be audited is told in the results, which an error would lose.
-        """
+        """Report the audit of each task, or why it cannot be audited."""
         block: dict[str, Any] = {}
         files: dict[str, Benchmark] = {}
         for task in self._tasks:

@@ -1,7 +1,6 @@
 """Which texts a model saw, by scores that are judged against known texts.
 
-Read (`known_texts`), plan (`membership_plan`), score (here), judge
-(`membership_judging`).
+Read and plan (`known_texts`), score (here), judge (`membership_judging`).
 
 Dimension key
     N  texts of a run
@@ -17,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxcontam.analyses.finite import finite_scores
-from jaxcontam.analyses.known_texts import Source, check_sides, read_texts
-from jaxcontam.analyses.membership_judging import judged, rows_of
-from jaxcontam.analyses.membership_plan import (
+from jaxcontam.analyses.known_texts import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
+    Source,
     check_ranges,
+    check_sides,
     choose,
     plan_membership,
+    read_texts,
 )
+from jaxcontam.analyses.membership_judging import judged, rows_of
 from jaxcontam.analyses.saved import Writable, write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, public, store_folder
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MembershipAnalysis(Writable):
-    """What scores say of texts.
+    """A report of membership, with the scores that it rests on.
 
     Attributes:
         report: Everything that `report.json` holds.
@@ -110,7 +111,7 @@ class MembershipAnalysis(Writable):
         Raises:
             ValueError: If no side is known.
         """
-        from jaxcontam.report.notebook import membership_figure
+        from jaxcontam.report.plots import membership_figure
 
         return membership_figure(self.results, self.blind)
 
@@ -255,12 +256,7 @@ def score_and_judge(
     watch: Stopwatch,
     progress: Progress | None = None,
 ) -> MembershipAnalysis:
-    """Score the texts of a plan and judge the scores.
-
-    Raises:
-        InputError: If a score is not finite (names the text), or too few texts have
-            one.
-    """
+    """Score the texts of a plan and judge the scores."""
     run, scored_N = plan.run, ~plan.left_out
 
     def place(n: int) -> str:

@@ -1,4 +1,4 @@
-"""What the scores of a run say: from texts and scores alone, without a model.
+"""Judge the scores of a run, from texts and scores alone, without a model.
 
 `membership` calls it once scores exist, `verify` with what `texts.jsonl` holds.
 
@@ -33,19 +33,15 @@ from jaxcontam.results.membership import (
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class JudgedRun:
-    """What the scores of a run say.
+    """Judgement of the scores of a run.
 
     Attributes:
         results: One a score where both sides are known; one for the set where texts are
             in question; none where nothing is known of any text.
-        blind: Baselines that read the texts alone.
-        thresholds: Scores above which a text in question counts as a member.
         p_values: (N,) conformal p-values of the primary score for the texts in
             question, NaN elsewhere; or None.
         p_adjusted: (N,) the same after Benjamini and Hochberg.
         no_p_value: (N,) why a text in question has none; or None.
-        warnings: What the reader should know of the run as a whole.
-        pictures: Curves of the scores where both sides are known.
         study: What was asked, with `sweep`, `seen`, `codec` and `documents` as found.
     """
 
@@ -70,16 +66,7 @@ def judged(
 ) -> JudgedRun:
     """Rank members against non-members, or ask of texts in question.
 
-    Args:
-        run: N texts and what is known of each.
-        table: Their M scores.
-        left_out_N: Texts that stand in a prefix and take part in nothing.
-        study: The score that decides, false-positive rates of operating points and
-            thresholds, and their convention; what it says is found is not read.
-        seed: Seeds folds, permutations and resamples.
-
-    Raises:
-        InputError: If too few texts have a score.
+    What `study` says is found is not read; `left_out_N` takes part in nothing.
     """
     members, nonmembers, asked = (
         run.with_role(role) & ~left_out_N for role in (MEMBER, NONMEMBER, TEXT)
@@ -103,11 +90,7 @@ def judged(
 def judged_again(
     study: MembershipStudy, rows: Sequence[TextScores], *, seed: int
 ) -> tuple[RunTexts, JudgedRun]:
-    """What the rows of `texts.jsonl` say under the settings of their report.
-
-    Raises:
-        InputError: If too few texts have a score.
-    """
+    """Judge the rows of `texts.jsonl` under the settings of their report."""
     clusters = [row.cluster for row in rows if row.cluster is not None]
     run = RunTexts(
         name=study.name,
@@ -130,12 +113,8 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """A row of `texts.jsonl` for each text, in their order; null where it has no score.
 
-    Args:
-        run: N texts.
-        table: Their scores.
-        n_tokens: (N,) scored tokens.
-        left_out: (N,) bool, texts of a prefix, which take part in no comparison.
-        found: Gives texts in question their p-values.
+    `n_tokens` (N,) are scored; `left_out` (N,) stand in a prefix; `found` gives texts
+    in question their p-values.
     """
     rows = []
     for i, text in enumerate(run.texts):

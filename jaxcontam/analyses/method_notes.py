@@ -1,4 +1,4 @@
-"""What a report says of the methods behind its numbers, from the tables of methods."""
+"""Words for the methods behind a report's numbers, from the tables of methods."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,11 +32,7 @@ _OTHERS = (
 
 
 def method_words(names: Iterable[str] = ()) -> Words:
-    """Name -> words of every test, and of the methods that are named.
-
-    Args:
-        names: Methods of a report; names that no table knows are passed over.
-    """
+    """Name -> words of every test, and of the methods that are named, where known."""
     tests = (name for name, row in METHODS.items() if hasattr(row, "words"))
     found = {name: _words_of(name) for name in (*tests, *names)}
     return {name: words for name, words in found.items() if words is not None}

@@ -23,7 +23,6 @@ from jaxcontam.results import (
 )
 from jaxcontam.results.terms import Null
 from jaxcontam.stats.pretests import columns, pretest_battery
-from jaxcontam.verdict import INVALID_DESIGN
 
 HEAD = 5_000
 """Examples that a first look at the order of a file reads; all may take a minute."""
@@ -45,9 +44,6 @@ class CheckedFiles:
     """Files whose order was checked.
 
     Attributes:
-        benchmarks: Those to be scored.
-        pretests: For each file that was read, by name.
-        n_repeats: Examples of each file that repeat an earlier one and were left out.
         unscored: Files that are not worth a pass.
         heads: What of a file was checked, where it was its first examples alone.
     """
@@ -60,12 +56,7 @@ class CheckedFiles:
 
 
 def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
-    """Read every file, or take texts that are there.
-
-    Raises:
-        InputError: If a file is not readable, lacks a field that the design names, was
-            not made with its seed, or shares its name with another.
-    """
+    """Read every file, or take texts that are there."""
     sources = _sources(texts)
     design.check_files(len(sources))
     benchmarks, items = [], {}
@@ -142,10 +133,7 @@ def order_checks(
     most: int | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
-    """The battery on a file as it is tested: in groups, or with blocks for examples.
-
-    It reads the first `most` of them, or all.
-    """
+    """The battery on a file as it is tested: in groups, or with blocks for examples."""
     group_field = design.group_field
     if design.block_field is not None:
         benchmark = as_blocks(benchmark, block_starts(benchmark, design.block_field))
@@ -163,7 +151,6 @@ def order_checks(
 
 
 def _sources(texts: Texts) -> list[str | Path | Benchmark]:
-    """Each file or set of texts that was given."""
     if isinstance(texts, str | Path | Benchmark):
         return [texts]
     found = list(texts)
@@ -224,7 +211,6 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
 def _refused(
     benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
 ) -> UnscoredFile | None:
-    """What is said of a file that fails the checks of its deciding test; else None."""
     null = cast(Null, getattr(METHODS[method], "null", ""))
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
@@ -239,5 +225,5 @@ def _refused(
         method=method,
         null=null,
         pretests=tuple(pretests),
-        verdict=INVALID_DESIGN,
+        verdict="invalid design",
     )

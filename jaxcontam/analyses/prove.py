@@ -130,12 +130,7 @@ def order_test(
 
 
 def real_numbers(values: Any, name: str) -> np.ndarray:
-    """Values as float64, whatever holds them.
-
-    Raises:
-        InputError: If some are masked, or they are no real numbers: complex, dates,
-            texts, or rows of several lengths.
-    """
+    """Values as float64, whatever holds them."""
     try:
         masked = np.ma.asarray(values)
         if np.ma.is_masked(masked):
@@ -161,9 +156,6 @@ def check_labels(matrix_KM: np.ndarray, name: str, *, hint: str) -> None:
     """Refuse a first row or column that holds names or an index instead of scores.
 
     That is one that counts up by ones, or is whole where the rest has fractions.
-
-    Raises:
-        InputError: Says what it looks like.
     """
     for what, likely, label_N, rest in (
         ("row", "names of columns", matrix_KM[0], matrix_KM[1:]),
@@ -190,11 +182,7 @@ def _are_labels(values_N: np.ndarray, rest: np.ndarray) -> bool:
 
 
 def check_cells(matrix_KM: np.ndarray, name: str) -> None:
-    """Refuse cells that no log-likelihood can be.
-
-    Raises:
-        InputError: Names row and column, counted from 1.
-    """
+    """Refuse cells that no log-likelihood can be; rows and columns count from 1."""
     bad = np.argwhere(~(np.abs(matrix_KM) <= LARGEST))
     if len(bad):
         row, column = bad[0]
@@ -206,11 +194,7 @@ def check_cells(matrix_KM: np.ndarray, name: str) -> None:
 
 
 def check_boundaries(values_K: np.ndarray, n_rows: int, name: str) -> np.ndarray:
-    """A positive number per row, from one number or from as many.
-
-    Raises:
-        InputError: If there is not one for each, or one is too small to divide by.
-    """
+    """A positive number per row, from one number or from as many."""
     if values_K.ndim != 1 or len(values_K) not in (1, n_rows):
         raise InputError(f"{name}: {values_K.size} numbers for {n_rows} rows")
     if not (np.isfinite(values_K).all() and (values_K > 0).all()):

@@ -34,9 +34,13 @@ from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.arguments import Dtype, check_names, public
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.catalogue import COMPARISONS
+from jaxcontam.methods.replication.control import independence_words
 from jaxcontam.methods.replication.instance import Completer, Completion
+from jaxcontam.methods.replication.judges import People
 from jaxcontam.methods.replication.llm_judge import judge_llm, judge_version
 from jaxcontam.methods.replication.questions import ComparisonInputs, Names
+from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.report.replication import COMMAND
 from jaxcontam.results import DeviceInfo, ModelInfo, Report
@@ -49,16 +53,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationAnalysis(Writable):
-    """What a model wrote, and what is said of it.
+    """A report of replication, with the completions that it rests on.
 
     Attributes:
         partition: Completions, measures and labels, from which results follow.
-        comparisons: What further methods found.
-        answers: One row an answer of theirs.
         model: What was asked; None for completions that were recorded.
-        device: Device of a local model.
-        reference: The model that has seen neither side, if one was asked.
-        command: The command line that made it.
     """
 
     partition: Partition
@@ -94,7 +93,7 @@ class ReplicationAnalysis(Writable):
         Raises:
             ValueError: If nothing was judged.
         """
-        from jaxcontam.report.notebook import replication_figure
+        from jaxcontam.report.plots import replication_figure
 
         return replication_figure(self.report, report_words(self.report))
 
@@ -184,11 +183,7 @@ def check_reference(design: ReplicationDesign) -> None:
 
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
-    """Most new tokens that leave room for the prompts, and what does not fit.
-
-    Raises:
-        InputError: If a prompt has no token.
-    """
+    """Most new tokens that leave room for the prompts, and what does not fit."""
     if model.read is None or model.tokenize is None or model.context is None:
         return plan.design.new_tokens, ()
     context = model.context
@@ -226,18 +221,8 @@ def ask(
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    Args:
-        plan: What is asked.
-        model: Is asked everything.
-        reference: A model that has seen neither side: is asked the guided prompts.
-        measures: Models that measure the completions.
-        annotated: Sheet that people filled in.
-        watch: Runs from the beginning of the run.
-        bar: Gives the progress of each part.
-
-    Raises:
-        InputError: If a model refuses everything, the reference is the model itself, or
-            the sheet is of another run.
+    A reference has seen neither side: it is asked the guided prompts. `annotated` is
+    the sheet that people filled in; `watch` runs from the beginning of the run.
     """
     watch = watch or Stopwatch()
     if reference is not None:
@@ -282,7 +267,6 @@ def ask(
 
 
 def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
-    """Refuse a reference that is the model itself, as far as weights tell."""
     if reference.fingerprint == model.fingerprint != "unknown":
         raise InputError(
             f"{reference.name}: the reference is the model itself",
@@ -293,7 +277,6 @@ def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
 def _guided(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
 ) -> list[Arm]:
-    """What a model writes where the dataset is named, for each side."""
     return [
         Arm(
             instances=side.instances,
@@ -327,7 +310,6 @@ def _completed(
 def _compared(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
-    """Results and answers of the further methods, in the order they were named."""
     names = Names(
         benchmark=plan.benchmark.name,
         fingerprint=plan.drawn.fingerprint,
@@ -386,3 +368,77 @@ def judged_by(
             warnings=(*partition.warnings, *judge_notes(judge)),
         ),
     )
+
+
+_TAKEN_FOR_BLEURT_20 = (
+    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
+    "which model they are of"
+)
+
+
+def recorded_analysis(
+    path: Path,
+    *,
+    control: Path | None = None,
+    group_field: str | None = None,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    seed: int = 0,
+    watch: Stopwatch | None = None,
+    bar: Bar = silent,
+) -> ReplicationAnalysis:
+    """Read completions, measure them, and judge them by the local judge."""
+    watch = watch or Stopwatch()
+    recorded = read_recorded(path, group_field=group_field)
+    arm = Arm(
+        instances=recorded.instances, guided=recorded.guided, general=recorded.general
+    )
+    other = None
+    arms, warnings, bleurt_20 = {PARTITION: arm}, [], {}
+    if "bleurt" in recorded.scores:
+        bleurt_20[PARTITION] = recorded.scores["bleurt"][0]
+    if control is not None:
+        other = read_recorded(control, group_field=group_field)
+        arms[CONTROL] = Arm(instances=other.instances, guided=other.guided)
+        if "bleurt" in other.scores:
+            bleurt_20[CONTROL] = other.scores["bleurt"][0]
+        warnings += independence_words(
+            (*recorded.others, *other.others), read=(), group_field=group_field
+        )
+        for name, file in ((PARTITION, recorded), (CONTROL, other)):
+            if recorded.reference is not None and other.reference is not None:
+                assert file.reference is not None
+                arms[OF_REFERENCE[name]] = Arm(
+                    instances=file.instances, guided=file.reference
+                )
+    judge = recorded.model_judge
+    humans = human_labels(annotated, arm, seed=seed)
+    if humans is None and recorded.people:
+        humans = People(labels=recorded.people, source="people's labels in the file")
+    partition = Partition(
+        name=recorded.name,
+        fingerprint=instances_fingerprint(recorded.instances),
+        prompt_version=None,
+        arms=arms,
+        group_field=group_field,
+        llm={
+            name: file.model_judge
+            for name, file in ((PARTITION, recorded), (CONTROL, other))
+            if judge is not None and file is not None and file.model_judge is not None
+        },
+        llm_version=None if judge is None else "recorded beside the completions",
+        llm_decides=False,
+        humans=humans,
+        warnings=tuple(warnings),
+    )
+    partition = measured(partition, measures, bar=bar)
+    # What can be measured again is; a score of a model that is not here is kept.
+    overlaps = {**partition.overlaps}
+    for name, scores in recorded.scores.items():
+        overlaps.setdefault(name, scores)
+    changes: dict[str, Any] = {"overlaps": overlaps}
+    if bleurt_20 and "bleurt" not in partition.overlaps:
+        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
+        changes["bleurt_20"] = bleurt_20
+    partition = dataclasses.replace(partition, **changes)
+    return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)

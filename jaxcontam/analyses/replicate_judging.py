@@ -29,8 +29,10 @@ from jaxcontam.methods.replication.overlap import (
     overlap_results,
     overlap_scores,
 )
+from jaxcontam.methods.replication.split import instances_fingerprint
 from jaxcontam.progress import Bar
 from jaxcontam.report.archive import number_or_none
+from jaxcontam.report.replication import measure_and_test
 from jaxcontam.results.replication import JudgeResult, OverlapResult
 
 if TYPE_CHECKING:
@@ -54,14 +56,7 @@ ARMS = (PARTITION, CONTROL, *OF_REFERENCE.values())
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Arm:
-    """Instances and what a model wrote.
-
-    Attributes:
-        instances: N of them.
-        guided: What it wrote after the guided instruction, N.
-        general: After the general one, N; None where both instructions are the same,
-            and for all arms but the partition.
-    """
+    """Instances and completions; `general` of the partition alone, if it differs."""
 
     instances: tuple[Instance, ...]
     guided: tuple[Completion, ...]
@@ -73,22 +68,13 @@ class Partition:
     """Everything that a verdict on a partition follows from.
 
     Attributes:
-        name: Name of the file or partition.
-        fingerprint: Digest of its instances, in their order.
-        prompt_version: Version of the instructions; None if unknown.
         arms: Those of `ARMS` that there are; the partition itself is one, and those of
             a reference come together.
-        group_field: Field that names the source of instances, or None.
         overlaps: Measure -> scores of guided and general completions, (N,) each, NaN
             where refused; the leading measure first.
         bleurt_20: Arm -> (N,) scores of its guided completions by BLEURT-20, which the
             local judge reads as well if all arms have them.
-        llm: Arm -> labels of the judge behind an API.
-        llm_version: Version of that judge; None without one.
         llm_decides: False for labels that were recorded beside the completions.
-        humans: What people say of the guided completions, or None.
-        warnings: What the reader should know of the instances and their completions.
-        control_warnings: The same of the control's.
     """
 
     name: str
@@ -114,12 +100,12 @@ class Partition:
 
     @property
     def judges_by_bleurt(self) -> bool:
-        """Whether the local judge reads BLEURT-20: of all arms, or of none."""
+        """True if the local judge reads BLEURT-20: of all arms, or of none."""
         return set(self.bleurt_20) == set(self.arms)
 
     @property
     def judged_locally(self) -> dict[str, Judged]:
-        """What the local judge says of each arm."""
+        """Labels of each arm by the local judge."""
         bleurt = self.bleurt_20 if self.judges_by_bleurt else {}
         return {
             name: judge_local(arm.instances, arm.guided, bleurt=bleurt.get(name))
@@ -128,10 +114,7 @@ class Partition:
 
     @property
     def repeats(self) -> dict[str, list[bool]]:
-        """Instances of both sides that are no evidence of their own.
-
-        Their text stands before on their side, or on the other side as well.
-        """
+        """Instances whose text stands before on their side, or on the other as well."""
         keys = {
             name: [text_key(one.first_piece, one.second_piece) for one in arm.instances]
             for name, arm in self.arms.items()
@@ -145,7 +128,7 @@ class Partition:
 
     @property
     def facts(self) -> dict[str, Facts]:
-        """What is known of the instances of both sides."""
+        """Facts of the instances of both sides."""
         is_grouped = self.group_field is not None
         return {
             name: Facts(
@@ -160,10 +143,7 @@ class Partition:
         }
 
     def results(self, *, seed: int) -> list[OverlapResult | JudgeResult]:
-        """Rows of the report: the judge that decides, the others, then overlaps.
-
-        A judge behind an API decides where one was asked, the local one otherwise.
-        """
+        """Rows of the report: the judge that decides, the others, then overlaps."""
         rows: list[OverlapResult | JudgeResult] = []
         is_local = not self.llm or not self.llm_decides
         facts, repeats = self.facts, self.repeats
@@ -272,7 +252,6 @@ class Partition:
         return found
 
     def _closer(self) -> list[float]:
-        """How much closer than the reference's completions the model's are."""
         own, other = self.arms[CONTROL], self.arms[OF_REFERENCE[CONTROL]]
         return [
             closeness(instance, one) - closeness(instance, another)
@@ -292,7 +271,6 @@ class Partition:
 
 
 def _repeat_words(repeats: Mapping[str, Sequence[bool]]) -> tuple[str, ...]:
-    """What to say of instances that are no further evidence."""
     return tuple(
         f"{'of the control, ' * (name == CONTROL)}{sum(own)} of {len(own)} instances "
         "are left out: their text stands before, or in the benchmark and in the control"
@@ -306,11 +284,8 @@ def measured(
 ) -> Partition:
     """The partition with measures of both kinds of completions, ROUGE-L first.
 
-    Args:
-        partition: Its completions; which models measured is added to its warnings.
-        measures: Models that measure beside ROUGE-L. Other arms are measured only where
-            the local judge reads the measure.
-        bar: Gives the progress of each measure.
+    Other arms are measured only where the local judge reads the measure. Which models
+    measured is added to the warnings.
     """
     arm = partition.arm
     rouge = rouge_overlap(arm)
@@ -389,3 +364,109 @@ def _rows(
         row |= {judge: of_judge[i] for judge, of_judge in labels.items()}
         rows.append(row)
     return rows
+
+
+def arm_from_rows(rows: Sequence[Mapping[str, Any]]) -> Arm:
+    """Undo `Partition.rows` for the rows of one arm; KeyError if a field is missing."""
+    return Arm(
+        instances=tuple(
+            Instance(
+                index=row["id"],
+                first_piece=row["first_piece"],
+                second_piece=row["second_piece"],
+                label=row["label"],
+                cut=row["cut"],
+                group=row.get("group"),
+            )
+            for row in rows
+        ),
+        guided=tuple(
+            Completion(text=row["guided"], refused=row["guided_refused"])
+            for row in rows
+        ),
+        general=None
+        if not rows or "general" not in rows[0]
+        else tuple(
+            Completion(text=row["general"], refused=row["general_refused"])
+            for row in rows
+        ),
+    )
+
+
+def partition_from_rows(
+    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+) -> Partition:
+    """Undo `Partition.rows`; what can be measured without a model is measured again.
+
+    `stated` are rows of the report without further methods, `rows` all of
+    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
+    """
+    by_method = {row["method"]: row for row in stated}
+    local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)
+    of_arm = {
+        name: own
+        for name in ARMS
+        if (own := [row for row in rows if row["arm"] == name])
+    }
+    in_question = of_arm[PARTITION]
+    arms = {name: arm_from_rows(own) for name, own in of_arm.items()}
+    overlaps = {
+        name: (
+            _floats(in_question, f"{name}_guided"),
+            _floats(in_question, f"{name}_general"),
+        )
+        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
+    }
+    rouge = rouge_overlap(arms[PARTITION])
+    if rouge is not None and "rouge_l" in overlaps:
+        overlaps["rouge_l"] = rouge
+    bleurt_20 = {}
+    if local["judge_version"] == judge_version(with_bleurt=True):
+        bleurt_20 = {
+            name: _floats(own, "bleurt_guided") for name, own in of_arm.items()
+        }
+    judged = {}
+    if llm is not None:
+        judged = {
+            name: _judged(name, own, llm)
+            for name, own in of_arm.items()
+            if LLM in own[0]
+        }
+    humans = None
+    if human is not None:
+        labels = (tuple(row[HUMAN] for row in in_question),)
+        humans = People(labels=labels, source=human["judge_version"])
+    return Partition(
+        name=local["benchmark"],
+        fingerprint=instances_fingerprint(arms[PARTITION].instances),
+        prompt_version=local["prompt_version"],
+        arms=arms,
+        group_field=local.get("group_field"),
+        overlaps=overlaps,
+        bleurt_20=bleurt_20,
+        llm=judged,
+        llm_version=None if llm is None else llm["judge_version"],
+        llm_decides=llm is not None and llm["primary"],
+        humans=humans,
+    )
+
+
+def _judged(
+    name: str, rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
+) -> Judged:
+    labels = tuple(row[LLM] for row in rows)
+    if name in (PARTITION, CONTROL):
+        n = "n" if name == PARTITION else "n_control"
+        return Judged(
+            labels=labels,
+            n_unparsed=stated[f"{n}_unparsed"],
+            n_refused=stated[f"{n}_refused"],
+        )
+    # Both arms of a reference share one count.
+    is_first = name == OF_REFERENCE[PARTITION]
+    both = stated.get("reference") or {}
+    return Judged(labels=labels, n_refused=both.get("n_refused", 0) * is_first)
+
+
+def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([np.nan if row[name] is None else row[name] for row in rows])

@@ -9,8 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from jaxcontam.analyses.flag_words import flag_of
-from jaxcontam.arguments import check_fields
+from jaxcontam.arguments import check_fields, flag_of
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.issues import Issue, read_issues
 from jaxcontam.data.options import Item, read_items
@@ -34,7 +33,7 @@ Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
 # No slots: the command joins these fields to its own.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplicationDesign:
-    """What a partition is asked; the fields are flags of `jaxcontam replicate`.
+    """Questions about a partition; the fields are flags of `jaxcontam replicate`.
 
     Raises:
         InputError: If fields exclude each other or are out of range; names the flag.
@@ -82,7 +81,6 @@ class ReplicationDesign:
     """Seeds every draw: folds, resamples, samples."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
         check_fields(self)
         for name in ("k", "cdd_samples", "new_tokens"):
             if (value := getattr(self, name)) < 1:
@@ -101,20 +99,7 @@ class ReplicationDesign:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationPlan:
-    """What a run asks.
-
-    Attributes:
-        design: As it was wanted.
-        benchmark: The partition.
-        drawn: Its instances, drawn and cut.
-        control: Instances that cannot have been seen, or None.
-        dataset_name: What the guided instruction calls the dataset.
-        items: Multiple-choice items for one of the further methods.
-        issues: Issues with the file of their fix, likewise.
-        control_issues: Those of the control.
-        stop: Texts that end a completion.
-        notes: What speaks against instances being independent.
-    """
+    """Prompts of a run, and the instances behind them."""
 
     design: ReplicationDesign
     benchmark: Benchmark
@@ -167,7 +152,7 @@ class ReplicationPlan:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader should know of the draw and of the prompts."""
+        """Warnings about the draw and the prompts."""
         drawn = self.drawn
         words = [*drawn.warnings]
         if drawn.n_duplicates:

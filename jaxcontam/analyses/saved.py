@@ -23,7 +23,7 @@ from jaxcontam.report.archive import (
     texts_bytes,
     typed_rows,
 )
-from jaxcontam.report.page import render
+from jaxcontam.report.page import Page, render
 from jaxcontam.report.report_files import (
     PAGE_NAME,
     replace_files,
@@ -31,7 +31,6 @@ from jaxcontam.report.report_files import (
     write_report,
     write_sums,
 )
-from jaxcontam.report.section import Page
 from jaxcontam.report.table_csv import RESULTS_NAME, results_csv
 from jaxcontam.results import Evidence, NullPicture, OrderResult, Report
 from jaxcontam.results.calibration import DrawnPValues
@@ -46,22 +45,12 @@ _N_DRAWN = 20_000
 
 
 class Writable:
-    """What every analysis can do that says how it is `written`."""
+    """Save and show any analysis that says how it is `written`."""
 
     __slots__ = ()
 
     def save(self, out: str | Path) -> Path:
-        """Write report.json, what it follows from, its table and report.html.
-
-        Args:
-            out: Folder; made if it is missing.
-
-        Returns:
-            The path of report.html.
-
-        Raises:
-            InputError: If the folder cannot be written.
-        """
+        """Write report.json, its evidence, table and page; returns the page's path."""
         return self.written(Path(out))[1]
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
@@ -85,17 +74,9 @@ def write_files(
 ) -> tuple[dict[str, Any], Path]:
     """Write a report, what its numbers follow from, and its page.
 
-    Args:
-        report: What was found.
-        data: Arrays of each row of its results, or rows of `texts.jsonl`.
-        out: Folder.
-        pictures: Curves of scores, for the page of a membership run.
-
-    Returns:
-        The document of report.json, and the page's path.
-
-    Raises:
-        InputError: If the folder cannot be written.
+    `data` are arrays of each row of its results, or rows of `texts.jsonl`; `pictures`
+    are for the page of a membership run. Returns report.json as a document, and the
+    page's path.
     """
     arrays = [row for row in data if not isinstance(row, Mapping)]
     texts = [row for row in data if isinstance(row, Mapping)]
@@ -111,14 +92,7 @@ def write_files(
 def write_page(
     report: Report, directory: Path, pictures: Sequence[ScorePicture] = ()
 ) -> Path:
-    """Write report.html and results.csv beside a report, then the digests of all.
-
-    Returns:
-        The page's path.
-
-    Raises:
-        InputError: If what stands beside the report is missing or damaged.
-    """
+    """Write report.html and results.csv beside a report, then the digests of all."""
     texts = {
         RESULTS_NAME: results_csv(report),
         PAGE_NAME: render(_page(report, directory, pictures)),
@@ -160,7 +134,7 @@ def _page(report: Report, directory: Path, pictures: Sequence[ScorePicture]) -> 
 def null_pictures(
     report: Report, evidence: Sequence[Evidence | None]
 ) -> list[NullPicture | None]:
-    """What each exact primary test saw, for its plots; None for other results."""
+    """Plots' numbers of each exact primary test; None for other results."""
     return [
         _picture(found, row, report.seed)
         if isinstance(row, OrderResult)

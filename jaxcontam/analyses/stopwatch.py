@@ -14,11 +14,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokeniz
 
 
 class Stopwatch:
-    """Runs from its construction.
-
-    Attributes:
-        started: ISO 8601, UTC.
-    """
+    """Runs from its construction."""
 
     def __init__(self):
         self.started = utc_now()

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.audit import (
-    AuditResult,
-    ReadyAudit,
-    about_reference,
-    run_audit,
-)
+from jaxcontam.analyses.audit import ReadyAudit, about_reference, plan_audit, run_audit
 from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.analyses.order_files import (
     HEAD,
@@ -24,8 +18,8 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.scored import plan_audit
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.dry_run import dry_run
 from jaxcontam.commands.flags import ScoringFlags, flags_of, open_for
 from jaxcontam.commands.publish import earlier_reports, report_name, shown
@@ -74,7 +68,6 @@ class Audit(ScoringFlags, AuditDesign):
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything slow."""
         AuditDesign.__post_init__(self)
         ScoringFlags.__post_init__(self)
         if self.price_per_hour is not None and not self.price_per_hour >= 0:
@@ -86,10 +79,7 @@ class Audit(ScoringFlags, AuditDesign):
             self.check_reference()
 
     def run(self) -> dict:
-        """Load, plan, score, decide, write and print; returns the report.
-
-        A dry run returns its estimate instead, processes after the first nothing.
-        """
+        """Load, plan, score, decide, write and print; the report, or an estimate."""
         return self.run_on(lambda: open_for(self, self.model, plan_only=self.dry_run))
 
     def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
@@ -157,28 +147,6 @@ class Audit(ScoringFlags, AuditDesign):
             earlier = earlier_reports(result.report, out)
             report = dataclasses.replace(result.report, earlier=earlier)
             result = dataclasses.replace(result, report=report)
-        return self._published(result, out)
-
-    def _out(self, model: str, files: AuditFiles, fingerprint: str) -> Path:
-        """The folder of the report: `--out`, or one for these very inputs."""
-        decides = (fingerprint, self.dtype, self.reference or "", *self.flags)
-        if self.context is not None:
-            decides = (*decides, f"context {self.context}")
-        name = report_name(model, files.benchmarks, decides)
-        return self.out or Path("runs/audit") / name
-
-    def _ready(
-        self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
-    ) -> tuple[ReadyAudit, tuple[str, ...]]:
-        """The tests planned for a model, and why others are left out."""
-        tests, left_out = plan_audit(checked.benchmarks, files, model, self)
-        if not self.dry_run:
-            make_folder(out)
-        scorer = self.scorer(model, out)
-        return ReadyAudit(model, tests, scorer), left_out
-
-    def _published(self, result: AuditResult, out: Path) -> dict:
-        """Write the report and print it; returns the document."""
 
         def show(console: Terminal) -> None:
             if result.results:
@@ -188,3 +156,19 @@ class Audit(ScoringFlags, AuditDesign):
                 console.print(looks_sentence(earlier))
 
         return shown(lambda: result.written(out), show, as_json=self.json)
+
+    def _out(self, model: str, files: AuditFiles, fingerprint: str) -> Path:
+        decides = (fingerprint, self.dtype, self.reference or "", *self.flags)
+        if self.context is not None:
+            decides = (*decides, f"context {self.context}")
+        name = report_name(model, files.benchmarks, decides)
+        return self.out or Path("runs/audit") / name
+
+    def _ready(
+        self, model: "OpenModel", files: AuditFiles, checked: CheckedFiles, out: Path
+    ) -> tuple[ReadyAudit, tuple[str, ...]]:
+        tests, left_out = plan_audit(checked.benchmarks, files, model, self)
+        if not self.dry_run:
+            make_folder(out)
+        scorer = self.scorer(model, out)
+        return ReadyAudit(model, tests, scorer), left_out

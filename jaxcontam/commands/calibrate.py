@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.saved import write_files
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import (
     ReportFlags,
     ScoringFlags,
@@ -131,7 +131,6 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
 
 def _announce(planned: PlannedTest, n_fresh: int) -> None:
-    """What is about to be scored, before it is."""
     Terminal(stderr=True).say(
         f"{planned.method.name}: {n_fresh} fresh order{'s' * (n_fresh > 1)} of "
         f"{len(planned.benchmark):,} examples, about "

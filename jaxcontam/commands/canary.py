@@ -2,19 +2,21 @@
 
 import dataclasses
 import math
+import secrets
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from tyro.conf import Positional
 
-from jaxcontam.analyses.keyed_canary import NEW_TOKENS
-from jaxcontam.analyses.stopwatch import Stopwatch
-from jaxcontam.commands.canary_chat import (
-    ask_for_values,
-    check_chat_flags,
-    make_chat_files,
+from jaxcontam import __version__
+from jaxcontam.analyses.keyed_canary import (
+    NEW_TOKENS,
+    check_fits,
+    keyed_canary,
+    keyed_prompts,
 )
+from jaxcontam.analyses.stopwatch import Stopwatch, utc_now
 from jaxcontam.commands.flags import (
     DeviceFlags,
     ReportFlags,
@@ -22,12 +24,20 @@ from jaxcontam.commands.flags import (
     check_min_effect,
     check_positive,
     flag_of,
+    flags_of,
     open_for,
 )
 from jaxcontam.commands.new_files import write_new_files
-from jaxcontam.commands.publish import publish
-from jaxcontam.data.benchmark import content_digest, load_benchmark
-from jaxcontam.data.release import commitment
+from jaxcontam.commands.publish import publish, shown
+from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
+from jaxcontam.data.journal import Journal
+from jaxcontam.data.keyed_rows import (
+    ROWS_PER_GROUP,
+    VALUES,
+    make_keyed_rows,
+    read_keyed_rows,
+)
+from jaxcontam.data.release import SEED_BYTES, commitment
 from jaxcontam.errors import InputError
 from jaxcontam.methods import canary_chat
 from jaxcontam.methods.canary import (
@@ -39,16 +49,18 @@ from jaxcontam.methods.canary import (
     canary_rows,
     draw_sequences,
 )
-from jaxcontam.methods.versions import (
-    VersionSet,
-    plan_texts,
-    score_texts,
-)
+from jaxcontam.methods.canary_chat import detectable_share
+from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.numbers import p_of, p_text
 from jaxcontam.report.order_words import commitment_sentence
 from jaxcontam.report.outcome import bare_table
-from jaxcontam.results import DESIGNED, Evidence, OrderResult
+from jaxcontam.report.report_files import make_folder
+from jaxcontam.results import DESIGNED, Evidence, ModelInfo, OrderResult
+from jaxcontam.scoring.api.address import PREFIX
+from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
+from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal, printable
 
@@ -120,25 +132,21 @@ class Canary(DeviceFlags, ReportFlags):
                     f"{flag} goes with --make",
                     hint=f"leave out {flag}, or draw secrets with --make N",
                 )
-        self._check_kind()
-        if self.make and self.n_held_out and self.n_held_out < self.make:
-            raise InputError(
-                f"--n-held-out {self.n_held_out} for --make {self.make}",
-                hint=_ENOUGH,
-            )
-
-    def _check_kind(self) -> None:
-        """Refuse flags of the other kind of canary."""
         if self.chat is not None:
             check_chat_flags(self)
         elif self.held_out is None:
             raise InputError("--held-out is missing", hint="or --chat, for keyed rows")
         elif self.new_tokens != NEW_TOKENS:
             raise InputError("--new-tokens goes with --chat", hint="leave it out")
+        if self.make and self.n_held_out and self.n_held_out < self.make:
+            raise InputError(
+                f"--n-held-out {self.n_held_out} for --make {self.make}",
+                hint=_ENOUGH,
+            )
 
     @property
     def least_effect(self) -> float:
-        """What `no evidence` must have been able to find."""
+        """Effect that `no evidence` must have been able to find."""
         if self.min_effect is not None:
             return self.min_effect
         return MIN_EFFECT if self.chat is None else canary_chat.MIN_EFFECT
@@ -195,11 +203,7 @@ class Canary(DeviceFlags, ReportFlags):
         )
 
     def _read(self) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
-        """All sequences, one per row, in an order that tells secrets from nothing.
-
-        Also where each stands among them, secrets first, the number of secrets, and
-        what of the files is no sequence.
-        """
+        """All sequences in an order that tells nothing of secrets, and their places."""
         assert self.held_out is not None
         secrets, others = (
             load_benchmark(path, template=self.template, text_field=self.text_field)
@@ -298,15 +302,12 @@ def canary_results(
         content_digest=digest,
         order_provenance="declared",
         n_examples=len(loglik),
-        n_cut=0,
         method=METHOD.name,
         primary=True,
         null=DESIGNED,
         validity="exact",
         n_strata=n_secrets,
-        n_dropped=0,
         n_orders=max(map(len, rows.joint)) - 1,
-        group_field=None,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
         numbers=METHOD.analyse(rows.joint, seed),
@@ -350,3 +351,104 @@ def _print(results: list[OrderResult], console: Terminal) -> None:
     )
     console.print(commitment_sentence(joint))
     console.say(*joint.warnings)
+
+
+# Flags of secrets that are scored; answers take none of them.
+_OF_SCORES = (
+    *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
+    *("context", "batch_tokens", "store", "no_store", "mesh", "shard", "distributed"),
+)
+
+
+def check_chat_flags(command: "Canary") -> None:
+    """Refuse flags that would change nothing, too few groups, and other templates."""
+    for field in dataclasses.fields(command):
+        name = field.name
+        if name in _OF_SCORES and getattr(command, name) != field.default:
+            raise InputError(
+                f"{flag_of(name)} does not go with --chat", hint="leave it out"
+            )
+    if command.least_effect > 1:
+        raise InputError(
+            f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
+            hint="it is a share of the groups",
+        )
+    if command.make and detectable_share(command.make, n_values=len(VALUES)) is None:
+        raise InputError(
+            f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
+            hint="--make 32 finds a share of 20 %",
+        )
+    keyed_prompts((), command.template)
+
+
+def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
+    """Draw a seed, and write both files."""
+    if rows.suffix != ".jsonl":
+        raise InputError(f"{rows}: must end in .jsonl", hint="a row a line")
+    data, release = make_keyed_rows(
+        secrets.token_bytes(SEED_BYTES), n_groups, version=__version__, made=utc_now()
+    )
+    sealed = release.to_bytes()
+    write_new_files([(seed_file, sealed, 0o600), (rows, data, 0o644)])
+    Terminal().say(
+        f"{rows}: {n_groups:,} groups of {ROWS_PER_GROUP} rows",
+        f"{seed_file}: their seed, commitment {commitment(seed_file).sha256}",
+        f"Put the rows of {rows} among those that you publish, in any order and under "
+        f"any template, and keep {seed_file} to yourself. Publish the commitment with "
+        "its date: it shows later that nothing was chosen after a look at a model.",
+    )
+
+
+def ask_for_values(
+    command: "Canary", model: str, rows: Path, seed_file: Path
+) -> dict[str, Any]:
+    """Ask, decide, write and print; returns the report."""
+    groups, release = read_keyed_rows(rows, seed_file)
+
+    def folder(name: str, info: ModelInfo) -> Path:
+        """Equal names mean equal questions to one model."""
+        # Nothing but its address is known of a served model.
+        asked = model if model.startswith(PREFIX) else info.fingerprint
+        decides = (asked, command.dtype, command.template or "", command.new_tokens)
+        digest = fingerprint([release.released_digest, *map(str, decides)])
+        return command.folder("canary", name, digest)
+
+    settings = ServerSettings(
+        spending=Spending(command.api_options.limits), concurrency=command.concurrency
+    )
+    with open_prompted(
+        model,
+        dtype=command.dtype,
+        journal=lambda name, info: Journal(folder(name, info) / "answers.jsonl"),
+        settings=settings,
+    ) as opened:
+        check_fits(opened, keyed_prompts(groups, command.template), command.new_tokens)
+        out = folder(opened.name, opened.info)
+        make_folder(out)
+        with progress_bar("asking for values", unit="answers/s") as progress:
+            found = keyed_canary(
+                opened,
+                rows,
+                seed_file,
+                template=command.template,
+                new_tokens=command.new_tokens,
+                min_effect=command.least_effect,
+                seed=command.seed,
+                progress=progress,
+                command=("canary", model, *flags_of(command)),
+            )
+    return shown(
+        lambda: found.written(out),
+        lambda console: console.say(*_sentences(found.results[0])),
+        as_json=command.json,
+    )
+
+
+def _sentences(result: OrderResult) -> list[str]:
+    share = max(0.0, result.effect or 0.0)
+    return [
+        f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
+        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
+        commitment_sentence(result) or "",
+        *(f"{words}." for words in result.warnings),
+    ]

@@ -88,11 +88,7 @@ class Convert:
 
 
 def _others(source: Path) -> tuple[list[Path], list[str]]:
-    """Small files beside the weights, and names of what is left out.
-
-    Raises:
-        InputError: If a link leads out of the folder, or to no file.
-    """
+    """Small files beside the weights, and names of what is left out."""
     copied: list[Path] = []
     left_out: list[str] = []
     paths = sorted(source.iterdir())
@@ -131,11 +127,7 @@ def _check_place(source: Path, path: Path) -> None:
 
 
 def _convert(path: Path, out: Path) -> list[str]:
-    """Write the tensors of one pickle; returns their names.
-
-    Raises:
-        InputError: If it holds anything else, or more than its size explains.
-    """
+    """Write the tensors of one pickle; returns their names."""
     import torch
     from safetensors.torch import save_file
 
@@ -162,11 +154,7 @@ def _convert(path: Path, out: Path) -> list[str]:
 
 
 def _is_stored_zip(path: Path, size: int) -> bool:
-    """Whether torch reads a file as an archive, whose parts must be as large as it.
-
-    Raises:
-        ValueError: If parts of an archive are compressed, or one for another.
-    """
+    """True if torch reads an archive, whose parts must be as large as the file."""
     with path.open("rb") as file:
         if file.read(len(_ZIP)) != _ZIP:
             return False

@@ -73,17 +73,14 @@ class Doctor:
         yield from extras()
         yield from hub()
         model, benchmark = self.model, self.benchmark
-        if model is not None and benchmark is None and _is_no_folder(Path(model)):
+        is_here = model is not None and Path(model).exists()
+        if benchmark is None and is_here and not Path(model or "").is_dir():
             # A file is no model directory, nor is a pipe.
             model, benchmark = None, model
         if model is not None:
             yield from model_findings(model)
         if benchmark is not None:
             yield from benchmark_findings(benchmark)
-
-
-def _is_no_folder(path: Path) -> bool:
-    return path.exists() and not path.is_dir()
 
 
 def requirements() -> Iterator[Finding]:
@@ -106,7 +103,7 @@ def requirements() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """What JAX computes on, and what of this machine it leaves idle."""
+    """Devices on which JAX computes, and those of this machine that it leaves idle."""
     import jax
 
     try:
@@ -133,7 +130,7 @@ def devices() -> Iterator[Finding]:
 
 
 def folders() -> Iterator[Finding]:
-    """Whether reports can be written here, and compiled programs kept."""
+    """See if reports can be written here, and compiled programs kept."""
     from jaxcontam.scoring.compilation_cache import compiled_in, keep_compiled
 
     here = Path.cwd()
@@ -174,7 +171,7 @@ def extras() -> Iterator[Finding]:
 
 
 def hub() -> Iterator[Finding]:
-    """Whether gated models of the hub can be asked for; the token is never shown."""
+    """See if gated models of the hub can be asked for; the token is never shown."""
     from huggingface_hub import get_token
 
     if get_token():
@@ -202,19 +199,22 @@ def model_findings(model: str) -> Iterator[Finding]:
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    size = _size_text(sum(path.stat().st_size for path in files))
+    n_bytes = sum(path.stat().st_size for path in files)
+    size = f"{n_bytes / _GIB:.2f} GiB"
+    if n_bytes < _GIB:
+        size = f"{n_bytes / 2**20:.3g} MiB"
     about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
     kind = raw.get("model_type")
     yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
 
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:
-    """Whether a file is read as examples, and which tests its own order allows."""
+    """See if a file is read as examples, and which tests its own order allows."""
     from jaxcontam.analyses.audit_design import AuditDesign
     from jaxcontam.analyses.method_notes import method_words
     from jaxcontam.analyses.order_files import HEAD, check_files, read_files
     from jaxcontam.report.decision import plain_name
-    from jaxcontam.report.remedies import Advice
+    from jaxcontam.report.order_words import Advice
 
     design = AuditDesign()
     try:
@@ -251,7 +251,6 @@ def _install(extra: str) -> str:
 
 
 def _required() -> "list[Requirement]":
-    """What the installed package asks for; nothing where it is not installed."""
     from packaging.requirements import Requirement
 
     try:
@@ -266,13 +265,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _size_text(n_bytes: int) -> str:
-    """In the unit that shows two digits of a small file, too."""
-    if n_bytes < _GIB:
-        return f"{n_bytes / 2**20:.3g} MiB"
-    return f"{n_bytes / _GIB:.2f} GiB"
 
 
 def _memory() -> str:

@@ -41,12 +41,11 @@ SD_OF_PAIRS = (2.2, 7.9)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestEstimate:
-    """What one test would cost.
+    """Cost of one test.
 
     Attributes:
         n_sequences: Distinct sequences, or pairs; 0 for direction beside a test whose
             pairs tell it.
-        n_targets: Target tokens.
         n_cached: How many of them the store holds, or will hold after the tests
             before this one.
         store_kb: What the store grows by, in 1,000 bytes.
@@ -55,7 +54,6 @@ class TestEstimate:
             0.001 divided by the number of benchmarks, were chance as quiet as on the
             quietest reference set; None where the floor of p is too high, or the test
             cannot be planned.
-        mde_high: The same for the loudest one.
     """
 
     benchmark: str
@@ -71,12 +69,11 @@ class TestEstimate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What an audit would cost.
+    """Cost of an audit.
 
     Attributes:
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
-        price: Price of those minutes, in the currency of `price_per_hour`; or None.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
         requests: What a server would be sent; None for a local model.
@@ -102,9 +99,6 @@ def dry_run(
 
     Times a batch of each kind, and scores none of theirs. `names` are all tests that
     were asked for: direction may be read from the pairs of another one.
-
-    Raises:
-        InputError: If nothing is known of what this kind of model costs.
     """
     if not isinstance(scorer, Scorer | RemoteScorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
@@ -170,7 +164,6 @@ def _estimated_tests(
 
 
 def _free_estimate(test: Planned, level: float) -> TestEstimate:
-    """What a test could find at a level, at no cost."""
     mde_low, mde_high = _mde_range(test, level)
     # The published order is best in every stratum, and nothing ties with it.
     is_exact = test.method.validity == "exact"
@@ -189,17 +182,13 @@ def _free_estimate(test: Planned, level: float) -> TestEstimate:
 
 def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
     """Time of batches at the speed of the commonest shape of each kind."""
-    return sum(
-        _seconds(scorer, {s: n for s, n in positions.items() if len(s) == rank})
-        for rank in {len(shape) for shape in positions}
-    )
-
-
-def _seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
-    """Time of batches of one kind, at the speed of their commonest shape."""
-    shape = max(positions, key=lambda shape: positions[shape])
-    n_batches = sum(positions.values()) / n_positions(shape)
-    return n_batches * batch_seconds(scorer, shape)
+    seconds = 0.0
+    for rank in {len(shape) for shape in positions}:
+        own = {shape: n for shape, n in positions.items() if len(shape) == rank}
+        shape = max(own, key=lambda shape: own[shape])
+        n_batches = sum(own.values()) / n_positions(shape)
+        seconds += n_batches * batch_seconds(scorer, shape)
+    return seconds
 
 
 def _print(found: Estimate, console: Terminal) -> None:
@@ -243,11 +232,11 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(f"\n{sending_words(found.requests)}")
         return
     assert found.minutes is not None
+    time = f"{found.minutes:.0f} minutes"
+    if found.minutes < 2:
+        time = f"{60 * found.minutes:.0f} seconds"
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
-        words = (
-            f"{left:,} tokens to score: about {_minutes_text(found.minutes)} at the "
-            "speed of one batch now"
-        )
+        words = f"{left:,} tokens to score: about {time} at the speed of one batch now"
         words += "." if found.price is None else f", at a price of {found.price:.2g}."
         if added := sum(test.store_kb for test in found.tests):
             words += f" The store grows by {added / 1000:,.1f} MB."
@@ -263,7 +252,6 @@ def _print(found: Estimate, console: Terminal) -> None:
 
 
 def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]:
-    """Detectable effects at both ends of the spreads that were seen."""
     if not isinstance(test, PlannedTest) or test.group_field is not None:
         return None, None
     design = scored_design(
@@ -277,7 +265,3 @@ def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
     low, high = (detectable_effect(design, sd, level=level) for sd in spreads)
     return low, high
-
-
-def _minutes_text(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import flag_of as flag_of
-from jaxcontam.analyses.flag_words import path_word, words_of
 from jaxcontam.arguments import check_min_effect as check_min_effect
 from jaxcontam.arguments import check_seed as check_seed
-from jaxcontam.arguments import store_folder
+from jaxcontam.arguments import flag_of as flag_of
+from jaxcontam.arguments import path_word, store_folder, words_of
 from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
@@ -47,10 +46,7 @@ _LEAST_CONTEXT = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The end of every chain of checks; a class of flags checks its own, then asks up.
-
-    No class of flags has slots, since two bases with slots cannot be joined.
-    """
+    """The end of every chain of checks; no slots: two bases of slots cannot join."""
 
     def __post_init__(self) -> None:
         """Refuse values that would fail later, before anything slow."""
@@ -79,14 +75,12 @@ class ReportFlags(Flags):
         return self.out or Path("runs") / command / f"{name}{ending}"
 
     def report_folder(self, command: str, name: str, *decides: str) -> Path:
-        """Folder of a report; equal names mean equal results.
-
-        `decides` is all that decides them beside the flags.
-        """
+        """Folder of a report; `decides` is all that does beside the flags."""
         from jaxcontam.data.benchmark import fingerprint
 
-        digest = fingerprint([*decides, *deciding_flags(self)])
-        return self.folder(command, name, digest)
+        names = {field.name for field in dataclasses.fields(self)}
+        flags = words_of(self, sorted(names - _PRINTING - _WORKING))
+        return self.folder(command, name, fingerprint([*decides, *flags]))
 
     def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
         """Make the folder of a report on a model."""
@@ -104,31 +98,6 @@ class DtypeFlags(Flags):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
     faster."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoreFlags(DtypeFlags):
-    """How scores are computed and kept."""
-
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
-    store: str | None = None
-    """Folder of scores, from which a rerun resumes (default: beside the report)."""
-    no_store: bool = False
-    """Keep no scores."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens")
-        if self.store is not None and self.no_store:
-            raise InputError("--store and --no-store contradict each other")
-        folder = store_folder(self.store)
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
-        super().__post_init__()
-
-    def store_in(self, default: Path) -> Path | None:
-        """Folder in which scores are kept, as the flags say; None keeps none."""
-        return None if self.no_store else store_folder(self.store) or default
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,9 +121,15 @@ class TextFlags(Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceFlags(StoreFlags):
-    """What may be said of a model, of a server's first, and of the devices here."""
+class DeviceFlags(DtypeFlags):
+    """How scores are computed and kept, and what a server or devices are told."""
 
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    store: str | None = None
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
+    no_store: bool = False
+    """Keep no scores."""
     tokenizer: Path | None = None
     """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
@@ -180,9 +155,22 @@ class DeviceFlags(StoreFlags):
     """One of the processes of a pod: each scores its part into a store that all see,
     the first judges. A model larger than a host: they score it together."""
 
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens")
+        if self.store is not None and self.no_store:
+            raise InputError("--store and --no-store contradict each other")
+        folder = store_folder(self.store)
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
+        super().__post_init__()
+
+    def store_in(self, default: Path) -> Path | None:
+        """Folder in which scores are kept, as the flags say; None keeps none."""
+        return None if self.no_store else store_folder(self.store) or default
+
     @property
     def api_options(self) -> ApiOptions:
-        """What is said of a server, for `load`."""
+        """Options of a server, for `load`."""
         return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
 
     @property
@@ -197,10 +185,7 @@ class DeviceFlags(StoreFlags):
         )
 
     def store_of(self, model: "OpenModel", out: Path) -> Path | None:
-        """The store that the flags name, or one in `--out`.
-
-        Without both, reports with a folder for each choice of flags share one.
-        """
+        """The store that the flags name, or one in `--out`, or beside all reports."""
         if getattr(self, "out", None) is not None:
             return self.store_in(out / model.store_name)
         return self.store_in(out.parent / f"{model.name}-store")
@@ -233,18 +218,12 @@ def names_of(words: str) -> tuple[str, ...]:
 
 
 def runs_here(model: str) -> bool:
-    """Whether a word names weights, which give more than log-probabilities."""
+    """True if a word names weights, which give more than log-probabilities."""
     return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
 
 
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:
-    """Refuse flags that do not fit the kind of model, before anything slow.
-
-    Raises:
-        InputError: If a flag is of another kind of model, a number is out of its
-            range, the mesh or the share is misspelled, a share has no store, or the
-            word that names the model names no server.
-    """
+    """Refuse flags that do not fit the kind of model, before anything slow."""
     parse_mesh(command.mesh)
     _check_share(command)
     is_here = model is not None and runs_here(model)
@@ -319,11 +298,8 @@ def open_for(
 ) -> "OpenModel":
     """Open a model as a command's flags say; see `load`.
 
-    Args:
-        command: Its flags.
-        word: The command's own model, or another, of whose server no flag speaks.
-        plan_only: See `load`.
-        beside: The model that this one is compared with; both are divided as one run.
+    No flag speaks of the server of any but the command's own model. `beside` is the
+    model that this one is compared with; both are divided as one run.
     """
     # JAX and transformers are imported once the input is known to be good.
     from jaxcontam.scoring.load import load
@@ -354,9 +330,6 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
 
     Without `--out` the folder's name already tells runs apart. Shares of one run meet
     in their store and write no report.
-
-    Raises:
-        InputError: If another run has the folder, or a report of one stands there.
     """
     from jaxcontam.report.report_files import make_folder
 
@@ -383,7 +356,6 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
 
 
 def _keep_other_report(name: str, command: Any) -> None:
-    """Refuse to replace a report that other words made, before anything slow."""
     from jaxcontam.report.page import command_line
     from jaxcontam.report.report_files import REPORT_NAME, read_document
 
@@ -412,12 +384,6 @@ def flags_of(command: Any) -> tuple[str, ...]:
     return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
 
 
-def deciding_flags(command: Any) -> tuple[str, ...]:
-    """The flags that decide a result, as they were typed."""
-    names = {field.name for field in dataclasses.fields(command)}
-    return words_of(command, sorted(names - _PRINTING - _WORKING))
-
-
 def is_positional(field: dataclasses.Field) -> bool:
-    """Whether a field is typed without a flag before it."""
+    """True if a field is typed without a flag before it."""
     return tyro.conf.Positional in getattr(field.type, "__metadata__", ())

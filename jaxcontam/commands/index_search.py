@@ -40,11 +40,7 @@ _OPERATORS = re.compile(r"\b(AND|OR)\b")
 
 
 def parse_index(word: str) -> ApiModel | None:
-    """Server and index of `infini-gram:[URL#]INDEX`; None for another corpus.
-
-    Raises:
-        InputError: If there is no index, or no request could be sent to the URL.
-    """
+    """Server and index of `infini-gram:[URL#]INDEX`; None for another corpus."""
     if not word.startswith(PREFIX):
         return None
     name = word.removeprefix(PREFIX)
@@ -68,18 +64,9 @@ def search_index(
 ) -> tuple[tuple[Occurrence, ...], SearchedIndex]:
     """Ask for the runs of words of each example, then for a document of each hit.
 
-    Args:
-        index: Server and index.
-        forms: Their texts.
-        folder: Where answers are kept, so that none is asked for twice.
-        budget: Most runs that this run may ask for, tries of a request not counted.
-
-    Returns:
-        A result an example, and what was asked.
-
-    Raises:
-        InputError: If more requests are needed, before the first is sent; or if the
-            server does not answer.
+    Answers are kept in `folder`, so that none is asked for twice. `budget` is the most
+    runs that this run may ask for, tries of a request not counted; more are refused
+    before the first is sent. Returns a result an example, and what was asked.
     """
     # Whoever searches files needs none of it.
     from jaxcontam.data.journal import Journal
@@ -155,7 +142,6 @@ def _body(index: ApiModel, kind: str, run: str, **more: int) -> dict[str, Any]:
 def _answers(
     client: "ApiClient", bodies: Sequence[dict[str, Any]], check: "Check"
 ) -> list[Any]:
-    """What `check` makes of each answer."""
     with progress_bar("asking the index", unit="requests/s") as progress:
         answers = client.post_all("/", bodies, progress, check=check)
     for answer in answers:

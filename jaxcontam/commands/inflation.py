@@ -2,21 +2,19 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tyro.conf import Positional
 
 from jaxcontam.analyses.inflation import (
-    InflationAnalysis,
-    given_scores,
-    score_and_judge,
-)
-from jaxcontam.analyses.inflation_answers import (
     NEW_TOKENS,
     Answers,
+    InflationAnalysis,
     Sides,
     chosen_answers,
+    given_scores,
     read_sides,
+    score_and_judge,
     written_answers,
 )
 from jaxcontam.analyses.inflation_judging import MIN_POINTS, NAME_ONCE, Comparison
@@ -39,9 +37,6 @@ from jaxcontam.report.inflation import COMMAND, inflation_sentences, inflation_t
 from jaxcontam.report.outcome import print_table
 from jaxcontam.report.report_files import make_folder
 from jaxcontam.terminal import Terminal
-
-if TYPE_CHECKING:
-    from jaxcontam.scoring.prompted_model import ServerSettings
 
 _ANSWERS = "answers.jsonl"
 
@@ -161,11 +156,12 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         return _shown(found, out, as_json=self.json)
 
     def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
-        """A model's answers to both sides."""
         make_folder(out)
         if not sides.is_choice:
-            from jaxcontam.scoring.prompted_model import open_prompted
+            from jaxcontam.scoring.api.budget import Spending
+            from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 
+            spending = Spending(self.api_options.limits)
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
                 word,
@@ -173,7 +169,9 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 is_plain=True,
                 beside=None if word == self.model else self.model,
                 journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
-                settings=self._settings(),
+                settings=ServerSettings(
+                    spending=spending, concurrency=self.concurrency
+                ),
             )
             return written_answers(
                 prompted, sides.questions, progress_bar, new_tokens=self.new_tokens
@@ -188,16 +186,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             per_byte=self.per_byte,
         )
 
-    def _settings(self) -> "ServerSettings":
-        from jaxcontam.scoring.api.budget import Spending
-        from jaxcontam.scoring.prompted_model import ServerSettings
-
-        return ServerSettings(
-            spending=Spending(self.api_options.limits), concurrency=self.concurrency
-        )
-
     def _planned(self, sides: Sides, out: Path) -> str:
-        """What a run would ask of MODEL."""
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
         more = f" Each of {len(self.reference)} references is asked as much."

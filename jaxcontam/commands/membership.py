@@ -15,14 +15,16 @@ import numpy as np
 from rich.table import Table
 from tyro.conf import Positional
 
-from jaxcontam.analyses.known_texts import check_sides, check_sources, read_texts
-from jaxcontam.analyses.membership_plan import (
+from jaxcontam.analyses.known_texts import (
     AUTO,
     WEIGHTS,
     MembershipPlan,
     check_ranges,
+    check_sides,
+    check_sources,
     choose,
     plan_membership,
+    read_texts,
 )
 from jaxcontam.analyses.stopwatch import Stopwatch
 from jaxcontam.commands.flags import (
@@ -152,10 +154,13 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
             seed=self.seed,
         )
         check_sides(run, np.zeros(len(run.texts), bool))
+        available: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
+        available |= {"reference"} if self.reference is not None else set()
+        available |= {"corpus"} if self.corpus else set()
         chosen = choose(
             run,
             self.scores,
-            self._available(),
+            available,
             primary=self.primary,
             k=self.k,
             seed=self.seed,
@@ -198,14 +203,7 @@ class Membership(ScoringFlags, TextFlags, ReportFlags):
         store = self.store_of(model, out)
         return text_model(model, store=store, batch_tokens=self.batch_tokens)
 
-    def _available(self) -> set[Reading]:
-        """What scores can read of this model and beside it."""
-        found: set[Reading] = set(WEIGHTS) if runs_here(self.model) else set()
-        found |= {"reference"} if self.reference is not None else set()
-        return found | ({"corpus"} if self.corpus else set())
-
     def _inputs(self, opened: "OpenModel", out: Path) -> "Inputs":
-        """What scores need besides the model and the texts."""
         from jaxcontam.methods.membership.neighbours import edited
         from jaxcontam.methods.membership.plan import Inputs
 

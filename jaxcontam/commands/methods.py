@@ -56,7 +56,6 @@ class Methods:
 
 
 def _lines(name: str) -> list[str]:
-    """What a method gives and costs, what it finds, and the rest, a line each."""
     row = METHODS.get(name) or _REPLICATION[name]
     lines = [f"{row.gives}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
     # A method of another package has none.
@@ -71,7 +70,6 @@ def _lines(name: str) -> list[str]:
 
 
 def _example(name: str) -> list[str]:
-    """A command that asks for a method; none where it has a command of its own."""
     if name in TESTS:
         return [f"example: jaxcontam audit MODEL benchmark.jsonl --tests {name}"]
     if name in SCORES:

@@ -12,17 +12,9 @@ from jaxcontam.report.report_files import part_path, sweep_parts
 def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
     """Write all files or none; a file that exists is never touched.
 
-    Each is written whole beside its place and then linked to its name, which fails
-    where the name is taken, even by a process that came in between.
-
-    Args:
-        files: Path, content and mode of each, the most precious first. A sequence
-            and no mapping, in which the second of two equal paths would replace the
-            first.
-
-    Raises:
-        InputError: If two paths are one file, a name is taken, or a folder is missing
-            or cannot be written.
+    Each is a path, content and mode, the most precious first. It is written whole
+    beside its place and then linked to its name, which fails where the name is taken,
+    even by a process that came in between. A mapping would lose one of two equal paths.
     """
     targets: set[str] = set()
     for path, _, _ in files:

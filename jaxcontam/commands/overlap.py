@@ -2,35 +2,32 @@
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 from tyro.conf import Positional
 
 from jaxcontam.commands.flags import check_positive, flag_of, flags_of
 from jaxcontam.commands.index_search import PREFIX, parse_index, search_index
 from jaxcontam.commands.index_search import RULES as INDEX_RULES
-from jaxcontam.commands.overlap_words import (
-    FOUND_NAME,
-    MEANING,
-    NOT_FOUND_NAME,
-    RESULT_NAME,
-    print_overlap,
-)
-from jaxcontam.commands.search_state import Reached, load_state, save_state
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
 from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings, with_nearest
 from jaxcontam.data.ngrams import SHORT, overlap_index
 from jaxcontam.data.occurrences import (
     RULES,
+    SHARED,
     Form,
     Occurrence,
     forms_of,
+    in_context,
     occurrences,
     with_contexts,
 )
@@ -42,13 +39,202 @@ from jaxcontam.data.overlap_result import (
     SearchedCorpus,
     SearchedIndex,
 )
+from jaxcontam.data.records import Place
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.report_files import make_folder, replace_files
+from jaxcontam.report.archive import DAMAGED_ARRAY
+from jaxcontam.report.outcome import bare_table
+from jaxcontam.report.report_files import make_folder, replace_bytes, replace_files
 from jaxcontam.results.read import read_result
-from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal, json_text, printable
+
+RESULT_NAME = "overlap.json"
+FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
+
+MEANING = (
+    "This is word-for-word overlap with the corpus you gave, each example looked up "
+    "alone whatever its place in the file: what is not found may stand in another "
+    "corpus, or here as a paraphrase or a translation, and what is found proves "
+    "nothing of a model unless it was trained on this corpus."
+)
+"""What the numbers show and what they do not."""
+
+_PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
+
+
+def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
+    """Print a result and where it is."""
+    counts, n = result.totals, result.benchmark.n_examples
+    either = {"found": "any of these", "not_found": "none of these"}
+    cells = [
+        (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
+        for name, meaning in (result.rules | either).items()
+    ]
+    header = ("rule", "examples", "share", "an example meets it by")
+    console.say(f"{result.benchmark.name}: {n} examples")
+    console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
+    console.say(_searched_words(result.corpus))
+    found = [row for row in result.examples if row.is_found]
+    if found:
+        console.say("found (ids count from 0):")
+    for row in found[:_PRINTED_FOUND]:
+        place = "" if row.file is None else f" {row.file}:{row.line}"
+        console.say(
+            f"  id {row.id} ({row.rule}){place}",
+            f"    example: {row.example}",
+            f"    corpus:  {row.corpus}",
+        )
+    _print_nearest(result, console)
+    if counts["found_below_8_words"]:
+        console.say(
+            f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
+            "words, which occur by chance."
+        )
+    if counts["boilerplate"]:
+        console.say(
+            f"{counts['boilerplate']} have nothing there but boilerplate, and do not "
+            f"count as found: words that {SHARED} or more examples share, or that are "
+            "everywhere in the corpus (--template chooses what is looked for)."
+        )
+    if n_without := counts["without_words"]:
+        console.say(f"{n_without} examples have no words and are in no list.")
+    if isinstance(result.corpus, SearchedCorpus):
+        _print_unread(result.corpus, console)
+    lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
+    console.say(f"\n{MEANING}", f"\nresult: {printable(out / RESULT_NAME)} ({lists})")
+
+
+def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
+    near = [(row.id, n) for row in result.examples if (n := row.nearest)]
+    if not near:
+        return
+    middle = statistics.median(nearest.cosine for _, nearest in near)
+    missed = {row.id for row in result.examples if not row.is_found}
+    console.say(
+        "nearest in meaning of those not found, to be read; of all examples the "
+        f"median cosine is {middle:.2f}:"
+    )
+    ranked = sorted(near, key=lambda one: -one[1].cosine)
+    for i, nearest in [one for one in ranked if one[0] in missed][:_PRINTED_FOUND]:
+        console.say(
+            f"  id {i} ({nearest.cosine:.2f}) {nearest.file}:{nearest.line}",
+            f"    example: {in_context(nearest.example, None)}",
+            f"    corpus:  {in_context(nearest.corpus, None)}",
+        )
+
+
+def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
+    if isinstance(corpus, SearchedIndex):
+        return (
+            f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "
+            f"{corpus.n_unasked} examples below {SHORT} words, "
+            f"{corpus.n_shared_runs} shared runs"
+        )
+    return (
+        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
+        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
+    )
+
+
+def _print_unread(corpus: SearchedCorpus, console: Terminal) -> None:
+    if others := corpus.not_read:
+        kinds = sorted({Path(name).suffix or name for name in others})
+        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
+        console.say(f"not read: {len(others)} files of other kinds ({few})")
+    if corpus.n_unreadable:
+        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
+        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
+            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")
+
+
+STATE_NAME = "search.npz"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a search stands.
+
+    Attributes:
+        place: Where in that file; None where it begins.
+        finished: Digest of the result, once there is one.
+    """
+
+    file: int = 0
+    place: Place | None = None
+    n_faults: int = 0
+    faults: tuple[NamedFault, ...] = ()
+    finished: str | None = None
+
+
+def save_state(
+    out: Path,
+    key: str,
+    reached: Reached,
+    search: OverlapSearch | None,
+    nearest: NearestSearch | None = None,
+) -> None:
+    """Write the state, whole or not at all; no search once the result is written."""
+    about = {"key": key, "reached": dataclasses.asdict(reached)}
+    arrays: dict[str, np.ndarray] = {}
+    if search is not None:
+        about["search"] = {
+            "n_documents": search.n_documents,
+            "n_words": search.n_words,
+            "carried": search.carried(),
+        }
+        if nearest is not None:
+            about["stretches"] = nearest.stretches
+        arrays = _arrays(search, nearest)
+    buffer = io.BytesIO()
+    # No text in another encoding: unpaired surrogate of a damaged record is escaped.
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    replace_bytes(out / STATE_NAME, buffer.getvalue())
+
+
+def load_state(
+    out: Path, key: str, search: OverlapSearch, nearest: NearestSearch | None = None
+) -> Reached:
+    """Take up the search of the same key in `search`; a new one starts at the top.
+
+    A state that is damaged or belongs to another search counts as none.
+    """
+    try:
+        with open(out / STATE_NAME, "rb") as file, np.load(file) as saved:
+            about = json.loads(saved["about"].tobytes())
+            if about["key"] != key:
+                return Reached()
+            reached = read_result(Reached, about["reached"], STATE_NAME)
+            if reached.finished is not None:
+                return reached
+            arrays = {name: saved[name] for name in _arrays(search, nearest)}
+            stretches = about["stretches"] if nearest is not None else []
+    except (OSError, KeyError, RecursionError, InputError, *DAMAGED_ARRAY):
+        return Reached()
+    for name, array in _arrays(search, nearest).items():
+        array[...] = arrays[name]
+    if nearest is not None:
+        nearest.stretches[:] = stretches
+    search.n_documents = about["search"]["n_documents"]
+    search.n_words = about["search"]["n_words"]
+    search.resume(about["search"]["carried"])
+    return reached
+
+
+def _arrays(
+    search: OverlapSearch, nearest: NearestSearch | None
+) -> dict[str, np.ndarray]:
+    marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
+    kept = marks | {"texts": search.texts}
+    if nearest is not None:
+        kept |= {"nearest": nearest.marks}
+    return {
+        f"{name}_{field.name}": getattr(one, field.name)
+        for name, one in kept.items()
+        for field in dataclasses.fields(one)
+    }
+
 
 _SCHEMA = 3
 _BATCH_CHARACTERS = 1 << 20
@@ -93,8 +279,7 @@ class Overlap:
     """Print the result on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "limit")
-        check_positive(self, "budget")
+        check_positive(self, "limit", "budget")
         if self.template is not None and self.benchmark_field is not None:
             raise InputError("--template and --benchmark-field exclude each other")
         is_index = str(self.corpus).startswith(PREFIX)
@@ -114,12 +299,19 @@ class Overlap:
             # An id is the number of its record in the file.
             null_text="",
         )
-        out = self.out or self._default_out(benchmark)
+        asked = [benchmark.fingerprint, os.path.realpath(self.corpus)]
+        digest = _digest([*asked, *flags_of(self._asked_for())])
+        out = self.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
         index = parse_index(str(self.corpus))
         if index is None:
             result = self._searched(benchmark, out)
         else:
-            result = self._asked(index, benchmark, out)
+            make_folder(out)
+            rows, asked = search_index(
+                index, self._forms(benchmark), folder=out, budget=self.budget
+            )
+            result = self._result(benchmark, INDEX_RULES, asked, rows)
+            _write(result, out)
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
@@ -130,7 +322,6 @@ class Overlap:
         return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
     def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
-        """Search files and write, from where the same command stopped."""
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
@@ -180,18 +371,6 @@ class Overlap:
         save_state(out, key, dataclasses.replace(reached, finished=finished), None)
         return result
 
-    def _asked(
-        self, index: ApiModel, benchmark: Benchmark, out: Path
-    ) -> OverlapSearchResult:
-        """Ask an index and write."""
-        make_folder(out)
-        rows, asked = search_index(
-            index, self._forms(benchmark), folder=out, budget=self.budget
-        )
-        result = self._result(benchmark, INDEX_RULES, asked, rows)
-        _write(result, out)
-        return result
-
     def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:
         is_chosen = self.template is not None or self.benchmark_field is not None
         return forms_of(benchmark, is_chosen=is_chosen)
@@ -200,18 +379,12 @@ class Overlap:
         """Without what no result depends on."""
         return dataclasses.replace(self, out=None, json=False, budget=Overlap.budget)
 
-    def _default_out(self, benchmark: Benchmark) -> Path:
-        flags = flags_of(self._asked_for())
-        asked = [benchmark.fingerprint, os.path.realpath(self.corpus), *flags]
-        return Path("runs/overlap") / f"{benchmark.name}-{_digest(asked)[:8]}"
-
     def _key(
         self,
         benchmark: Benchmark,
         files: list[CorpusFile],
         nearest: NearestSearch | None,
     ) -> str:
-        """Digest of everything that the result depends on."""
         from jaxcontam import __version__
 
         listed = [
@@ -266,16 +439,9 @@ def search_files(
 ) -> Reached:
     """Read a corpus from where a search stands to its end.
 
-    Args:
-        search: Takes the text.
-        nearest: Takes it, too.
-        files: The corpus.
-        text_field: Field of a record that is its text.
-        reached: Where to go on.
-        save: Called every so often with a place to go on from.
-        progress: Called with the bytes done and the bytes in all.
-        batch_characters: Text searched at a time; never less than four times the
-            longest text that is looked for, since a batch repeats twice as much.
+    `save` is called every so often with a place to go on from, `progress` with bytes
+    done and in all. `batch_characters` is text searched at a time; never less than four
+    times the longest text that is looked for, since a batch repeats twice as much.
     """
     done = sum(file.size for file in files[: reached.file])
     in_all = sum(file.size for file in files)
@@ -375,7 +541,6 @@ def _write(result: OverlapSearchResult, out: Path) -> str:
 
 
 def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
-    """The result of the same search, if it finished and still exists."""
     if reached.finished is None:
         return None
     try:

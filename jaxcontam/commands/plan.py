@@ -21,9 +21,65 @@ from jaxcontam.methods.power_designs import (
 from jaxcontam.report.outcome import bare_table, first_that_fits
 from jaxcontam.report.report_files import REPORT_NAME, read_report
 from jaxcontam.results import OrderResult
-from jaxcontam.results.plan import PlanResult, TestPlan
 from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
 from jaxcontam.terminal import Terminal
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestPlan:
+    """Needs of one test, and the effects that it finds.
+
+    Attributes:
+        examples_needed: For the wanted power; None if no number is enough.
+        n_examples: Examples that what follows is about: those at hand, else needed.
+        power: With them, where every boundary carries the effect alike.
+        power_one_in_ten: Where one boundary in ten carries ten times the effect, and
+            the others none.
+        mde: Smallest effect found with the wanted power; None if none is.
+        log10_p_floor: log10 of the smallest p-value; None if there is no floor.
+        n_orders: m; None where all orders of a stratum are compared.
+        orders_needed: Smallest m with the wanted power; None if no number is enough,
+            or there is no choice.
+        n_sequences: Sequences, or pairs.
+        device_hours: At the speed given; None without one.
+    """
+
+    method: str
+    examples_needed: int | None
+    n_examples: int | None
+    power: float | None = None
+    power_one_in_ten: float | None = None
+    mde: float | None = None
+    log10_p_floor: float | None = None
+    n_strata: int | None = None
+    n_orders: int | None = None
+    orders_needed: int | None = None
+    n_sequences: int | None = None
+    tokens: int | None = None
+    device_hours: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """Needs of every test for a wanted power.
+
+    Attributes:
+        effect: Nats that each published boundary gains.
+        sd: Test -> nats that chance adds to a boundary, standard deviation.
+        level: p-value that counts as found.
+        power: Wanted probability of finding the effect.
+        tokens_per_second: Speed of scoring; None where it is not known.
+    """
+
+    effect: float
+    sd: Mapping[str, float]
+    level: float
+    power: float
+    example_tokens: float
+    context: int
+    tokens_per_second: float | None
+    tests: tuple[TestPlan, ...]
+
 
 # More orders a stratum than this are no remedy.
 _MOST_ORDERS = 9_999
@@ -37,7 +93,6 @@ class Pilot:
 
     Attributes:
         symmetry: Symmetry of the pair matrices; 0 where none were scored.
-        effect: Effect of the deciding test, nats per boundary.
         sd: Method -> standard deviation of what chance adds to one boundary.
         tokens_per_second: Speed of the run, loading and analysis included; None if
             every score came from a store.
@@ -52,10 +107,7 @@ class Pilot:
     tokens_per_second: float | None
 
     def spread_of(self, method: str) -> str:
-        """The test whose spread is the nearest to that of `method`: itself if it ran.
-
-        Pairs are centred and so have less of it than whole orders.
-        """
+        """The test of nearest spread: itself if it ran, else one of whole orders."""
         if method in self.sd:
             return method
         whole = [name for name in self.sd if name != adjacency.METHOD.name]
@@ -145,7 +197,9 @@ class Plan:
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot.n_examples if pilot else None)
-        sd = {name: self._sd(name, pilot) for name in self.test_names}
+        sd = dict.fromkeys(self.test_names, self.sd or 0.0)
+        if self.sd is None and pilot is not None:
+            sd = {name: pilot.sd[pilot.spread_of(name)] for name in self.test_names}
         found = PlanResult(
             effect=effect,
             sd=sd,
@@ -164,12 +218,6 @@ class Plan:
         else:
             _print(self, found, pilot, Terminal())
         return found
-
-    def _sd(self, name: str, pilot: Pilot | None) -> float:
-        if self.sd is not None:
-            return self.sd
-        assert pilot is not None
-        return pilot.sd[pilot.spread_of(name)]
 
     def _plan(
         self,
@@ -281,12 +329,7 @@ def _count(value: float | None, form: str = ",") -> str:
 
 
 def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
-    """Read the planning numbers of one benchmark of a report.
-
-    Raises:
-        InputError: If there is no such report or benchmark, it scored no model, kept
-            its orders to groups, or has no standard error to plan with.
-    """
+    """Read the planning numbers of one benchmark of a report."""
     path = directory / REPORT_NAME
     report = read_report(path)
     tests = [row for row in report.results if isinstance(row, OrderResult)]

@@ -10,13 +10,8 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from jaxcontam.analyses.flag_words import path_word
-from jaxcontam.analyses.prove import (
-    check_boundaries,
-    check_cells,
-    check_labels,
-    prove,
-)
+from jaxcontam.analyses.prove import check_boundaries, check_cells, check_labels, prove
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.commands.publish import shown
 from jaxcontam.data.tables import is_number
@@ -105,14 +100,8 @@ class Prove(ReportFlags):
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
     """Read a (K, m + 1) float64 matrix from .csv, .npy, or an .npz of one array.
 
-    Args:
-        path: The file; the first line of a .csv may name its columns.
-        columns: Columns that it must have; None asks for at least 2.
-
-    Raises:
-        InputError: If a cell is blank, no number, NaN or infinite, or rows differ in
-            length (names row and column, counted from 1); or if the first row or column
-            of a .csv looks like labels.
+    The first line of a .csv may name its columns. It must have `columns`, or at least
+    2.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"
@@ -194,7 +183,6 @@ def _read_csv(path: Path) -> np.ndarray:
 
 
 def _line_batches(path: Path) -> Iterator[list[str]]:
-    """Lines of a file, many at a time; blank ones at its end are left out."""
     blank: list[str] = []
     try:
         with path.open(encoding="utf-8-sig") as file:

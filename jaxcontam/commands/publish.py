@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 def report_name(
     model: str, benchmarks: Sequence["Benchmark"], decides: Sequence[str]
 ) -> str:
-    """`MODEL-BENCHMARK-DIGEST`: equal names mean equal results.
-
-    The first benchmark lends its name; `decides` is all else that decides a result.
-    """
+    """`MODEL-BENCHMARK-DIGEST`, of the first benchmark and all that `decides`."""
     from jaxcontam.data.benchmark import fingerprint
 
     first = re.sub(r"[^\w.-]+", "_", benchmarks[0].name)[:60]
@@ -53,7 +50,6 @@ def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
 
 
 def _questions(report: Report) -> set[tuple[str, str]]:
-    """Model and file of each result; nothing where no model was asked."""
     if report.model is None:
         return set()
     return {(report.model.fingerprint, row.fingerprint) for row in report.results}
@@ -71,11 +67,7 @@ def publish(
     out: Path,
     show: Callable[[list[OrderResult], Terminal], None],
 ) -> dict[str, Any]:
-    """Decide, write report.json, orders.npz and report.html, print; the report.
-
-    Results have no verdicts yet, and one piece of evidence each; `words` are those of
-    the command before its flags.
-    """
+    """Decide results that have no verdicts yet, write the report and print it."""
     notes = model.notes()
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row in results]
     decided = decide(noted, min_effect=min_effect)
@@ -100,10 +92,7 @@ def shown(
     *,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Write a report, and print it as JSON or in words; returns its document.
-
-    The first process does; others return nothing.
-    """
+    """Write a report and print it, in the first process; returns its document."""
     if not is_first():
         return {}
     document, page = write()

@@ -1,7 +1,6 @@
-"""Whether recomputing the evidence gives what a report states.
+"""Recompute from the evidence what a report states, and compare.
 
-Digests, comparison of values, and reports whose evidence is `texts.jsonl`; those of
-order tests: `verify_orders`.
+Digests, comparison of values, reports with `texts.jsonl`, then order tests.
 """
 
 import dataclasses
@@ -14,32 +13,46 @@ import numpy as np
 
 from jaxcontam.analyses.inflation_judging import Comparison, judged_inflation
 from jaxcontam.analyses.membership_judging import judged_again, rows_of, table_from_rows
-from jaxcontam.analyses.replicate_judging import ARMS
-from jaxcontam.analyses.replicate_rows import partition_from_rows
+from jaxcontam.analyses.prove import prove
+from jaxcontam.analyses.replicate_judging import ARMS, partition_from_rows
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
+from jaxcontam.methods import reported_method
+from jaxcontam.methods.method import TestRow
+from jaxcontam.methods.order_test import EFFECT_UNIT
+from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.methods.replication.catalogue import COMPARISONS
-from jaxcontam.report import inflation, membership, replication
+from jaxcontam.report import calibration, inflation, membership, replication
 from jaxcontam.report.archive import (
     ASKED,
     SCORED,
     TEXTS_NAME,
+    read_archive,
     read_text_rows,
     typed_rows,
 )
 from jaxcontam.report.report_files import (
+    ARCHIVE_NAME,
     DAMAGE,
     PAGE_NAME,
     REPORT_NAME,
     SUMS_NAME,
     archive_digest,
     data_digest,
+    is_report_of,
     is_sealed,
+    read_document,
+    read_report,
     read_sums,
     result_row,
 )
 from jaxcontam.report.table_csv import RESULTS_NAME
+from jaxcontam.results import Evidence, OrderResult, ReferenceResult, Report
 from jaxcontam.results.membership import MembershipStudy, TextScores
+from jaxcontam.results.order import MATRIX
 from jaxcontam.results.read import read_result
+from jaxcontam.stats.pretests import gate
+from jaxcontam.verdict import decide, screen
 
 # Sums in another version of NumPy may differ in the last digits.
 _RTOL = 1e-6
@@ -59,7 +72,7 @@ _NOISE = 1e-9
 def digest_faults(
     directory: Path, document: Mapping[str, Any], evidence: str
 ) -> list[str]:
-    """What the digests of a report contradict.
+    """Contradictions between a report's digests and its files.
 
     They find what changed by accident: a flipped bit, a file of another run. They are
     no signature: whoever changes a report can write new ones.
@@ -95,7 +108,7 @@ def differences(
     noisy: Collection[str] | None = None,
     skip: Collection[str] = (),
 ) -> list[str]:
-    """What is stated and does not follow, one line a value.
+    """Stated values that do not follow, one line each.
 
     Args:
         where: Place in the report; names follow a full stop, or its own last space.
@@ -156,9 +169,6 @@ class Kind:
 
     Attributes:
         rebuild: (report, rows of `texts.jsonl`) -> what they should be.
-        checked: What agrees, and what was not checked.
-        fields: What each row of `texts.jsonl` must have.
-        skip: Words that follow from no number.
     """
 
     rebuild: Callable[[Row, list[dict[str, Any]]], Rebuilt]
@@ -168,10 +178,7 @@ class Kind:
 
 
 def verify_texts(directory: Path, document: Row, kind: Kind) -> tuple[list[str], int]:
-    """Check digests, rebuild a report and its texts' rows, and compare every value.
-
-    Returns what differs, one line each, and the number of rows that were rebuilt.
-    """
+    """Check digests, rebuild all; what differs, and how many rows were rebuilt."""
     rows = read_text_rows(directory, kind.fields)
     faults = digest_faults(directory, document, TEXTS_NAME)
     stated = {**document, TEXTS_NAME: rows}
@@ -220,10 +227,7 @@ def inflation_again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
 
 
 def replication_again(document: Row, rows: Sequence[Row]) -> Rebuilt:
-    """Overlaps, judges and tests of a replication report.
-
-    Further methods and their answers are left as they are.
-    """
+    """Overlaps, judges and tests of a replication report; further methods stay."""
     others = [row for row in document["results"] if row["method"] in COMPARISONS]
     stated = [row for row in document["results"] if row not in others]
     partition = partition_from_rows(stated, rows)
@@ -258,3 +262,175 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """By the command that writes them."""
+
+
+# Only these can be differences of large numbers near 0; they have their own scale.
+_SIGNED = (
+    *("statistic", "effect", "difference", "loglik_gap"),
+    *("symmetry", "lag_profile", "neighbours"),
+)
+# What rounding may leave of sums of scores, as a share of all of them.
+_ROUNDING = 1e-12
+
+
+def verify_report(directory: Path) -> tuple[list[str], int]:
+    """Check digests, draw again, rebuild; what differs, and how many tests."""
+    document = read_document(directory / REPORT_NAME)
+    if is_report_of(document, calibration.COMMAND):
+        raise InputError(
+            f"{directory}: a calibration, whose orders were not kept",
+            hint="run it again: the same seed gives the same p-values",
+        )
+    archive = directory / ARCHIVE_NAME
+    if not archive.is_file():
+        raise InputError(f"{archive}: no such file", hint="it stands beside the report")
+    faults = digest_faults(directory, document, ARCHIVE_NAME)
+    if any(fault.startswith(ARCHIVE_NAME) for fault in faults):
+        # A damaged archive can fail in many ways: it is not opened.
+        return faults, 0
+    try:
+        report = read_result(Report, document, REPORT_NAME, more=True)
+        evidence = read_archive(archive, len(report.results))
+    except UNREADABLE as e:
+        return [*faults, str(e)], 0
+    again: dict[int, OrderResult] = {}
+    for r, (row, found) in enumerate(zip(report.results, evidence, strict=True)):
+        where = f"result {r} ({row.benchmark}, {row.method})"
+        if not isinstance(row, OrderResult):
+            continue
+        try:
+            one = _rebuilt(row, found, report)
+            wrong = _evidence_faults(one, found, report.seed)
+            faults += [f"{where}: {fault}" for fault in wrong]
+            again[r] = one
+        except UNREADABLE as e:
+            faults.append(f"{where}: not recomputable ({e})")
+    if report.min_effect is None:
+        return [*faults, f"{REPORT_NAME}: no min_effect"], len(again)
+    decided = decide(list(again.values()), min_effect=report.min_effect)
+    for r, row in zip(again, decided, strict=True):
+        faults += differences(
+            f"result {r} ({row.benchmark}, {row.method}): ",
+            document["results"][r],
+            row,
+            noise=_noise(evidence[r]),
+            noisy=_SIGNED,
+        )
+    if report.screening:
+        faults += differences("screening", document["screening"], screen(decided))
+    return faults, len(again)
+
+
+def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
+    """Compare commitments with files at hand; differences, and what was checked."""
+    report = read_report(directory / REPORT_NAME)
+    stated = {
+        one.file: one
+        for row in report.results
+        if isinstance(row, OrderResult)
+        for one in row.commitments
+    }
+    faults, notes = [], []
+    for file, one in stated.items():
+        try:
+            found = commitment(Path(file))
+        except InputError as e:
+            notes.append(f"a commitment was not checked ({e})")
+            continue
+        if found.sha256 == one.sha256:
+            notes.append(f"{file} has the digest of its commitment")
+            continue
+        faults.append(
+            f"{file}: {found.sha256}, the report says {one.sha256}: another file of "
+            "that name, unless one was changed"
+        )
+    return faults, notes
+
+
+def _rebuilt(
+    stated: OrderResult,
+    evidence: Evidence | None,
+    report: Report,
+) -> OrderResult:
+    if evidence is None:
+        raise ValueError(f"no scores in {ARCHIVE_NAME}")
+    if stated.method == MATRIX:
+        has_unit = stated.effect_unit == EFFECT_UNIT
+        proved = prove(
+            evidence.scores,
+            boundaries=evidence.boundaries if has_unit else None,
+            scores=stated.numbers.scores,  # pyright: ignore[reportArgumentType]
+            seed=report.seed,
+            name=stated.benchmark,
+        )
+        return proved.results[0]
+    method = reported_method(stated.method)
+    n_strata, n_orders = method.counts(evidence)
+    cut = evidence.cut
+    return dataclasses.replace(
+        stated,
+        n_examples=stated.n_examples if cut is None else len(cut),
+        n_cut=0 if cut is None else int(np.count_nonzero(cut)),
+        n_strata=n_strata,
+        n_orders=n_orders,
+        numbers=method.numbers(
+            evidence,
+            grouped=stated.group_field is not None,
+            seed=report.seed,
+            content_digest=stated.content_digest,
+        ),
+        pretests=gate(stated.pretests),
+        reference=_reference(method, stated, evidence, report),
+        p_adjusted=None,
+        mde_adjusted=None,
+        verdict=None,
+    )
+
+
+def _reference(
+    method: TestRow, stated: OrderResult, evidence: Evidence, report: Report
+) -> ReferenceResult | None:
+    if not method.words.takes_reference:
+        return None
+    stored = (evidence.reference_pairs, evidence.reference_scores)
+    if "--reference" not in report.command and all(one is None for one in stored):
+        return None
+    if report.reference is None:
+        raise ValueError("no reference model in the report")
+    return reference_result(
+        method,
+        evidence,
+        name=report.reference.name,
+        fingerprint=report.reference.fingerprint,
+        seed=report.seed,
+        content_digest=stated.content_digest,
+    )
+
+
+def _evidence_faults(
+    result: OrderResult, evidence: Evidence | None, seed: int
+) -> list[str]:
+    if evidence is None or result.method == MATRIX:
+        return []
+    method = reported_method(result.method)
+    drawn = method.redrawn(result, evidence, seed=seed)
+    faults = [
+        f"{field.name}: not what the seed and the file draw"
+        for field in dataclasses.fields(Evidence)
+        if (known := getattr(drawn, field.name)) is not None
+        and not np.array_equal(getattr(evidence, field.name), known)
+    ]
+    return faults
+
+
+def _noise(evidence: Evidence | None) -> float:
+    """Most that rounding leaves of a difference of sums of the scores."""
+    if evidence is None:
+        return 0.0
+    arrays = (
+        *(evidence.scores, evidence.reference_scores),
+        *(evidence.pairs, evidence.reference_pairs),
+    )
+    return _ROUNDING * sum(
+        float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
+    )

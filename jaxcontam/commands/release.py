@@ -11,8 +11,8 @@ import tyro
 from tyro.conf import Positional
 
 from jaxcontam import __version__
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.stopwatch import utc_now
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.new_files import write_new_files
 from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.release import (
@@ -100,7 +100,6 @@ class Release:
 
 
 def _check_is_there(path: Path) -> None:
-    """Refuse a missing file: its hint is the nearest name, or what is taken."""
     if os.path.lexists(path) or str(path).startswith(("hf:", "tfds:")):
         return
     try:

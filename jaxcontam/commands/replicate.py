@@ -5,16 +5,18 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tyro.conf import Positional
 
-from jaxcontam.analyses.flag_words import path_word
 from jaxcontam.analyses.method_notes import report_words
 from jaxcontam.analyses.replicate import (
     ReplicationAnalysis,
     ask,
     check_reference,
     judged_by,
+    recorded_analysis,
+    room,
 )
 from jaxcontam.analyses.replicate_judging import OverlapModel
 from jaxcontam.analyses.replicate_plan import (
@@ -22,8 +24,8 @@ from jaxcontam.analyses.replicate_plan import (
     ReplicationPlan,
     plan_replication,
 )
-from jaxcontam.analyses.replicate_recorded import recorded_analysis
 from jaxcontam.analyses.stopwatch import Stopwatch
+from jaxcontam.arguments import path_word
 from jaxcontam.commands.flags import (
     DtypeFlags,
     ReportFlags,
@@ -32,12 +34,12 @@ from jaxcontam.commands.flags import (
     flags_of,
 )
 from jaxcontam.commands.publish import shown
-from jaxcontam.commands.replicate_dry_run import planned_words
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.annotate import is_filled, read_sheet, sheet_text
+from jaxcontam.methods.replication.instance import Completion
 from jaxcontam.methods.replication.recorded import read_recorded
-from jaxcontam.progress import progress_bar
+from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.report.outcome import print_table
 from jaxcontam.report.replication import (
     COMMAND,
@@ -47,11 +49,14 @@ from jaxcontam.report.replication import (
 from jaxcontam.report.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.scoring.api.chat import PATH, answer_seed
+from jaxcontam.scoring.api.prompts import estimate
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,
     open_judge,
     open_prompted,
+    served_info,
     served_name,
 )
 from jaxcontam.terminal import Terminal
@@ -160,7 +165,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             )
 
     def _check_recorded(self) -> None:
-        """Refuse flags that do not apply to existing completions."""
         if self.model is not None:
             raise InputError(
                 "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
@@ -247,7 +251,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     def _asked(
         self, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path] | None:
-        """Answers and the folder of the report; None for a dry run."""
         assert self.model is not None and self.benchmark is not None
         plan = plan_replication(self.benchmark, self)
         # Faults of what is needed last are found before anything is paid for.
@@ -278,7 +281,15 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 models.append(stack.enter_context(opened))
             out = self.folder(COMMAND, _name(models[0]), digest)
             if self.dry_run:
-                self._print_plan(plan, models, out, settings.spending.budget)
+                is_local = self.judge == "local"
+                words = planned_words(
+                    plan,
+                    models,
+                    judge=None if is_local else parse_api(self.judge, flag="--judge"),
+                    journal=out / JOURNAL_NAME,
+                    budget=settings.spending.budget,
+                )
+                Terminal().say(words)
                 return None
             make_folder(out)
             found = ask(
@@ -291,21 +302,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             )
             return found, out
 
-    def _print_plan(
-        self,
-        plan: ReplicationPlan,
-        models: Sequence[PromptedModel | ApiModel],
-        out: Path,
-        budget: Budget,
-    ) -> None:
-        is_local = self.judge == "local"
-        judge = None if is_local else parse_api(self.judge, flag="--judge")
-        journal = out / JOURNAL_NAME
-        words = planned_words(plan, models, judge=judge, journal=journal, budget=budget)
-        Terminal().say(words)
-
     def _measures(self) -> list[OverlapModel]:
-        """Models that measure, as far as the user named them."""
         from jaxcontam.methods.replication.bleurt import Bleurt
         from jaxcontam.methods.replication.overlap import EmbeddingOverlap
 
@@ -318,7 +315,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
 
 
 def _name(model: PromptedModel | ApiModel | None) -> str:
-    """Name of a model as part of a folder's; "" for none."""
     if isinstance(model, ApiModel):
         return served_name(model)
     return "" if model is None else model.name
@@ -355,3 +351,119 @@ def _print(found: ReplicationAnalysis, console: Terminal) -> None:
             print_table(table, console)
             console.print()
     console.say(*replication_sentences(report.results, words))
+
+
+# About a token each, as estimates count them; a judge is asked about both.
+_TOKENS = ("xxx ", "yyy ")
+# Requests by which a server shows whether it heeds the temperature.
+_SAMPLING_REQUESTS = 4
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class CountingCompleter:
+    """Answers everything with a made-up word; `bodies` are what it was asked."""
+
+    name: str
+    word: str = _TOKENS[0]
+    bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def complete(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        n_samples: int = 1,
+        seed: int = 0,
+        stop: tuple[str, ...] = (),
+        progress: Progress | None = None,
+    ) -> list[tuple[Completion, ...]]:
+        """Answer with made-up words, and keep what was asked."""
+
+        def body_of(prompt: str, sample: int) -> dict[str, Any]:
+            return {
+                "messages": [{"role": "user", "content": prompt}],
+                "temperature": temperature,
+                "seed": answer_seed(seed, sample),
+                "max_tokens": max_tokens,
+            } | ({"stop": list(stop)} if stop else {})
+
+        asked = [body_of(p, i) for p in prompts for i in range(n_samples)]
+        if n_samples > 1 and temperature > 0:
+            asked += [body_of("", -1 - i) for i in range(_SAMPLING_REQUESTS)]
+        self.bodies += asked
+        # One word is no copy of a second piece, and so every answer is judged.
+        answer = Completion(text=self.word * max_tokens)
+        return [(answer,) * n_samples for _ in prompts]
+
+
+def planned_words(
+    plan: ReplicationPlan,
+    models: Sequence[PromptedModel | ApiModel],
+    *,
+    judge: ApiModel | None,
+    journal: Path,
+    budget: Budget,
+) -> str:
+    """Requests of a run, counted by a run whose answers are made up."""
+    counted = [
+        CountingCompleter(
+            model.name if isinstance(model, ApiModel) else model.completer.name, word
+        )
+        for model, word in zip(models, _TOKENS, strict=False)
+    ]
+    found = ask(plan, *map(_stand_in, models, counted))
+    guided = [prompt for prompts in plan.guided for prompt in prompts]
+    words = [
+        before + _asked_words(plan, model, prompts, one.bodies, journal, budget)
+        for before, prompts, model, one in zip(
+            ("", "The reference: "),
+            (plan.completion_prompts, guided),
+            models,
+            counted,
+            strict=False,
+        )
+    ]
+    if judge is not None:
+        judges = CountingCompleter(judge.name)
+        judged_by(found, judges)
+        most = estimate(judge, PATH, judges.bodies, budget=budget)
+        cost = "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
+        words.append(
+            f"The judge: at most {most.n_requests:,} requests, {most.prompt_tokens:,} "
+            f"prompt tokens and {most.completion_tokens:,} new ones{cost}."
+        )
+    if isinstance(models[0], ApiModel):
+        return " ".join([*words, "Nothing was sent."])
+    return "\n".join(words)
+
+
+def _stand_in(
+    model: PromptedModel | ApiModel, counted: CountingCompleter
+) -> PromptedModel:
+    if isinstance(model, ApiModel):
+        return PromptedModel(
+            name=served_name(model), completer=counted, info=served_info(model)
+        )
+    return dataclasses.replace(model, completer=counted)
+
+
+def _asked_words(
+    plan: ReplicationPlan,
+    model: PromptedModel | ApiModel,
+    prompts: Sequence[str],
+    bodies: Sequence[dict[str, Any]],
+    journal: Path,
+    budget: Budget,
+) -> str:
+    if isinstance(model, ApiModel):
+        asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
+        return f"{asked.words()}."
+    assert model.read is not None
+    n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
+    n_more = len(bodies) - len(prompts)
+    more = f", and {n_more:,} answers to further methods" if n_more else ""
+    return (
+        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
+        f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
+    )

@@ -94,7 +94,6 @@ class Score(ScoringFlags, TextFlags):
 def _by_ids(
     prefix_id: int | None, ids: np.ndarray, scores_RT: np.ndarray
 ) -> dict[str, Any]:
-    """Fields of a text whose ids are known; served models have no moments."""
     # Without a prefix the first token has no context and no score.
     first = [] if prefix_id is not None or not len(ids) else [None]
     named = zip(("logprobs", "means", "variances"), scores_RT, strict=False)
@@ -111,7 +110,6 @@ def _by_ids(
 def _by_characters(
     starts_T: np.ndarray, scores_RT: np.ndarray, *, is_first_scored: bool
 ) -> dict[str, Any]:
-    """Fields of a text that a server cut into tokens of its own."""
     first = not is_first_scored
     return {
         "prefix_id": None,

@@ -15,17 +15,8 @@ from jaxcontam.commands.flags import (
 )
 from jaxcontam.commands.publish import publish
 from jaxcontam.data.versions import load_versions
-from jaxcontam.methods.variants import (
-    EFFECT_UNITS,
-    METHOD,
-    ScoreUnit,
-    variants_result,
-)
-from jaxcontam.methods.versions import (
-    VersionSet,
-    plan_texts,
-    score_texts,
-)
+from jaxcontam.methods.variants import EFFECT_UNITS, METHOD, ScoreUnit, variants_result
+from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.outcome import print_results
 from jaxcontam.results import Evidence, OrderResult

@@ -6,9 +6,13 @@ from typing import Annotated
 
 import tyro
 
-from jaxcontam.analyses.flag_words import path_word
-from jaxcontam.commands.recomputed import KINDS, verify_texts
-from jaxcontam.commands.verify_orders import commitment_faults, verify_report
+from jaxcontam.arguments import path_word
+from jaxcontam.commands.recomputed import (
+    KINDS,
+    commitment_faults,
+    verify_report,
+    verify_texts,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.progress import log_of_large
 from jaxcontam.report.archive import P_VALUES_NAME, TEXTS_NAME
@@ -56,7 +60,6 @@ class Verify:
     """The model of the report, or its reference, for --rescore."""
 
     def __post_init__(self) -> None:
-        """Refuse half of a question."""
         if self.rescore < 0 or (self.rescore > 0) != (self.model is not None):
             raise InputError("--rescore N, at least 1, and --model go together")
 
@@ -104,9 +107,6 @@ def _check_whole(directory: Path) -> None:
     """Refuse a part of a report, as a kill or half a copy leaves it.
 
     Who gives away the report and its evidence alone leaves SHA256SUMS out, too.
-
-    Raises:
-        InputError: Names the files that are missing.
     """
     there = {name for name in _FILES if (directory / name).is_file()}
     wanted = [*read_sums(directory)]

@@ -1,4 +1,4 @@
-"""What a report's evidence cannot show: its benchmark and its model are asked again."""
+"""Ask a report's benchmark and model again, for all that evidence cannot show."""
 
 import contextlib
 import dataclasses
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tyro
 
+from jaxcontam.analyses.audit import Planned, plan_audit
 from jaxcontam.analyses.audit_design import AuditDesign
 from jaxcontam.analyses.order_files import (
     AuditFiles,
@@ -17,7 +18,6 @@ from jaxcontam.analyses.order_files import (
     check_files,
     read_files,
 )
-from jaxcontam.analyses.scored import Planned, plan_audit
 from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import open_for
 from jaxcontam.commands.recomputed import differences
@@ -47,9 +47,6 @@ def ask_again(
 
     Nothing that the report names is opened but plain files: a stranger's report could
     name a task, which runs code, or a server, which gets a key.
-
-    Raises:
-        InputError: If a file or a model that was given is not there, or is another.
     """
     report = read_report(directory / REPORT_NAME)
     try:
@@ -95,7 +92,6 @@ def _parsed(words: Sequence[str]) -> Audit:
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
-    """Refuse files that are not those of the report."""
     known = {(one.name, one.fingerprint) for one in files.benchmarks}
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
@@ -115,7 +111,6 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
 def _pretest_faults(
     report: Report, files: AuditFiles, checked: CheckedFiles, design: AuditDesign
 ) -> Iterator[str]:
-    """Pre-tests that the files, or their options, do not have."""
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
         if row.method == options.METHOD.name:
@@ -175,7 +170,6 @@ def _score_again(
 def _row_faults(
     where: str, stored: np.ndarray | None, again: np.ndarray | None, share: float
 ) -> list[str]:
-    """One line if stored scores differ from those of the model now."""
     if stored is None or again is None or stored.shape != again.shape:
         return []
     both = np.isfinite(stored) & np.isfinite(again)

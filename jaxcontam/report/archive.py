@@ -1,4 +1,4 @@
-"""What a report's numbers follow from: arrays and texts in files beside it.
+"""Evidence of a report's numbers: arrays and texts in files beside it.
 
 Entry `r/name` of `orders.npz` and `p_values.npz` belongs to row r of the report's
 results; see `Evidence` for names. `texts.jsonl` has one row a text.

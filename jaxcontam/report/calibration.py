@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.report.page import report_page
-from jaxcontam.report.page_words import CALIBRATION
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    CALIBRATION,
     Code,
     Figure,
     Items,
@@ -12,6 +11,7 @@ from jaxcontam.report.section import (
     Paragraph,
     Section,
     Table,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.calibration import RELABELLED, CalibrationResult, DrawnPValues
@@ -62,7 +62,7 @@ def calibration_page(
 
 
 def calibration_sentence(row: CalibrationResult) -> str:
-    """What was drawn, and how far from uniform it is."""
+    """Name the draws, and how far from uniform their p-values are."""
     return (
         f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
         f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. "

@@ -10,12 +10,7 @@ from collections.abc import Sequence
 
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.report.numbers import effect_words, p_of, p_words, plain_p
-from jaxcontam.results import (
-    DESIGNED,
-    OrderResult,
-    ReferenceResult,
-    UnscoredFile,
-)
+from jaxcontam.results import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
 from jaxcontam.results.report import Result
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
@@ -89,12 +84,7 @@ _MOST_TOLD = 5
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditedFile:
-    """The test that decides about a file, and what stands beside it.
-
-    Attributes:
-        test: A primary result.
-        beside: The other tests of the same file.
-    """
+    """The test that decides about a file, and what stands beside it."""
 
     test: OrderResult
     beside: tuple[OrderResult, ...] = ()
@@ -106,7 +96,7 @@ class AuditedFile:
 
     @property
     def reference(self) -> ReferenceResult | None:
-        """What a reference model says by the test whose null the file may satisfy."""
+        """Result of a reference model by the test whose null the file may satisfy."""
         return self.answering.reference
 
     @property
@@ -124,7 +114,7 @@ class AuditedFile:
 
     @property
     def attracting(self) -> OrderResult | None:
-        """What would be proof, had the order been drawn, beside a silent direction."""
+        """The test that would prove, were the order drawn; direction is silent."""
         of_direction = base_null(self.test.null) == "reversibility"
         if not of_direction or "attraction" not in self.test.reasons:
             return None
@@ -132,7 +122,6 @@ class AuditedFile:
         return min(found, key=lambda other: other.numbers.log10_p)
 
     def _exact_under(self, null: str) -> list[OrderResult]:
-        """Exact tests beside the deciding one whose null it is."""
         tests = [one for one in self.beside if base_null(one.null) == null]
         return [one for one in tests if one.validity == "exact"]
 
@@ -155,10 +144,7 @@ def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
 
 
 def why(file: AuditedFile) -> str:
-    """Who decides about a file, and what that rests on, in plain words.
-
-    "" for tests of versions, which have words of their own, and without a verdict.
-    """
+    """Who decides about a file, and why; "" for tests of versions, or no verdict."""
     test = file.test
     if test.verdict is None or not is_of_order(test):
         return ""
@@ -184,10 +170,7 @@ def why(file: AuditedFile) -> str:
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a test is of the order of a file or of its options.
-
-    By a null that a file can satisfy.
-    """
+    """True for a null that a file can satisfy, of its order or of its options."""
     if test.null == DESIGNED:
         # Of secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
@@ -196,7 +179,7 @@ def is_of_order(test: OrderResult | UnscoredFile) -> bool:
 
 
 def is_of_options(test: OrderResult | UnscoredFile) -> bool:
-    """Whether a test is of the order of the options within items."""
+    """True for a test of the order of the options within items."""
     return test.null in OF_OPTIONS
 
 
@@ -264,7 +247,6 @@ def _why_contaminated(file: AuditedFile) -> str:
 
 
 def _said_of(reason: Reason, file: AuditedFile) -> str:
-    """One reason in words."""
     if reason == "attraction":
         return _attraction_words(file)
     means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN
@@ -301,7 +283,7 @@ def _attraction_words(file: AuditedFile) -> str:
 
 
 def _unsettled(file: AuditedFile) -> list[str]:
-    """What a reference model leaves open, in one sentence; nothing if it settles it."""
+    """Name all that a reference leaves open; nothing if it settles the verdict."""
     test, reference = file.answering, file.reference
     open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
     if reference is None or not open_points:

@@ -1,4 +1,4 @@
-"""What every figure shares: style, colours, and SVG text that repeats to the byte."""
+"""Style and colours of every figure, and SVG text that repeats to the byte."""
 
 import contextlib
 import html
@@ -30,10 +30,7 @@ STYLE: dict[Any, Any] = {
 
 
 def shortened(name: str) -> str:
-    """A name without its middle, where it would leave no room to the axes.
-
-    What tells models apart stands at either end.
-    """
+    """A name without its middle, where it would leave no room to the axes."""
     half = _NAME // 2
     return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
 
@@ -54,9 +51,7 @@ def plotted(size: tuple[float, float]) -> Iterator[tuple[Figure, Axes]]:
 def svg_text(figure: Figure, label: str | None = None) -> str:
     """The `<svg>` element of a figure, to stand in a page.
 
-    Args:
-        figure: Of matplotlib.
-        label: What it shows, for those who cannot see it; pages of reports need one.
+    `label` says what it shows to those who cannot see it; pages of reports need one.
     """
     buffer = io.StringIO()
     metadata = {"Date": None} if label is None else {"Date": None, "Title": label}

@@ -2,9 +2,8 @@
 
 from jaxcontam.report.figure import BLUE, GREY, ORANGE
 from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
-from jaxcontam.report.page import report_page
-from jaxcontam.report.page_words import INFLATION
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    INFLATION,
     Code,
     Figure,
     Items,
@@ -12,6 +11,7 @@ from jaxcontam.report.section import (
     Paragraph,
     Section,
     Table,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.inflation import InflationEstimate, InflationResult
@@ -167,7 +167,6 @@ def _points(one: InflationEstimate) -> str:
 
 
 def _gaps_svg(result: InflationResult) -> str:
-    """Gaps of all models, then estimates, one line each."""
     from jaxcontam.report.plots import Interval, interval_row, intervals_plot
 
     colours, group = {True: GREY, False: BLUE}, "published less other"

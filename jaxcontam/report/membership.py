@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.report.numbers import interval_of, interval_words, plain_p, shown_or_dash
-from jaxcontam.report.page import looks_sentence, model_words, report_page
-from jaxcontam.report.page_words import MEMBERSHIP
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    MEMBERSHIP,
     Code,
     Figure,
     Page,
@@ -15,6 +14,9 @@ from jaxcontam.report.section import (
     Part,
     Section,
     Table,
+    looks_sentence,
+    model_words,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.membership import (
@@ -84,7 +86,7 @@ _N_CURVES = 6
 
 
 def study_of(report: Report) -> MembershipStudy:
-    """What a membership run was asked for."""
+    """The study of a membership report: all that the run was asked for."""
     return read_result(MembershipStudy, report.study, "report.study")
 
 
@@ -140,21 +142,16 @@ def membership_sentence(
     without = "no blind baseline was made"
     if best is not None:
         without = f"the best blind baseline reaches {auc_words(best)}"
-    is_set, verdict = isinstance(row, SetResult), row.verdict
+    who = "as a set, these texts" if isinstance(row, SetResult) else "members"
+    verdict, meaning = row.verdict, "too few texts to tell"
     if verdict == "confounded" and best is not None:
         meaning = f"{blind_name(best.name)} tells the sides apart without the model"
     elif verdict in ("members rank higher", "may rank higher"):
-        who = "as a set, these texts" if is_set else "members"
         meaning = f"{who} look more familiar to the model than non-members"
     elif verdict == "members rank lower":
-        who = "as a set, these texts" if is_set else "members"
         meaning = f"{who} look less familiar to the model than non-members"
     elif verdict == "no difference":
-        meaning = "members look like non-members"
-        if is_set:
-            meaning = "as a set, these texts look like non-members"
-    else:
-        meaning = "too few texts to tell"
+        meaning = f"{who} look like non-members"
     found = f"by {row.method}, AUC {auc_words(row)}, p {plain_p(row.p_value)}"
     return f"{row.benchmark}: {verdict}: {meaning} {found}; {without}."
 
@@ -176,7 +173,7 @@ def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
 
 
 def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
-    """What a score adds to the blind baseline, with its interval."""
+    """The gain of a score over the blind baseline, with its interval."""
     low = row.increment_low if interval else None
     return interval_words(row.increment, low, row.increment_high, "+.2f")
 
@@ -218,8 +215,8 @@ def share_sentences(study: MembershipStudy) -> list[str]:
             act = "rank above what the non-members explain"
             if_so = (
                 " This may be a difference of kind: what a reference model that saw "
+                "neither side shows of it is not ruled out."
             )
-            if_so += "neither side shows of it is not ruled out."
         found.append(
             f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
             f"{act} (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
@@ -323,7 +320,6 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
 def _plots(
     pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
 ) -> list[Part]:
-    """ROC curves, and the primary score of both sides."""
     from jaxcontam.report.plots import histogram, roc_plot
 
     parts: list[Part] = []
@@ -368,7 +364,6 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
 
 
 def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
-    """The most familiar texts of those in question."""
     asked = [
         (value, row)
         for row in texts

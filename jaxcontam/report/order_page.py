@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.decision import AuditedFile, audited_files, told, why
-from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_cell, p_text, shown_or_dash
 from jaxcontam.report.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
+    Advice,
     assumed_sentence,
+    attraction_sentence,
     chance_sentence,
     checked_sentence,
     commitment_sentence,
     invalid_sentence,
     own_order_rows,
     own_order_sentence,
+    pair_test,
     proof_words,
     reference_sentence,
     referred_test,
@@ -23,16 +25,9 @@ from jaxcontam.report.order_words import (
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import looks_sentence, model_words, report_page
-from jaxcontam.report.page_words import ORDER, VERSIONS
-from jaxcontam.report.plots import (
-    copies_plot,
-    evidence_plot,
-    null_plot,
-    split_plot,
-)
-from jaxcontam.report.remedies import Advice
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    ORDER,
+    VERSIONS,
     Badge,
     Cell,
     Code,
@@ -46,7 +41,11 @@ from jaxcontam.report.section import (
     Section,
     Table,
     Text,
+    looks_sentence,
+    model_words,
+    report_page,
 )
+from jaxcontam.report.plots import copies_plot, evidence_plot, null_plot, split_plot
 from jaxcontam.results import (
     MembershipResult,
     NullPicture,
@@ -164,7 +163,7 @@ def order_page(
 
 
 def headline(verdicts: dict[str, Verdict | None]) -> str:
-    """What a manager reads; `verdicts` are those of each file."""
+    """The line for a manager; `verdicts` are those of each file."""
     found = list(verdicts.values()).count("contaminated")
     if len(verdicts) == 1:
         ((name, verdict),) = verdicts.items()
@@ -175,7 +174,6 @@ def headline(verdicts: dict[str, Verdict | None]) -> str:
 
 
 def _next(verdicts: dict[str, Verdict | None]) -> Items:
-    """What to do, a line a verdict."""
     lines: list[Text] = []
     for verdict, words in _NEXT.items():
         names = [name for name, found in verdicts.items() if found == verdict]
@@ -185,7 +183,6 @@ def _next(verdicts: dict[str, Verdict | None]) -> Items:
 
 
 def _about(report: Report) -> list[str]:
-    """What was tested, and how easy it was made."""
     about = [] if report.model is None else [model_words(report.model)]
     study = report.study or {}
     share, n_tokens = study.get("canary_share"), study.get("n_tokens")
@@ -198,7 +195,6 @@ def _about(report: Report) -> list[str]:
 
 
 def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
-    """A row a file, what its columns mean, and what several of them mean together."""
     has_copies = any(test.copies is not None for test in tests)
     header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
     header += ["test", "p", "effect ± se", "detectable"]
@@ -243,7 +239,6 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
 
 
 def _numbers(test: OrderResult) -> list[str]:
-    """p, effect and what was detectable."""
     numbers = test.numbers
     return [
         p_cell(numbers.log10_p, test.validity),
@@ -286,7 +281,6 @@ def _file_parts(
 def _figures(
     test: OrderResult, picture: NullPicture | None, words: Words
 ) -> list[Figure]:
-    """The sum beside chance and, where a test is not silent, each stratum."""
     if picture is None:
         return []
     own = proof_words(words, test.method)
@@ -300,7 +294,6 @@ def _figures(
 def _evidence(
     file: AuditedFile, figures: Sequence[Figure], report: Report, words: Words
 ) -> list[Part]:
-    """What a sceptic asks for."""
     test = file.test
     own, is_silent = proof_words(words, test.method), test.verdict in _SILENT
     said = [
@@ -322,7 +315,6 @@ def _evidence(
 
 
 def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
-    """Each test of the file, and scores that rank it; nothing for one test alone."""
     rows = [[test.method, *_numbers(test)] for test in file.tests]
     scores = [
         [f"{row.method} (AUC)", "", effect_words(row.auc, row.auc_se), ""]
@@ -338,7 +330,6 @@ def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
 
 
 def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
-    """What is said of a file whose order failed its checks before any model read it."""
     evidence = [Paragraph(checked_sentence(file, advice.words))]
     return [
         Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),
@@ -354,7 +345,6 @@ def _ways_out(ways: Sequence[str]) -> list[Part]:
 
 
 def _alone(test: OrderResult, report: Report) -> list[Part]:
-    """Each secret alone; nothing for other tests and for one secret."""
     alone = [
         (other.benchmark, other.numbers)
         for other in report.results

@@ -3,10 +3,14 @@
 A method's own words are those of its row of METHODS; see `ProofWords`.
 """
 
+import dataclasses
 import math
+import shlex
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from jaxcontam.report.decision import (
+    OF_REFERENCE,
     AuditedFile,
     is_of_options,
     is_of_order,
@@ -14,15 +18,142 @@ from jaxcontam.report.decision import (
     refusal,
 )
 from jaxcontam.report.numbers import effect_words, p_cell, p_of, p_words
-from jaxcontam.results import DESIGNED, OrderResult, Pretest, Report, UnscoredFile
+from jaxcontam.results import (
+    DESIGNED,
+    Neighbours,
+    OrderResult,
+    Pretest,
+    Report,
+    UnscoredFile,
+)
 from jaxcontam.results.terms import (
     CONTAMINATED_LEVEL,
     ORDER_WORDS,
     ProofWords,
     Validity,
+    Verdict,
     Words,
     base_null,
 )
+
+Kind = Literal["memory", "both", "alike", "unclear", "against", "unlike", "nothing"]
+
+WIDTH = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+
+# p-value from which memory is more than a manner of speaking.
+_PROVEN = math.log10(0.001)
+_CONCLUSIONS: dict[Kind, str] = {
+    "both": "it gains both ways, as like beside like does, and more forwards, as "
+    "memory does",
+    "alike": "it gains as much in both directions: like stands beside like, which any "
+    "model that copies prefers",
+    "unclear": "too little to tell memory, which gains forwards alone, from likeness, "
+    "which gains both ways",
+    "against": "memory does the opposite; the file itself may point backwards",
+    "unlike": "unlike stands beside unlike, as in turns of a dialogue; memory does not "
+    "look so",
+    "nothing": "no more than chance gives; neither memory nor likeness of neighbours "
+    "shows",
+}
+
+
+class Gain(NamedTuple):
+    """Nats that an example gains beside a neighbour, with a 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def gains_of(found: Neighbours) -> dict[str, Gain]:
+    """`forward`, `backward` and `excess`, as in `Neighbours`."""
+    names = ("forward", "backward", "excess")
+    return {n: _gain(getattr(found, n), getattr(found, f"{n}_se")) for n in names}
+
+
+def pair_test(file: AuditedFile) -> OrderResult | None:
+    """The test whose gains are shown: the deciding one, or a pair test beside it."""
+    # All pairs are better than some.
+    beside = sorted(file.tests, key=lambda one: one.numbers.lag_profile is None)
+    tests = (file.test, *beside)
+    return next((one for one in tests if one.numbers.neighbours is not None), None)
+
+
+def kind_of(found: Neighbours) -> Kind:
+    """Name the pattern of gains."""
+    _, backward, excess = gains_of(found).values()
+    if excess.low > 0:
+        return "both" if backward.low > 0 else "memory"
+    if excess.high < 0:
+        return "against"
+    total = _sum_of(found)
+    if total.high < 0:
+        return "unlike"
+    if backward.low > 0:
+        return "alike"
+    return "unclear" if total.low > 0 else "nothing"
+
+
+def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | None:
+    """Both gains of a pair test; only the verdict `contaminated` makes them memory."""
+    found = test.numbers.neighbours
+    if found is None:
+        return None
+    forward, backward, _ = gains_of(found).values()
+    digits = _digits(found)
+    return (
+        "After the example published before it an example gains "
+        f"{_number(forward.mean, digits)} nats ({_range(forward, digits)}), after the "
+        f"one behind it {_number(backward.mean, digits)} ({_range(backward, digits)}): "
+        f"{_conclusion(test, kind_of(found), verdict)}."
+    )
+
+
+def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
+    if kind != "memory":
+        conclusion = _CONCLUSIONS[kind]
+        if kind == "both" and verdict == "contaminated":
+            conclusion += ": the order was remembered, too"
+        if kind == "both" and verdict == "invalid design":
+            conclusion += " and a file that points forward itself"
+        if kind == "alike" and test.order_provenance == "declared":
+            conclusion += "; a shuffled file hardly shows that, so ask again"
+        return conclusion
+    if verdict == "contaminated":
+        return "the order was remembered, not just alike"
+    if verdict == "invalid design":
+        return "memory does that, and so does a file that points forward itself"
+    if test.numbers.log10_p > _PROVEN:
+        return "that is how memory looks, but chance alone may look so"
+    return "memory looks so, and so does an order that a reader foretells"
+
+
+def _gain(mean: float, se: float) -> Gain:
+    return Gain(mean, mean - WIDTH * se, mean + WIDTH * se)
+
+
+def _sum_of(found: Neighbours) -> Gain:
+    """Forward and backward together: Var(f + b) = 2 Var f + 2 Var b - Var(f - b)."""
+    variance = 2 * found.forward_se**2 + 2 * found.backward_se**2 - found.excess_se**2
+    total = found.forward + found.backward
+    return _gain(total, math.sqrt(max(0.0, variance)))
+
+
+def _digits(found: Neighbours) -> int:
+    """Decimals that the standard errors leave a meaning."""
+    se = max(found.forward_se, found.backward_se)
+    return 1 if se <= 0 else min(4, max(0, -math.floor(math.log10(se))))
+
+
+def _number(value: float, digits: int) -> str:
+    # Adding 0 turns -0.0 into 0.0.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _range(gain: Gain, digits: int) -> str:
+    return f"{_number(gain.low, digits)} to {_number(gain.high, digits)}"
+
 
 OWN_ORDER_HEADER = (
     "copying",
@@ -59,7 +190,7 @@ _TESTS: dict[Validity, str] = {
 
 
 def proof_words(words: Words, method: str) -> ProofWords:
-    """What a report says of a test; a study's own test is one of orders of a file."""
+    """Words for a test; a study's own test is one of orders of a file."""
     found = words.get(method)
     return (found and found.proof) or ORDER_WORDS
 
@@ -67,10 +198,7 @@ def proof_words(words: Words, method: str) -> ProofWords:
 def verdict_sentence(
     test: OrderResult, words: Words, attracting: OrderResult | None = None
 ) -> str:
-    """One sentence about a primary test that can be pasted anywhere.
-
-    `attracting` is the test beside it that raised a suspicion by itself, if one did.
-    """
+    """One sentence about a primary test, beside one that raised a suspicion itself."""
     if test.verdict == "invalid design":
         return invalid_sentence(test, words)
     own = proof_words(words, test.method)
@@ -109,7 +237,7 @@ def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
 
 
 def assumed_sentence(test: OrderResult, words: Words) -> str:
-    """What the p-value rests on."""
+    """State all that the p-value rests on."""
     own = proof_words(words, test.method)
     said = _assumption(test, own)
     if _is_declared(test):
@@ -125,7 +253,7 @@ def assumed_sentence(test: OrderResult, words: Words) -> str:
 
 
 def commitment_sentence(test: OrderResult) -> str | None:
-    """What a reader is to compare with what the owner published; None without."""
+    """Ask to compare with all that the owner published; None without commitments."""
     if not test.commitments:
         return None
     parts = [
@@ -140,7 +268,7 @@ def commitment_sentence(test: OrderResult) -> str | None:
 
 
 def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
-    """What the pre-tests of the file say."""
+    """List the pre-tests of the file."""
     if not test.pretests:
         return f"Checked: nothing, {proof_words(words, test.method).unchecked}."
     # What copying gives without a model has a table of its own.
@@ -158,7 +286,7 @@ def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
 
 
 def chance_sentence(test: OrderResult, words: Words) -> str:
-    """What would have been seen had the model never seen the file.
+    """Describe the outcome by chance, had the model never seen the file.
 
     A method's own words may hold the names of the values below.
     """
@@ -252,7 +380,7 @@ def side_by_side(test: OrderResult, model: str) -> list[list[str]]:
 
 
 def reference_sentence(test: OrderResult) -> str | None:
-    """Whether the reference explains what the model shows; None without one."""
+    """Say if the reference explains the model's result; None without one."""
     found = test.reference
     if found is None:
         return None
@@ -297,7 +425,7 @@ def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
 
 
 def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
-    """What the table says; None where no blind scorer was asked."""
+    """Sum up the table; None where no blind scorer was asked."""
     blind = [test for test in pretests if test.name.partition(":")[0] in _COLUMNS]
     if not blind:
         return None
@@ -324,7 +452,7 @@ def _assumption(test: OrderResult, own: ProofWords) -> str:
 
 
 def _is_declared(test: OrderResult) -> bool:
-    """Whether the order of a file is random by somebody's word alone."""
+    """True if the order of a file is random by somebody's word alone."""
     return test.order_provenance == "declared" and is_of_order(test)
 
 
@@ -356,3 +484,133 @@ def _blind_cell(test: Pretest | None) -> str:
         return "-"
     words = _check_words(test)
     return f"{test.statistic:+.2g} nats ({words})" if test.applicable else words
+
+
+# In the order in which they are tried: ids in the text spoil every test; then strata,
+# then blocks.
+_CURES = {
+    "--template": "leave the numbers out of the text",
+    "--text-field": "leave the numbers out of the text",
+    "--group-field": "permute only among examples of equal {value}",
+    "--block-field": "move examples of equal {value} as one block",
+}
+_STRIPS = ("--template", "--text-field")
+_DIRECTION = "test the direction alone: neighbours are as alike read backwards"
+_LET_DIRECTION = "let the test decide that a reference model can take, too"
+_REWRITE = "write the file again without the numbers in its texts"
+_NOTHING_LEFT = (
+    "no order test of this file alone is sound, and the reference model prefers its "
+    "order, too: ask with other texts of the same benchmark, or of their options"
+)
+_REFERENCE = "compare with a model that cannot have seen the file"
+_OTHER_REFERENCE = (
+    "compare with another such model, of the same kind and size as this one"
+)
+_POINTS_FORWARD = (
+    "no order test of this file alone is sound; score it beside a model that cannot "
+    "have seen it: the verdict stays, the difference of the two is what to look at"
+)
+_SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
+_EXACT = "take an exact test"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advice:
+    """Next steps after reports of one command; `words` in the order of preference."""
+
+    command: Sequence[str]
+    words: Words
+
+    def about_file(self, file: UnscoredFile) -> list[str]:
+        """Next steps for a file that was not scored."""
+        return self._sentences([self._of_invalid(file)])
+
+    def about(self, file: AuditedFile) -> list[str]:
+        """Next steps after a verdict, with the flags of `audit` where they help.
+
+        More orders of the same file after a look at the result would be a second test,
+        and hardly a stronger one: only more examples are.
+        """
+        if file.test.verdict == "invalid design":
+            return self._sentences([self._of_invalid(file.test)])
+        if file.test.verdict == "suspected" and is_of_order(file.test):
+            return self._sentences(self._of_suspected(file))
+        return []
+
+    def _sentences(self, ways: Sequence[tuple[str, list[str]]]) -> list[str]:
+        is_audit = list(self.command[:1]) == ["audit"]
+        return [
+            f"{words} ({shlex.join(flags)})" if flags and is_audit else words
+            for words, flags in ways
+        ]
+
+    def _test_under(self, null: str) -> list[str]:
+        found = (
+            name
+            for name, one in self.words.items()
+            if (one.null, one.validity) == (null, "exact")
+        )
+        return ["--tests", next(found)]
+
+    def _of_invalid(self, test: OrderResult | UnscoredFile) -> tuple[str, list[str]]:
+        failed, command = list(test.refusals), list(self.command)
+        own = proof_words(self.words, test.method)
+        if own.otherwise:
+            names = [check.name for check in failed]
+            words, flag = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
+            if flag and flag not in command:
+                return words, [flag]
+            return own.otherwise, []
+        # Of several fields the one with the most equal neighbours explains the most.
+        failed.sort(key=lambda check: -check.statistic)
+        cures = [shlex.split(check.remedy) for check in failed]
+        moved = getattr(test, "group_field", None) is not None
+        moved |= bool({"--block-field", "--group-field"} & set(command))
+        for flag, words in _CURES.items():
+            for cure in cures:
+                if cure[:1] != [flag] or (moved and flag not in _STRIPS):
+                    continue
+                if flag not in command or command[command.index(flag) + 1] != cure[1]:
+                    return words.format(value=cure[1]), cure
+        # Numbers that stand in the texts.
+        if any(check.name.startswith("number_") for check in failed):
+            return _REWRITE, []
+        arrow = any(check.directional for check in failed)
+        if not arrow and base_null(test.null) != "reversibility":
+            return _DIRECTION, self._test_under("reversibility")
+        if "--reference" in command:
+            return _NOTHING_LEFT, []
+        anyway = [] if "--score-anyway" in command else ["--score-anyway"]
+        return _POINTS_FORWARD, [*self._reference_flags(), *anyway]
+
+    def _of_suspected(self, file: AuditedFile) -> list[tuple[str, list[str]]]:
+        found: list[tuple[str, list[str]]] = []
+        why = set(file.test.reasons)
+        if "alone" in why:
+            return [(_DIRECTION, self._test_under("reversibility"))]
+        if "approximate" in why:
+            null = "exchangeability" if file.directed is None else "reversibility"
+            return [(_EXACT, self._test_under(null))]
+        if "no reference" in why and "--reference" in self.command:
+            # The test that decides takes none.
+            return [(_LET_DIRECTION, self._test_under("reversibility"))]
+        if "no reference" in why:
+            found.append((_REFERENCE, self._reference_flags()))
+        if why.intersection(OF_REFERENCE):
+            found.append((_OTHER_REFERENCE, ["--reference", "DIR"]))
+        if why - {"weak"} and "--shuffled" not in self.command:
+            # The test that then decides, if the command names another.
+            other, named = file.attracting, "--tests" in self.command
+            tests = ["--tests", other.method] if other is not None and named else []
+            what = "each list of options" if is_of_options(file.test) else "the file"
+            found.append((_SHUFFLED.format(what=what), [*tests, "--shuffled"]))
+        return found
+
+    def _reference_flags(self) -> list[str]:
+        words, tests = list(self.command), self._test_under("reversibility")
+        named = words[words.index("--tests") + 1] if "--tests" in words else tests[1]
+        taken = [
+            proof_words(self.words, name.strip()).takes_reference
+            for name in named.split(",")
+        ]
+        return [*([] if any(taken) else tests), "--reference", "DIR"]

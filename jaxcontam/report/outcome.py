@@ -1,4 +1,4 @@
-"""What an audit prints: checks, the table, notes of each benchmark, remedies.
+"""Print an audit: checks, the table, notes of each benchmark, remedies.
 
 Also any table on the terminal, that of a page or of order tests.
 """
@@ -10,20 +10,21 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.report import section
+from jaxcontam.report import page
 from jaxcontam.report.decision import AuditedFile, audited_files, plain_name, told, why
-from jaxcontam.report.neighbours import attraction_sentence, pair_test
 from jaxcontam.report.numbers import effect_words, p_text
 from jaxcontam.report.order_words import (
+    Advice,
+    attraction_sentence,
     commitment_sentence,
     invalid_sentence,
     own_order_sentence,
+    pair_test,
     proof_words,
     reference_sentence,
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.report.remedies import Advice
 from jaxcontam.results import MembershipResult, OrderResult, Pretest, UnscoredFile
 from jaxcontam.results.terms import Words
 from jaxcontam.terminal import Terminal, visible
@@ -58,10 +59,7 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 def print_outcome(
     results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them.
-
-    What is said of several files is said once.
-    """
+    """Print decided results, notes of primary ones, and what to do about them."""
     print_results(results, console)
     files = audited_files(results)
     advice = Advice(command, words)
@@ -103,7 +101,6 @@ def _print_ways(
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
-    """What is said of a primary test: why, what was remembered, and how much."""
     test = file.test
     own = proof_words(words, test.method)
     if test.verdict == "invalid design" and own.found is not None:
@@ -168,7 +165,7 @@ def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, i
 
 
 def print_table(
-    table: section.Table, console: Console, *, most: int | None = None
+    table: page.Table, console: Console, *, most: int | None = None
 ) -> None:
     """Print a table of words as a page shows it; `most` rows, all unless given."""
     n = len(table.header)
@@ -207,7 +204,6 @@ def _table(
     effect: bool,
     errors: bool,
 ) -> Table:
-    """A row a file that has a deciding test, a column a method."""
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     names = {primary.benchmark for primary in primaries}
     by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}

@@ -1,26 +1,261 @@
-"""One HTML file for people: the sections of a page in the one template there is.
+"""One HTML file for people: what a page is made of, in the one template there is.
 
-Also what every report says of its run.
+Sections hold paragraphs, lists, tables and figures. Text is escaped when it is
+rendered; it is a string, or a tuple of strings, `Code` and `Badge`. Also what every
+report says of its run.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from typing import ClassVar, Literal
 
-from jaxcontam.report.page_words import PageWords
-from jaxcontam.report.section import (
-    Code,
-    Details,
-    Items,
-    Page,
-    Paragraph,
-    Section,
-    Table,
-    Text,
-)
 from jaxcontam.results import ModelInfo, Report
 from jaxcontam.results.terms import MethodWords, Words
 from jaxcontam.terminal import shell_line, visible
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PageWords:
+    """Words about a kind of report; where it `proves`, `contaminated` is red."""
+
+    limits: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+    proves: bool = False
+
+
+OF_STUDY = PageWords(limits=(), proves=True)
+"""Words of a page that has all its limits of its own."""
+
+_LEVEL = (
+    "A p-value is not the probability that the model is innocent. Of a thousand "
+    "reports on models that never saw the files, at most one on average calls a file "
+    "contaminated by chance, where what is assumed of the files holds, or the "
+    "reference gains from their order what the model does."
+)
+_THIS_ONE = (
+    "Another checkpoint, another version of the texts or another way to write them is "
+    "another question."
+)
+
+ORDER = PageWords(
+    limits=(
+        "Direction holds for files that do not point forward themselves, as steps and "
+        "stories do: a model that reads them expects an answer after its question, or "
+        "six after five. A reference model that cannot have seen the file shows what "
+        "reading alone gives, provided that it reads as well as the model. Beside one "
+        "that gains just half as much from such a file, up to one clean model in "
+        "twenty is called contaminated; beside one that gains less, more are.",
+        "The detectable effect supposes that the whole file was read. If part of it "
+        "was, less is found.",
+        _LEVEL,
+        _THIS_ONE,
+    ),
+    proves=True,
+)
+VERSIONS = PageWords(
+    limits=(
+        "The proof stands or falls with how the versions were made. If the published "
+        "ones differ from the others in anything but chance, so may the model's taste.",
+        "Contaminated does not say how often a text was read, and not that a score is "
+        "too high because of it.",
+        _LEVEL,
+        _THIS_ONE,
+    ),
+    proves=True,
+)
+MEMBERSHIP = PageWords(
+    assumed=(
+        "That nothing but training tells the two sides apart: the same source, years, "
+        "topics and lengths. Only a split drawn at random makes sure of it.",
+        "That texts, or documents where a field names them, are independent draws.",
+        "That the reference model, where one was asked, read neither side.",
+    ),
+    limits=(
+        "Nothing here proves that one particular text was read. Even a high AUC leaves "
+        "single texts uncertain.",
+        "An AUC near 0.5 does not say that the texts were not read: what was read once "
+        "among billions of words is hardly more familiar than what was not.",
+        "A threshold or a rate holds for texts like those that it was found on.",
+        _THIS_ONE,
+    ),
+)
+REPLICATION = PageWords(
+    assumed=(
+        "That the control cannot have been seen and is as easy to guess as the "
+        "benchmark: of the same kind, sources and years. A reference model shows where "
+        "it is not, as far as it guesses as well as the model; one that has seen the "
+        "benchmark hides it.",
+        "That instances, or sources where a field names them, are independent draws.",
+        "That the server, where there is one, adds no search and no text of its own.",
+    ),
+    limits=(
+        "Copies do not say where the model has them from: the benchmark, a page that "
+        "quotes it, or the source that its author took them from.",
+        "No evidence does not say that the partition was not seen. Models forget, and "
+        "many are trained not to recite.",
+        "A few instances were asked for. They say little about the share of the "
+        "partition that is known, and other words or another temperature may bring "
+        "other answers.",
+        _THIS_ONE,
+    ),
+)
+INFLATION = PageWords(
+    assumed=(
+        "That a model which saw neither side would differ between them as the "
+        "references do, or, where the user vouches for the other items, not at all.",
+        "That the references saw neither side and are one a family: references that "
+        "are relatives of each other, and not of the model, differ too little.",
+        "That items are independent draws, or groups of them where the report names "
+        "groups: questions about one passage are one draw.",
+        "That nobody trained on the other items, nor on texts made from them.",
+    ),
+    limits=(
+        "What having read an item does for its rewrite as well is not counted: where a "
+        "model learned the answer and not the wording, the true inflation is larger.",
+        "No inflation found does not say that the items were not read. They may have "
+        "been, to no effect on this score.",
+        "Inflated does not say how: training on the items, on pages that quote them, "
+        "or many choices made by this very score all have this effect.",
+        _THIS_ONE,
+    ),
+)
+CALIBRATION = PageWords(
+    assumed=(
+        "That the orders which were drawn are as good as random; they come from the "
+        "seed below.",
+    ),
+    limits=(
+        "Nothing here says whether the model saw the file: every order that was tested "
+        "was drawn after the model was trained. Whether the published order is like a "
+        "random one is what the checks of an audit look at.",
+        "So many draws cannot show rates of rejection smaller than about one in their "
+        "number.",
+        _THIS_ONE,
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """Words to type."""
+
+    kind: ClassVar = "code"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict in its colour."""
+
+    kind: ClassVar = "badge"
+    verdict: str
+
+
+Text = str | tuple[str | Code | Badge, ...]
+Cell = str | Badge
+"""Content of a cell of a table."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph; `headline` for what a manager reads, `quiet` for small print."""
+
+    kind: ClassVar = "paragraph"
+    text: Text
+    look: Literal["", "headline", "lead", "quiet"] = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """A list of sentences."""
+
+    kind: ClassVar = "items"
+    lines: Sequence[Text]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section."""
+
+    kind: ClassVar = "heading"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose first column names its rows.
+
+    Where the screen is narrow each row of more than three columns becomes a block, in
+    which every number stands after the name of its column.
+
+    Attributes:
+        label: What it holds, for those who cannot see it.
+        words: Columns of words beside the first, which are wrapped; others are numbers.
+        is_text: All cells are words.
+        looks: Of each row: `primary`, `blind` or ""; may be empty.
+    """
+
+    kind: ClassVar = "table"
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    label: str
+    words: Sequence[int] = ()
+    is_text: bool = False
+    looks: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot with its caption; a wide one has a row of its own."""
+
+    kind: ClassVar = "figure"
+    svg: str
+    caption: str = ""
+    look: Literal["", "wide"] = ""
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Details:
+    """Texts, each after its name, then other parts, all opened by a click."""
+
+    kind: ClassVar = "details"
+    summary: str
+    texts: Sequence[tuple[str, str]] = ()
+    parts: Sequence["Part"] = ()
+    is_open: bool = False
+
+
+Part = Paragraph | Items | Heading | Table | Figure | Details
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """Parts under one title, after which a verdict may stand; a folded one opens."""
+
+    parts: Sequence[Part]
+    title: str = ""
+    verdict: str | None = None
+    is_folded: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All that one HTML file shows; its own `limits` come before those of its kind."""
+
+    title: str
+    verdict: str | None = None
+    subtitle: str
+    sections: Sequence[Section]
+    kind: PageWords = OF_STUDY
+    methods: Sequence[tuple[str, str, str]] = ()
+    limits: Sequence[str] = ()
+    command: str
+    check: Text
+    provenance: Sequence[tuple[str, str]]
+
 
 _TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
@@ -42,10 +277,7 @@ def report_page(
     more: Iterable[tuple[str, str]] = (),
     limits: Sequence[str] = (),
 ) -> Page:
-    """A page of a report, with all that every report says of its run.
-
-    `more` are rows at the end of the table of provenance; the others are as in `Page`.
-    """
+    """A page with all that every report says of its run; `more` ends its provenance."""
     made = f"Made {report.started} in {report.wall_seconds:.0f} s."
     return Page(
         title=title,
@@ -96,7 +328,6 @@ def render(page: Page) -> str:
 
 
 def _last_sections(page: Page) -> list[Section]:
-    """What every page ends with."""
     limits = [*page.limits, *page.kind.limits]
     found = [Section([Items(limits)], "What this does not show")]
     if page.kind.assumed:
@@ -121,7 +352,6 @@ def _source(name: str) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Escaped text whose small numbers stay on one line."""
     import markupsafe
 
     safe = str(markupsafe.escape(text))
@@ -160,7 +390,7 @@ def model_words(model: ModelInfo) -> str:
 
 
 def provenance_rows(report: Report) -> list[tuple[str, str]]:
-    """What was run on what: name and value, for a table of two columns."""
+    """Name and value of all that made a report, for a table of two columns."""
     rows = [
         ("jaxcontam", report.jaxcontam),
         ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),
@@ -187,7 +417,6 @@ def provenance_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _data_digests(report: Report) -> dict[str, str]:
-    """Name of each benchmark or file of texts, with the digest of what was read."""
     found: dict[str, str] = {}
     for row in report.results:
         found.setdefault(row.benchmark, row.fingerprint)

@@ -6,16 +6,36 @@ Dimension key
 """
 
 import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxcontam.report.figure import BLUE, GREY, ORANGE, plotted, shortened, svg_text
-from jaxcontam.report.neighbours import WIDTH
-from jaxcontam.results import NullPicture, OrderNumbers, OrderResult
-from jaxcontam.results.membership import ScorePicture
+from jaxcontam.report.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    STYLE,
+    plotted,
+    shortened,
+    svg_text,
+)
+from jaxcontam.report.membership import blind_name
+from jaxcontam.report.order_words import WIDTH
+from jaxcontam.report.outcome import print_outcome, print_unscored
+from jaxcontam.report.replication import replication_rows
+from jaxcontam.results import NullPicture, OrderNumbers, OrderResult, Report
+from jaxcontam.results.membership import (
+    BlindBaseline,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+)
+from jaxcontam.results.terms import Words
+from jaxcontam.terminal import Terminal
 
 # Bars of strata: each takes a millisecond to draw, and 200 bytes.
 _MOST_BARS = 1000
@@ -33,11 +53,7 @@ _LEVEL = 0.001
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A number with its interval: one line of `intervals_plot`.
-
-    Attributes:
-        group: Heading above lines that belong together; "" without one.
-    """
+    """A number with its interval: a line of `intervals_plot` under its `group`."""
 
     name: str
     group: str = ""
@@ -86,12 +102,8 @@ def histogram(
     """Histograms of groups in one plot, each adding up to 1.
 
     Bins lie between quantiles of all values; what lies beyond goes into the last ones.
-
-    Args:
-        groups: Label -> finite values; what is known or unremarkable comes first.
-        xlabel: What the values are.
-        ylabel: What is counted.
-        mark: Label and value of a line.
+    Groups are label -> finite values, what is known or unremarkable first; `mark` is
+    the label and value of a line.
     """
     # Scores have long tails.
     every = np.concatenate(list(groups.values()))
@@ -151,10 +163,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
 def intervals_figure(
     rows: Sequence[Interval], xlabel: str, *, nothing: float
 ) -> Figure:
-    """Numbers with their 95 % intervals, one line each; groups stand together.
-
-    `nothing` is the value where there is no effect, drawn as a line.
-    """
+    """Numbers with 95 % intervals, a line each; `nothing` is that of no effect."""
     groups = list(dict.fromkeys(row.group for row in rows))
     has_groups = groups != [""]
     # A free line before each group, for its name.
@@ -196,10 +205,7 @@ def intervals_figure(
 
 
 def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
-    """ROUGE-L with the guided instruction over that with the general one.
-
-    Points are general, guided and label of each instance: `exact`, `near` or `no`.
-    """
+    """ROUGE-L of instances (general, guided, label), guided over general."""
     kinds = (("exact", ORANGE, "o"), ("near", BLUE, "s"), ("no", GREY, "x"))
     with plotted(_SQUARE) as (figure, axes):
         axes.plot([0, 1], [0, 1], color=GREY, lw=0.8)
@@ -233,10 +239,7 @@ def _thinned(fpr_R: np.ndarray, tpr_R: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def null_plot(
     picture: NullPicture, version: str = "order", unit: str | None = None
 ) -> str:
-    """The statistic under chance, and that of the published version.
-
-    The unit of the sum is by default nats above the mean version.
-    """
+    """The statistic under chance, and that of the published version."""
     return histogram(
         {"by chance": picture.null_sums},
         f"summed score, {unit or f'nats above the mean {version}'}",
@@ -248,10 +251,7 @@ def null_plot(
 def evidence_plot(
     picture: NullPicture, row: str = "stratum", unit: str | None = None
 ) -> str:
-    """Each stratum's score along the file; `unit` is nats above its mean by default.
-
-    Of very many, a bar is the mean of neighbours.
-    """
+    """Each stratum's score along the file; of very many, means of neighbours."""
     contributions_K = picture.contributions
     K = len(contributions_K)
     step = -(-K // _MOST_BARS)
@@ -354,10 +354,7 @@ def copies_plot(tests: Sequence[OrderResult]) -> str:
 
 
 def qq_plot(p_values_R: np.ndarray) -> str:
-    """Sorted (R,) p-values above 0 against as many uniform ones, both as -log10 p.
-
-    The band holds each point of a uniform sample with probability 0.95.
-    """
+    """Sorted (R,) p-values above 0 against uniform ones, -log10 p, with a 95 % band."""
     from scipy import stats
 
     n = len(p_values_R)
@@ -381,3 +378,66 @@ def qq_plot(p_values_R: np.ndarray) -> str:
             f"Sorted p-values against uniform ones; {n_outside} of {len(ranks)} points "
             "outside the 95 % band",
         )
+
+
+# p-values below are drawn here.
+_DEEPEST = 20.0
+_VERDICT_DEPTH = 3.0
+# A row that decides stands out.
+_DECIDES = {True: ORANGE, False: GREY}
+
+
+def summary_text(report: Report, words: Words) -> str:
+    """The print of `jaxcontam audit` in 80 columns: table, notes, next steps."""
+    page = io.StringIO()
+    console = Terminal(file=page, width=80)
+    if found := [row for row in report.results if isinstance(row, OrderResult)]:
+        print_outcome(found, report.command, words, console)
+    print_unscored(report.unscored, report.command, words, console)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+def audit_figure(results: Sequence[OrderResult]) -> Figure:
+    """Tests of one benchmark: -log10 p, and `draw_split` where pairs were scored."""
+    numbers = [row.numbers for row in results]
+    # All pairs are better than some.
+    by_pairs = sorted(numbers, key=lambda one: one.lag_profile is None)
+    pairs = [one for one in by_pairs if one.neighbours is not None]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.6, 2.6), layout="constrained")
+        panels = figure.subplots(1, 1 + bool(pairs), squeeze=False)[0]
+        depths = [min(_DEEPEST, -one.log10_p) for one in numbers]
+        colours = [_DECIDES[row.primary] for row in results]
+        panels[0].barh([row.method for row in results], depths, color=colours)
+        panels[0].axvline(_VERDICT_DEPTH, color="black", lw=0.8, ls=":")
+        panels[0].set_xlabel("-log10 p (dotted: p = 0.001)")
+        panels[0].invert_yaxis()
+        if pairs:
+            draw_split(panels[1], pairs[0])
+    return figure
+
+
+def membership_figure(
+    scores: Sequence[ScoreResult | SetResult], blind: Sequence[BlindBaseline]
+) -> Figure:
+    """AUC of every score and of every blind baseline, with 95 % intervals."""
+    if not scores:
+        raise ValueError("no members and non-members are known, so there is no AUC")
+    rows = [
+        interval_row(row, "auc", row.method, _DECIDES[row.primary]) for row in scores
+    ]
+    rows += [interval_row(one, "auc", blind_name(one.name)) for one in blind]
+    return intervals_figure(rows, "AUC", nothing=0.5)
+
+
+def replication_figure(report: Report, words: Words) -> Figure:
+    """Share of copies by every judge, then what other methods found, with intervals."""
+    judges, _, others = replication_rows(report.results)
+    rows = [
+        interval_row(row, "rate", words[row.method].label, _DECIDES[row.primary])
+        for row in (*judges, *others)
+        if row.rate is not None
+    ]
+    if not rows:
+        raise ValueError("nothing was judged, so there is no share")
+    return intervals_figure(rows, "share of instances that are found", nothing=0.0)

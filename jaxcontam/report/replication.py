@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from jaxcontam.report.numbers import interval_of, shown_or_dash
-from jaxcontam.report.page import model_words, report_page
-from jaxcontam.report.page_words import REPLICATION
-from jaxcontam.report.section import (
+from jaxcontam.report.page import (
+    REPLICATION,
     Code,
     Details,
     Figure,
@@ -14,6 +13,8 @@ from jaxcontam.report.section import (
     Paragraph,
     Section,
     Table,
+    model_words,
+    report_page,
 )
 from jaxcontam.results import Report
 from jaxcontam.results.replication import (
@@ -196,11 +197,7 @@ def replication_tables(
 
 
 def measure_and_test(method: str) -> tuple[str, str]:
-    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`.
-
-    Raises:
-        ValueError: If it is no such name.
-    """
+    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`."""
     for test in _TESTS:
         if method.endswith(f"_{test}"):
             return method.removesuffix(f"_{test}"), test
@@ -208,7 +205,7 @@ def measure_and_test(method: str) -> tuple[str, str]:
 
 
 def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
-    """What was found of one partition, and what speaks against it."""
+    """Findings on one partition, and all that speaks against them."""
     judges, overlaps, comparisons = replication_rows(rows)
     sentences: list[str] = []
     for row in judges:
@@ -304,7 +301,6 @@ def _short_words(row: JudgeResult) -> str:
 
 
 def _control_sentences(row: JudgeResult) -> list[str]:
-    """What the control says, or why it says nothing."""
     n, needed = row.n_instances, row.n_needed
     if not row.n_control:
         if row.n_control_unparsed + row.n_control_refused:
@@ -361,7 +357,6 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
 
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
-    """The overlaps of each instance with both instructions."""
     from jaxcontam.report.plots import overlap_plot
 
     points = [
@@ -377,8 +372,6 @@ def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
 def _closest(
     instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
 ) -> list[Details]:
-    """Copies first, then the completions that come closest; the first may be open."""
-
     def place(one: AskedInstance) -> tuple[int, float, int]:
         return _RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id
 
@@ -399,7 +392,6 @@ def _closest(
 
 
 def _label(one: AskedInstance, judge: str) -> str | None:
-    """What the judge that decides says of a completion."""
     return getattr(one, judge, None)
 
 

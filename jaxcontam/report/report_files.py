@@ -49,15 +49,10 @@ _ALWAYS = (
 
 
 def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
-    """Write report.json, results.csv and what the numbers follow from.
+    """Write report.json, results.csv and what the numbers follow from: all, or none.
 
-    Args:
-        report: What was found.
-        data: Name of a file beside `report.json` -> its bytes, for `jaxcontam verify`.
-        out: Folder, created if missing; all files are written, or none.
-
-    Returns:
-        The report as written, with its digests.
+    `data` is the name of a file beside `report.json` -> its bytes, for `jaxcontam
+    verify`. Returns the report as written, with its digests.
     """
     from jaxcontam import __version__
 
@@ -86,12 +81,7 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def read_report(path: Path) -> Report:
-    """Read a report as the dataclasses that it was written from.
-
-    Raises:
-        InputError: If there is none, it is not a report of this schema, or a field is
-            missing, unknown or of another type.
-    """
+    """Read a report as the dataclasses that it was written from."""
     document = read_document(path)
     try:
         return read_result(Report, document, "report")
@@ -127,7 +117,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def is_report_of(document: Mapping[str, Any], command: str) -> bool:
-    """Whether a report was made by a command, as far as it says so."""
+    """True if a report was made by a command, as far as it says so."""
     words = document.get("command")
     return isinstance(words, list) and words[:1] == [command]
 
@@ -140,7 +130,7 @@ def sealed_text(document: dict[str, Any]) -> str:
 
 
 def is_sealed(text: bytes, digest: str) -> bool:
-    """Whether a report's text holds its digest once, and the rest has that digest."""
+    """True if a report's text holds its digest once, and the rest has that digest."""
     seal = digest.encode(errors="surrogatepass")
     return text.count(seal) == 1 and data_digest(text.replace(seal, b"")) == digest
 
@@ -221,13 +211,7 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(partial: Path, folder: Path) -> None:
-    """Give a folder that was written beside its place its name, with all it holds.
-
-    A folder that stands there is removed first.
-
-    Raises:
-        OSError: If it cannot be done.
-    """
+    """Give a folder that was written beside its place its name, with all it holds."""
     for path in (*partial.rglob("*"), partial):
         _sync(path)
     shutil.rmtree(folder, ignore_errors=True)
@@ -236,10 +220,7 @@ def replace_folder(partial: Path, folder: Path) -> None:
 
 
 def part_path(path: Path) -> Path:
-    """Where a file is written before it takes its name.
-
-    It belongs to this process: two runs in one folder do not mix their bytes.
-    """
+    """Where this process writes a file before it takes its name."""
     return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
 
 
@@ -259,7 +240,7 @@ def sweep_parts(path: Path) -> None:
 
 
 def _is_left(part: Path) -> bool:
-    """Whether a part is that of a process of this host that has ended."""
+    """True if a part is that of a process of this host that has ended."""
     place, _, pid = part.name.removesuffix(".partial").rpartition(".")
     # Elsewhere than on POSIX, `kill` ends what it asks for.
     if not (

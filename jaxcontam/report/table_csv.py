@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxcontam.report.decision import audited_files, why
-from jaxcontam.report.neighbours import gains_of
+from jaxcontam.report.order_words import gains_of
 from jaxcontam.results import OrderResult, Report
 from jaxcontam.results.order import UnscoredFile
 from jaxcontam.results.report import Result
@@ -56,12 +56,10 @@ def results_csv(report: Report) -> str:
 def verdict_fields(
     report: Report, row: OrderResult | UnscoredFile, folder: str | None
 ) -> dict[str, Any]:
-    """What is said of a benchmark beside a score that others compute.
+    """Fields of a verdict beside a score that others compute.
 
-    Args:
-        report: The report of an audit.
-        row: Its deciding test, or a file that it refused.
-        folder: Where the report stands, if it was written.
+    `row` is its deciding test, or a file that was refused; `folder` is where the report
+    stands, if it was written.
     """
     assert report.model is not None
     fields = {

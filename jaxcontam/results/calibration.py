@@ -21,12 +21,8 @@ class CalibrationResult:
     Attributes:
         drawn: `fresh orders`: random orders of the file, each scored as if published;
             `relabelled columns`: one scored order, random columns as published.
-        n_draws: p-values.
-        n_strata: K of the first draw.
-        n_orders: m of the first draw.
         tokens_scored: Target tokens that went through the model, in all draws.
         cached_tokens: Target tokens whose scores were reused.
-        rejections: At 0.05 and at 0.01.
         ks_statistic: Largest distance of the p-values, ties broken at random, from the
             uniform law.
         ks_p_value: Its p-value.

@@ -24,16 +24,11 @@ or more like the model.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccuracy:
-    """Scores of one model on both sides, as shares.
+    """Mean scores of one model on both sides, as shares.
 
     Attributes:
-        model: Its name.
-        reference: Whether it is a reference.
-        published: Mean score on the published items.
-        other: Mean score on items that cannot have been seen.
-        gap: `published` less `other`, in points.
-        gap_low: Lower end of its 95 % interval.
-        gap_high: Upper end.
+        other: Of items that cannot have been seen.
+        gap: `published` less `other`, in points; the 95 % interval beside it likewise.
     """
 
     model: str
@@ -52,9 +47,6 @@ class InflationEstimate:
     Attributes:
         estimator: `gap` (the model alone), `difference in differences` (less the mean
             gap of the references), or `constat` (against a curve through them).
-        points: Estimate, in points of 100.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
         p_value: One-sided, that there is no inflation.
         mde: Smallest inflation that `low` would lie above 0 for with a chance of 0.8;
             None for `constat`.
@@ -75,7 +67,7 @@ class InflationEstimate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InflationResult(ResultRow):
-    """What is said of one score: the row of `results`.
+    """Inflation of one score: the row of `results`.
 
     Attributes:
         benchmark: Name of the published items; the fingerprint is of both sides.
@@ -92,7 +84,6 @@ class InflationResult(ResultRow):
             is drawn by itself.
         verdict: From the first of `estimates`.
         reason: Why it cannot be told, or "".
-        accuracies: One a model, the one in question first.
         estimates: The one that decides first.
     """
 

@@ -25,15 +25,11 @@ class OperatingPoint:
     """Share of members found where few non-members are taken for members.
 
     Attributes:
-        fpr: Wanted false-positive rate.
         convention: `le` (at most `fpr`) or `lt` (below it).
         tpr: Share of members above the threshold; None where `fpr` times the number of
             non-members is below 1.
         tpr_low: Lower end of the 95 % interval, or None: `tpr_interval`; with documents
             stratified bootstrap, and no narrower than Wilson's for a given threshold.
-        tpr_high: Upper end.
-        threshold: Score above which a text counts as a member, or None.
-        expected_false: `fpr` times the number of non-members.
     """
 
     fpr: float
@@ -56,7 +52,6 @@ class BlindBaseline:
         auc: Cross-validated.
         auc_low: Lower end of its 95 % interval (logit scale), with DeLong's error times
             sqrt(2): each of two texts helps to judge the other one.
-        auc_high: Upper end.
     """
 
     name: str
@@ -74,8 +69,6 @@ class BesideReference:
     of each.
 
     Attributes:
-        score: The score, named beforehand.
-        score_auc: Its AUC.
         reference_auc: The largest of the three AUCs.
         p_value: Of the score ranking no better (one-sided, paired DeLong); the largest
             of three.
@@ -98,27 +91,17 @@ class ScoreResult(ResultRow):
         setting: Its parameter where it has one, such as `k=20%`; else "".
         n_members: Members that have a score, are no prefix, and stand once on both
             sides together; with documents, in one of them alone.
-        n_nonmembers: Likewise.
         n_unscored: Texts without a score, such as empty ones.
         n_clusters: Documents that the texts come from; None if each is its own.
         auc: Probability that a member outscores a non-member, ties counting half.
         auc_se: DeLong standard error; by documents (Obuchowski) where there are some.
         auc_low: Lower end of the 95 % interval (logit scale).
-        auc_high: Upper end.
-        operating_points: At the false-positive rates that were asked for.
         p_value: By permutation of the labels, one-sided: (1 + #{>=}) / (B + 1).
         increment: AUC of the blind features with the score minus AUC without it, both
             cross-validated; None where there is no blind baseline.
-        increment_low: Lower end of its 95 % interval (paired DeLong).
-        increment_high: Upper end.
         increment_p: One-sided p-value of the increment: the score adds nothing.
-        beside_reference: The primary score beside a reference model; else None.
         difference: AUC minus that of the primary score; None for the primary score.
-        difference_low: Lower end of its 95 % interval (paired DeLong).
-        difference_high: Upper end.
         difference_p: Two-sided p-value of the difference.
-        p_adjusted: Adjusted p-value of the primary score; None for the others.
-        verdict: Verdict of the primary score; None for the others.
         copies: Planted duplication count, in studies; else None.
     """
 
@@ -153,16 +136,11 @@ class SetResult(ResultRow):
 
     Attributes:
         n_members: Texts of the suspected set that can be compared, as for a score.
-        n_nonmembers: Texts of the validation set likewise.
-        features: Scores that the classifier reads.
         auc: Cross-fitted AUC of suspected against validation texts.
         p_value: By permutation of the labels with everything fitted anew.
-        n_permutations: B.
         increment_p: One-sided p-value of the primary score: it adds nothing to the
             blind baselines; None where there is none.
-        beside_reference: The primary score beside a reference model, or None.
         p_adjusted: The same, or Holm's where several sets are tested.
-        verdict: See `RankingVerdict`; the members are the suspected texts.
     """
 
     method: str = "set_level"
@@ -184,13 +162,9 @@ class TextThreshold:
     """A score's threshold at a wanted false-positive rate, from non-members.
 
     Attributes:
-        method: The score.
-        fpr: Wanted false-positive rate.
         threshold: Texts above it count as members; None if the pool is too small.
         fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
             new non-members; None where documents of the pool have several texts.
-        fpr_high: Upper end.
-        n_pool: Non-members that it was found on.
         n_above: Texts above it, of those that have a p-value.
         n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
     """
@@ -210,9 +184,6 @@ class SeenShare:
     """How many of the texts in question were seen: `stats.conformal.share_seen`.
 
     Attributes:
-        method: The score.
-        n_texts: Texts in question that have a p-value.
-        n_pool: Non-members likewise.
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
             since seen texts may score as unseen ones do.
         estimate: The same at a guess.
@@ -233,11 +204,9 @@ class CodecShare:
     """How many texts of a side are read worse after another one of it: CoDeC's number.
 
     Attributes:
-        role: `text`, `member` or `nonmember`.
         n_texts: Distinct texts of the side that have a score.
         share: Those whose `codec` is above 0.
         low: Lower end of its 95 % interval (Wilson), as if texts were independent.
-        high: Upper end.
     """
 
     role: str
@@ -252,14 +221,11 @@ class DocumentRate:
     """How much of a document looks seen by the primary score.
 
     Attributes:
-        document: Its name.
         role: `text` for one in question, `member` or `nonmember` for a known one.
         n_texts: Its texts; of a known one, those that can be compared.
-        n_scored: Those with a score.
         n_above: Those at or above the threshold.
         rate: `n_above` of `n_scored`, the contamination rate; None without a score.
         rate_low: Lower end of its 95 % interval (Wilson), as if texts were independent.
-        rate_high: Upper end.
         threshold: For a known document that of the other known ones.
     """
 
@@ -279,7 +245,6 @@ class DocumentRates:
     """The cut that tells texts of known documents apart, and what it says of each.
 
     Attributes:
-        method: The score.
         threshold: Texts that score at or above it count as seen.
         accuracy: Mean of the shares of seen and of unseen texts that it gets right, on
             the texts that it was chosen on.
@@ -290,7 +255,6 @@ class DocumentRates:
             model never saw may show.
         n_members: Known documents that the model was trained on.
         n_nonmembers: Known documents that it was not.
-        rates: One a document.
     """
 
     method: str
@@ -310,9 +274,7 @@ class Sweep:
 
     Attributes:
         held_out_aucs: AUC of each on the half that chose.
-        chosen: The best of them.
         auc: Its AUC on the other half.
-        auc_se: DeLong standard error.
     """
 
     held_out_aucs: dict[str, float]
@@ -323,24 +285,13 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipStudy:
-    """What was asked of a membership run: `study` of its report.
+    """Settings and counts of a membership run: `study` of its report.
 
     Attributes:
-        name: Name of the file of texts.
-        fingerprint: Digest of the texts and their sides.
-        primary: The score that decides.
-        fprs: False-positive rates that were asked for.
-        convention: `le` or `lt`; see `OperatingPoint`.
-        n_texts: Texts on all sides.
         n_left_out: Those of a prefix.
         n_unscored: Those without a token to score.
-        tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         sweep: How Min-K% chose its share of tokens, if it was asked to.
-        seen: Share of the texts in question that was seen, by the primary score.
-        codec: CoDeC's share of each side, where that score was made.
-        documents: Rates of documents, where both sides come from some.
-        warnings: What the reader should know, one sentence each.
     """
 
     name: str
@@ -365,17 +316,11 @@ class TextScores:
     """The scores of one text: a row of `texts.jsonl`.
 
     Attributes:
-        id: Its place in the run.
-        source: The file that it comes from.
-        role: `member`, `nonmember` or `text`.
-        text: The text.
-        n_tokens: Scored tokens.
         left_out: Stands in a prefix, and takes part in no comparison.
         scores: Score -> its value; None where the text has none.
         cluster: The document that it comes from, if that is known.
         reference: `fluency_of` it under a model that saw none of the texts.
-        p_value: Conformal p-value of the primary score, if a pool gives one.
-        p_adjusted: The same after Benjamini-Hochberg, over the texts that have one.
+        p_adjusted: `p_value` after Benjamini-Hochberg, over the texts that have one.
         no_p_value: Why a text in question has none beside a pool.
     """
 
@@ -395,15 +340,11 @@ class TextScores:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScorePicture:
-    """What one score gave to labelled texts, for its plots.
+    """Curve of one score on labelled texts, for its plots.
 
     Attributes:
-        method: The score.
-        auc: Area under the curve.
         fpr: (R,) share of non-members at or above each threshold, ascending.
         tpr: (R,) share of members.
-        members: (P,) scores of the members.
-        nonmembers: (Q,) scores of the non-members.
     """
 
     method: str

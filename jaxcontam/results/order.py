@@ -36,20 +36,11 @@ class ReferenceResult:
     """The same test of a model that cannot have seen the file.
 
     Attributes:
-        name: Name of the reference model.
-        fingerprint: Digest of what decides its scores.
-        p_value: p-value of the test on the reference.
-        log10_p: log10 of it.
-        effect: Effect on the reference, in the row's `effect_unit`.
-        effect_se: Standard error.
         scale: What the reference's scores were multiplied by for the difference: above
             1 where the context, or the order of options, changes them less than it
             changes the model's.
         difference: By how much more the model prefers the published order than the
             reference does, in the same unit; paired by stratum.
-        difference_se: Standard error.
-        difference_p: p-value of the difference, by the same test.
-        difference_log10_p: log10 of it.
         half_p: p-value, by the same test, of `REFERENCE_SHARE` of the model's scores
             less the reference's: small where the reference gains less than that share
             of what the model gains.
@@ -107,11 +98,10 @@ class Evidence:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NullPicture:
-    """What one test saw, for its plots.
+    """Numbers of one test, for its plots.
 
     Attributes:
         null_sums: (n,) float64; the statistic with columns drawn at random.
-        observed: The statistic of the published order.
         contributions: (K,) float64; the published score of each stratum, in file order.
     """
 
@@ -204,15 +194,8 @@ class UnscoredFile:
     """A file whose own order failed the checks of its deciding test.
 
     Attributes:
-        benchmark: Its name.
         fingerprint: Digest of the examples in their order.
-        order_provenance: As for `OrderResult`.
-        n_examples: Examples that were looked at.
         n_repeats: Examples that repeat an earlier one and were left out.
-        method: The test that would have decided.
-        null: What it assumes.
-        pretests: All checks of the file.
-        verdict: Always `invalid design`.
     """
 
     benchmark: str

@@ -31,20 +31,15 @@ model's; what the model copies and it does not may be chance.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapResult(ResultRow):
-    """Whether naming the partition makes completions more like the reference.
+    """Test if naming the partition makes completions more like the reference.
 
     Attributes:
         method: Measure and test, such as `rouge_l_sign_flip`.
         validity: `exact` for the sign-flip test, `asymptotic` for bootstraps.
-        n_instances: Pairs of completions that are compared.
         n_left_out: Instances whose guided or general prompt has no answer, or whose
             reference the measure cannot read.
-        guided: Mean overlap with the guided instruction.
-        general: Mean overlap with the general instruction.
         p_value: One-sided; None for fewer than two pairs.
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
-        prompt_version: Version of the instructions: a name and a digest of their words.
-        verdict: `suspected` by p <= 0.05, never more.
     """
 
     validity: Validity
@@ -60,13 +55,11 @@ class OverlapResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCopies:
-    """What a model that has seen neither side copies, and how the model exceeds it.
+    """Copies by a model that has seen neither side, and how the model exceeds them.
 
     Attributes:
         n_instances: Instances of the benchmark that count for both models.
-        n_copies: Those that the reference copies.
         n_control: Instances of the control that count for both models.
-        control_copies: Those that the reference copies.
         n_refused: Completions of both sides, or requests to the judge, that a server
             refused.
         p_value: That chance alone makes its rate exceed that of the control, by the
@@ -97,29 +90,19 @@ class JudgeResult(ResultRow):
 
     Attributes:
         method: `judge_local`, `judge_llm`, or `judge_human` for a sheet read back.
-        n_instances: Guided completions that have a label.
-        n_exact: Exact copies.
         n_short: Exact copies of references of one or two words, which enter the
             rate and do not decide.
         n_follows: Instances whose second piece follows from the first one by rule, such
             as counting; left out of every count.
         n_repeats: Instances whose text stands in the benchmark before, or in the
             control as well; left out likewise.
-        n_near: Near-exact ones.
         fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
         meets_rule: Whether the paper's rule is met, which knows no control.
         n_unparsed: Answers of a judge that are none of the words asked for.
         n_refused: Completions, or requests to the judge, that a server refused.
         rate: Share of exact or near-exact copies among those judged.
-        rate_low: Lower end of its 95 % interval (Wilson).
-        rate_high: Upper end.
         n_control: Completions of a set that cannot have been seen that have a label; 0
             without such a set.
-        n_control_unparsed: `n_unparsed` of the control.
-        n_control_refused: `n_refused` of the control.
-        n_control_follows: `n_follows` of the control.
-        n_control_repeats: `n_repeats` of the control.
-        control_copies: Exact or near-exact copies among those of the control.
         n_needed: The smallest number of copies for which p_control is at most 0.001;
             None without a control, with sources, or where all would be too few.
         group_field: Field of the sources that `p_control` exchanges, or None.
@@ -130,13 +113,11 @@ class JudgeResult(ResultRow):
             Fisher's exact test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
-        reference: What a reference model copies; None without one.
         reason: Why the verdict is `suspected` and no more; None for another one.
         agreement: Share of instances that humans judged alike, copy or not; None
             without human labels.
         f1: F1 of finding what humans call a copy; None without.
         agreement_of_always_no: What a judge that never finds one would reach.
-        prompt_version: Version of the instructions that made the completions.
         judge_version: Version of the judge: its constants, or the words of its prompt.
         verdict: Where the paper's rule is met: `suspected` without a control, or where
             p_control <= 0.05; `contaminated` where p_control <= 0.001 and the
@@ -184,26 +165,18 @@ class JudgeResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult(ResultRow):
-    """What a method that asks otherwise finds; never the row that decides.
+    """Findings of a method that asks otherwise; never the row that decides.
 
     Attributes:
-        method: One that asks for something else than the second piece.
         n_instances: Instances that were asked about, or 1 for a split as a whole.
-        n_found: Instances that the method finds.
-        n_refused: Requests that a server refused.
         rate: `n_found` over those answered; None where none was.
-        rate_low: Lower end of its 95 % interval (Wilson).
-        rate_high: Upper end.
         chance: What the rate would be by guessing; None where nobody knows.
         n_control: Answers on instances that cannot have been seen, if there are some.
-        n_control_found: Those of them that the method finds.
-        n_control_refused: Requests for the control that a server refused.
         p_control: That chance alone makes the rate exceed the control's, one-sided
             (Fisher's exact test), refusals counted as not found in the partition and
             as found in the control; None without a control.
         finding: In the method's own words, such as `suspicious`.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
-        verdict: None where the method gives no decision about the partition.
     """
 
     n_instances: int
@@ -224,23 +197,14 @@ class ComparisonResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskedInstance:
-    """What a model wrote for one instance: a row of `texts.jsonl`, as a page shows it.
+    """Completions of one instance: a row of `texts.jsonl`, as a page shows it.
 
     Attributes:
-        id: Its place in the file, counted from 0.
         arm: `partition` or `control`, or one of both as the reference was asked.
-        first_piece: What the model was shown.
-        second_piece: What it should write.
-        guided: Its completion with the guided instruction.
         guided_refused: What a server said instead; or None.
-        general: Its completion with the general instruction, if one was asked for.
         follows: Whether the second piece follows from the first one by rule.
         repeats: Whether the text stands before, or on both sides.
-        rouge_l_guided: ROUGE-L of the guided completion; None where it has none.
-        rouge_l_general: That of the general one.
         judge_local: Label of the local judge: `exact`, `near` or `no`.
-        judge_llm: That of a chat model.
-        judge_human: That of people.
     """
 
     id: int

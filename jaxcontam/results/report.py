@@ -1,4 +1,4 @@
-"""What a report holds: rows of all kinds, the model, the device.
+"""A report: rows of all kinds, the model, the device.
 
 Rows of `report.json` are these fields under these names; None becomes null.
 """
@@ -14,11 +14,7 @@ from jaxcontam.results.membership import (
     TextThreshold,
 )
 from jaxcontam.results.order import OrderResult, UnscoredFile
-from jaxcontam.results.replication import (
-    ComparisonResult,
-    JudgeResult,
-    OverlapResult,
-)
+from jaxcontam.results.replication import ComparisonResult, JudgeResult, OverlapResult
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 
 SCHEMA = 2
@@ -32,8 +28,6 @@ class MembershipResult:
     A ranking, never a proof: `p_value` and `verdict` are always None.
 
     Attributes:
-        auc: Probability that a text of the set outscores a text of the reference.
-        auc_se: DeLong standard error.
         reference: Names of the never-injected sets that it is compared with.
     """
 
@@ -61,7 +55,6 @@ class Screening:
     each one is true, and rest on `p_adjusted` alone.
 
     Attributes:
-        benchmark: Its name.
         by: Its primary p-value as adjusted by Benjamini and Yekutieli.
         e_bh: Smallest level at which e-BH lists it, from its e-value.
     """

@@ -1,4 +1,4 @@
-"""What rows of `report.json` have in common."""
+"""Fields that all rows of `report.json` share."""
 
 import dataclasses
 

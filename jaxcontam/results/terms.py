@@ -102,14 +102,11 @@ def base_null(null: Null) -> Null:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRow:
-    """What readers are told of a method: its name, its needs, its price, its sight.
+    """A method for its readers: its name, its needs, its price, its sight.
 
     Attributes:
         name: As typed after `--tests` or `--scores`, and as it stands in reports.
         needs: What the model must expose, and the flags that it cannot do without.
-        cost: Passes over the data, or answers of the model.
-        finds: What it can and cannot see.
-        source: Paper.
     """
 
     name: str
@@ -121,27 +118,18 @@ class MethodRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProofWords:
-    """What a report says of a test with a p-value; by default, of orders of a file.
+    """Words for a test with a p-value; by default, of orders of a file.
 
     Attributes:
-        row: What the test has strata of.
         version: What a stratum holds several of.
-        versions: Several of them.
         seen: What a small p-value shows, and what was not tested.
-        unseen: What `no evidence` is about.
-        more: What would make the test stronger.
         found: What failed checks say of the file; None: what the null says.
-        meaning: What a small p-value says.
-        silence: What neither a small p-value nor a large one says.
         assumed: Null -> what it asks, where the test asks something of its own.
         approximation: What an approximate p-value asks besides.
         unchecked: Why there are no pre-tests, where there are none.
         chance: What would be seen had the model never seen the file; takes the names
             that `jaxcontam.report.order_words.chance_sentence` lists.
         unit: Unit of the summed score; None: nats above the mean version.
-        null_caption: Says what the histogram of the summed score shows.
-        evidence_caption: Says what the plot of strata shows.
-        limits: `order` or `versions`: what a page of such tests leaves open.
         takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.
         otherwise: What to do about any other failed pre-test of versions.
@@ -193,16 +181,12 @@ ORDER_WORDS = ProofWords()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodWords:
-    """What a report says of a method; made from a row of METHODS.
+    """Words for a method in a report; made from a row of METHODS.
 
     Attributes:
-        name: As it stands in report.json.
-        finds: What it can and cannot see.
         source: Paper, and where the code departs from the authors'.
-        label: Name in tables and sentences.
         null: What a test assumes; empty for scores.
         validity: What vouches for its p-value; empty for scores.
-        proof: Words of a test of orders or versions; else None.
     """
 
     name: str

@@ -34,13 +34,10 @@ class PromptedModel:
 
     Attributes:
         name: Part of the names of folders, so without slashes.
-        completer: Answers prompts.
-        info: What reports say of it.
         device: Device of a local model; None for a server.
         tokenize: Ids of a text; None without a local tokenizer.
         read: Ids that the model reads of a prompt; None likewise.
         context: Ids that it reads at once; None likewise.
-        notes: What a reader should know of the answers, once given.
     """
 
     name: str
@@ -79,7 +76,6 @@ class ServerSettings:
 
     Attributes:
         spending: What the model and the judge may use together, and have used.
-        concurrency: Requests at a time.
         retry_refused: Ask again for what was refused in an earlier run.
     """
 
@@ -99,22 +95,12 @@ def open_prompted(
     journal: Callable[[str, ModelInfo], Journal] = lambda *_: MemoryJournal(),
     settings: ServerSettings | None = None,
 ) -> Iterator[PromptedModel]:
-    """Open a model for the block.
+    """Open a directory, hub name, `api:URL#NAME` or model in memory for the block.
 
-    Args:
-        model: A directory, hub name, `api:URL#NAME`, a model in memory, or a
-            `PromptedModel`.
-        tokenizer: The fast tokenizer of a model in memory.
-        dtype: Matmul precision of a directory.
-        is_plain: Prompts are read as any text is, without a chat template.
-        beside: The model that this one is a reference for, whose server's key no other
-            server may see; the key is REFERENCE_API_KEY then.
-        journal: (name of the model, what is known of it) -> where finished answers are
-            kept.
-        settings: Server settings.
-
-    Raises:
-        InputError: If there is no such model, or it has no weights to write with.
+    `is_plain`: prompts are read as any text is, without a chat template. `beside` is
+    the model that this one is a reference for: no server may see the key of another
+    one, so the key of this one is REFERENCE_API_KEY then. `journal`: (name of the
+    model, what is known of it) -> where finished answers are kept.
     """
     if isinstance(model, PromptedModel):
         yield model
@@ -177,17 +163,8 @@ def open_judge(
 ) -> Iterator[ChatCompleter]:
     """Open a chat model that judges, for the block.
 
-    Its key is API_KEY; where a model that is judged stands behind another server,
-    JUDGE_API_KEY alone, because no server may see the key of another one.
-
-    Args:
-        word: `api:URL#NAME`.
-        asked: The words that name the models that are judged; None for no model.
-        journal: Where its answers are kept.
-        settings: Server settings.
-
-    Raises:
-        InputError: If the word is of another form.
+    Its key is API_KEY; where a model that is judged (`asked`; None for no model) stands
+    behind another server, JUDGE_API_KEY alone: no server may see the key of another.
     """
     judge = parse_api(word, flag="--judge")
     key = key_beside(judge.url, JUDGE_KEY_VARIABLE, asked)
