@@ -131,27 +131,6 @@ def test_a_verdict_is_held_to_what_is_known(copies, expected, verdict, word):
     assert known.agrees(verdict) == word
 
 
-def test_a_killed_run_goes_on_where_it_was(
-    mirror, few, finished, monkeypatch, tmp_path
-):
-    asked, call, is_killed = [], jaxcontam.membership, True
-
-    def membership(model, **more):
-        if asked == [HUBBLE.partition("/")[2]] and is_killed:
-            raise KeyboardInterrupt
-        asked.append(model.name)
-        return call(model, **more)
-
-    study = KnownModels(mirror=mirror, out=tmp_path, only=("hubble",))
-    monkeypatch.setattr(jaxcontam, "membership", membership, raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        study.run()
-    is_killed = False
-    again = study.run()["sets"]
-    assert asked == [HUBBLE.partition("/")[2], STANDARD.partition("/")[2]]
-    assert again == [one for key, one in finished[1].items() if "hubble" in key[0]]
-
-
 def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     mirror, few, tmp_path, capsys
 ):

@@ -158,12 +158,6 @@ def test_order_of_the_columns_drawn_does_not_matter():
     assert (first.first, first.last) == (second.first, second.last)
 
 
-def test_same_seed_gives_the_same_numbers():
-    matrix = np.random.default_rng(7).normal(size=(20, 10))
-    assert find(matrix, seed=3) == find(matrix, seed=3)
-    assert find(matrix, seed=3) != find(matrix, seed=4)
-
-
 def test_single_stratum_has_one_run():
     found = find(np.array([[3.0, 1.0, 2.0, 0.0]]), n_draws=4000)
     assert (found.first, found.last) == (0, 0)

@@ -104,11 +104,6 @@ def test_permutation_pvalue_of_spearman_is_near_its_asymptotic_one():
     assert battery["length_trend"].p_value == pytest.approx(witness, abs=0.01)
 
 
-def test_same_seed_same_pvalues():
-    texts = sentences(np.random.default_rng(8), 40)
-    assert pretest_battery(texts, {}, seed=3) == pretest_battery(texts, {}, seed=3)
-
-
 def test_reversal_needs_only_what_points_forwards():
     texts = sentences(np.random.default_rng(9), 40)
     fields = {"label": [0, 1] * 20, "level": [1, 2, 3, 4] * 10, "id": texts[:]}

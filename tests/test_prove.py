@@ -105,11 +105,6 @@ def test_one_row_and_one_counterfactual_have_their_closed_forms(save, prove, mat
     assert found["p_value"] >= p
 
 
-def test_constant_matrix_gives_pvalue_one_and_effect_zero(save, prove):
-    found = prove(save("m.npy", np.full((20, 10), -417.3)))
-    assert (found["p_value"], found["effect"], found["statistic"]) == (1.0, 0.0, 0.0)
-
-
 def test_published_best_everywhere_is_contaminated_at_the_floor(save, prove):
     matrix_KM = drawn(20, 10)
     matrix_KM[:, 0] = matrix_KM.max(axis=1) + 1.0
@@ -237,14 +232,6 @@ def test_same_matrix_finds_its_own_folder_again(save, tmp_path, monkeypatch, cap
     capsys.readouterr()
     reports = sorted((tmp_path / "runs" / "prove").glob("m-????????/report.json"))
     assert len(reports) == 2
-
-
-def test_same_seed_gives_the_same_numbers(save, prove):
-    path = save("m.npy", drawn(30, 10, shift=0.2))
-    first, again, other = (prove(path, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first["p_monte_carlo"] != other["p_monte_carlo"]
-    assert first["p_value"] == other["p_value"]
 
 
 def test_a_report_of_other_words_is_not_replaced_unasked(tmp_path, capsys):
