@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.api import client as api_client
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import snapshot_warning
@@ -300,14 +299,6 @@ def test_closing_twice_is_closing():
         client.post(PATH, bodies(1)[0])
     client.__exit__(None, None, None)
     assert client.n_sent == 1
-
-
-@pytest.mark.parametrize(
-    "settings", [{"concurrency": 0}, {"timeout_seconds": 0.0}, {"timeout_seconds": -1}]
-)
-def test_a_client_of_nothing_is_one_clear_line(settings):
-    with pytest.raises(InputError):
-        opened(Server(), **settings)
 
 
 def test_the_garbage_collector_may_close_a_client_while_a_call_begins():

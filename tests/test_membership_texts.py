@@ -111,13 +111,6 @@ def test_a_template_is_filled_in_both_of_two_files(model, tmp_path, capsys):
     assert texts == [f"{text}." for text in [*MEMBERS, *OTHERS]]
 
 
-def test_a_template_and_a_field_are_refused_together(tmp_path, capsys):
-    texts = write_rows(tmp_path / "t.jsonl", [{"q": text} for text in MEMBERS])
-    flags = ("--template", "{q}", "--text-field", "q")
-    assert main(["membership", "m", texts, "--nonmembers", texts, *flags]) == 2
-    assert "--template and --text-field exclude each other" in capsys.readouterr().err
-
-
 def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):
     rows = [{"text": text, "label": 1} for text in [*MEMBERS, "a b"]]
     document = Membership(

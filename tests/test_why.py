@@ -101,13 +101,6 @@ def test_provenance_says_who_decides(provenance, method, words):
     assert likeness != (is_known or method == "options")
 
 
-def test_direction_decides_beside_a_test_of_random_orders():
-    row = order_row("stratified")
-    said = why(file_of(row, beside("direction", -8.0, reference=reference(0.3))))
-    assert said.startswith("Who decides: direction beside stratified, since the order")
-    assert "(p <= 1.0e-8 by direction)" in said
-
-
 def suspected(method="direction", log10_p=-6.0, **changes):
     return order_row(method, log10_p, "suspected", **changes)
 
@@ -224,22 +217,6 @@ def suspected(method="direction", log10_p=-6.0, **changes):
 def test_every_suspicion_has_its_reason(rows, expected, words):
     assert list(file_of(*rows).test.reasons) == expected
     assert words in why(file_of(*rows))
-
-
-def test_adjacency_that_fails_its_checks_raises_no_suspicion():
-    failing = beside(
-        "adjacency", -9.0, pretests=(check("label_trend", 1e-5, passed=False),)
-    )
-    row = suspected(log10_p=-2.0)
-    assert file_of(row, failing).test.reasons == ("weak",)
-
-
-def test_two_looks_ask_direction_for_half_the_level():
-    row = suspected("adjacency")
-    close, enough = beside("direction", -3.1), beside("direction", -3.31)
-    assert file_of(row, close).test.reasons == ("attraction",)
-    # Then only a reference is missing.
-    assert file_of(row, enough).test.reasons == ("no reference",)
 
 
 def test_silent_reference_stands_beside_a_proof():

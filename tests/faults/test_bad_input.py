@@ -166,12 +166,6 @@ def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
     assert document["model"]["name"] == pulse.name
 
 
-def test_report_without_its_archive_is_named(pulse, tmp_path, capsys):
-    shutil.copy(pulse / "report.json", tmp_path)
-    message = refused(["verify", tmp_path], capsys)
-    assert "orders.npz: no such file" in message
-
-
 @pytest.mark.parametrize(
     ("name", "content", "flags", "message"),
     [
@@ -186,12 +180,6 @@ def test_bad_matrices_are_named(file, capsys, name, content, flags, message):
     words = ["prove", path, "--out", path.parent / "out", *flags]
     assert message in refused(words, capsys)
     assert not (path.parent / "out").exists()
-
-
-def test_archive_of_arrays_is_no_matrix(tmp_path, capsys):
-    path = tmp_path / "m.npz"
-    np.savez(path, a=np.ones((2, 2)), b=np.ones(2))
-    assert "2 arrays (a, b)" in refused(["prove", path], capsys)
 
 
 def test_report_names_the_flags_that_make_it_again(file):
