@@ -201,22 +201,6 @@ def test_narrow_files_without_a_prefix_come_back_whole(tmp_path):
     assert read_config_fields(second) == raw | {"dtype": "float32"}
 
 
-@pytest.mark.parametrize(
-    "model_type", [name for name, family in FAMILIES.items() if family.ignored]
-)
-def test_buffers_of_older_files_are_no_weights(model_type, tmp_path):
-    raw, family = raw_config(model_type), FAMILIES[model_type]
-    decoder = drawn(raw)
-    write(decoder, raw, tmp_path)
-    path = tmp_path / "model.safetensors"
-    buffers = {
-        f"{family.prefix}h.1{suffix}": np.ones(2, np.float32)
-        for suffix in family.ignored
-    }
-    save_file(load_file(path) | buffers, path)
-    assert_same_weights(load_decoder(tmp_path), decoder)
-
-
 def test_each_expert_has_tensors_of_its_own(tmp_path):
     raw = raw_config("mixtral")
     decoder = drawn(raw)

@@ -376,35 +376,6 @@ def test_a_sweep_needs_both_sides(model, files):
         jaxcontam.membership(model, files / "seen.txt", sweep_k=True)
 
 
-@pytest.mark.parametrize("name", ["shots", "n_neighbours"])
-def test_a_number_below_one_is_refused(name):
-    with pytest.raises(InputError, match=f"{name} must be at least 1, got 0"):
-        jaxcontam.membership("m", ["a"], **{name: 0})
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda d: d.pop("study"), lambda d: d["study"].update(primary="none")]
-)
-def test_a_damaged_report_is_one_line(labelled, tmp_path, damage, capsys):
-    document = read(labelled)
-    damage(document)
-    (tmp_path / "texts.jsonl").write_bytes((labelled / "texts.jsonl").read_bytes())
-    (tmp_path / "report.json").write_text(json.dumps(document))
-    assert main(["report", str(tmp_path)]) == 2
-    assert "cannot be rendered" in capsys.readouterr().err
-
-
-def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, capsys):
-    out = tmp_path / "a[/b]c"
-    (out / "report.json").mkdir(parents=True)
-    words = ["membership", model, str(files / "seen.txt"), "--out", str(out)]
-    assert main([*words, "--scores", "loss"]) == 2
-    assert "report.json: cannot be written" in capsys.readouterr().err
-    (out / "report.json").rmdir()
-    assert main([*words, "--scores", "loss"]) == 0
-    assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
-
-
 def test_a_second_look_has_a_folder_of_its_own_and_is_counted(
     model, files, tmp_path, monkeypatch, capsys
 ):

@@ -64,21 +64,6 @@ def test_house_order_of_one_set_is_one_item_and_no_evidence(audit, tmp_path):
     assert main(["verify", str(out)]) == 0
 
 
-def test_warnings_of_one_item_are_in_the_singular(audit, tmp_path):
-    path = tmp_path / "mc.jsonl"
-    rows = [
-        {"q": "a", "choices": HOUSE},
-        {"q": "b", "choices": ["ape", "crow", "vole"]},
-        {"q": "c"},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (row,), _, _ = audit(path, "--tests", "options")
-    assert row["warnings"][:2] == [
-        "1 of 2 items was left out: 1 is sorted",
-        "1 record has no options",
-    ]
-
-
 def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
     path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), place=1)
     (row,), said, _ = audit(path, "--tests", "options")

@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import re
 import tracemalloc
 
 import pytest
@@ -313,14 +312,6 @@ def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
     assert "one.jsonl:1: no field 'text' (it has: body); no text in 1000 records" in (
         capsys.readouterr().err
     )
-
-
-def test_default_folder_belongs_to_corpus_and_benchmark(files, capsys):
-    assert main(["overlap", "docs", "bench.txt"]) == 0
-    assert main(["overlap", "docs/two.txt", "bench.txt"]) == 0
-    folders = sorted(path.name for path in (files / "runs/overlap").iterdir())
-    assert len(folders) == 2
-    assert all(re.fullmatch("bench-[0-9a-f]{8}", name) for name in folders)
 
 
 def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):

@@ -226,9 +226,3 @@ def test_more_orders_help_no_further_than_their_spread_hides():
     assert standard_error(few, 1) / standard_error(many, 1) == pytest.approx(
         math.sqrt(2), rel=1e-5
     )
-
-
-@pytest.mark.parametrize(("sd", "level"), [(0.0, 0.1), (-1, 0.1), (1, 0), (1, 1)])
-def test_power_refuses_what_is_no_spread_or_level(sd, level):
-    with pytest.raises(ValueError, match="must be"):
-        power(drawn_design(10, 5, 9), 1.0, sd, level=level)

@@ -1,20 +1,16 @@
 """The main job end to end, in its pulse size, and what `verify` finds in its report."""
 
-import io
 import json
 import shutil
 import zipfile
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from eval.quickstart import Quickstart, print_headline
+from eval.quickstart import Quickstart
 from jaxcontam.cli import main
 from jaxcontam.commands.verify_orders import verify_report
 from jaxcontam.report.report_files import sealed_text
-from jaxcontam.results import MembershipResult, OrderResult
-from jaxcontam.results.read import read_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -128,23 +124,6 @@ def test_natural_set_is_in_alphabetical_order_and_in_no_training_text(pulse):
     manifest = json.loads((pulse / "manifest.json").read_text())
     rows = {row["name"]: row for row in manifest["sets"]}
     assert rows["pydocs-natural"]["copies"] == 0
-
-
-def test_headline_has_both_tests_and_the_effect_in_eighty_columns(pulse):
-    results = [
-        read_result(MembershipResult if "auc" in row else OrderResult, row)
-        for row in read(pulse)["results"]
-    ]
-    out = io.StringIO()
-    print_headline(results, Console(file=out, width=80))
-    over, header, *lines = out.getvalue().splitlines()
-    assert over.split() == ["p", "p", "effect", "AUC"]
-    assert header.split() == [
-        *("benchmark", "copies", "adjacency", "direction", "verdict", "nats", "min_k")
-    ]
-    assert len(lines) == 9
-    assert max(map(len, (over, header, *lines))) <= 80
-    assert [line.count("*") for line in lines] == [1] * 9
 
 
 def test_controls_are_ranked_against_each_other_and_add_to_one(pulse):

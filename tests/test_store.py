@@ -347,23 +347,3 @@ def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
         store = ScoreStore(tmp_path, identity)
         scorer = local_scorer(decoder, batch_tokens=100, moments=True, store=store)
         assert_same_bits(scorer.tokens(plan), without.tokens(plan))
-
-
-@pytest.mark.parametrize("limit", [0, 100, 5_000])
-def test_full_disk_is_one_line_and_corrupts_nothing(tmp_path, capsys, limit):
-    folder = tmp_path / "store"
-    message, hint = said_by("full_disk", folder, tmp_path / "log", limit)
-    assert message.startswith(f"{folder}: scores cannot be written (")
-    assert "\n" not in message
-    assert "--no-store" in hint
-    assert "--store DIR" in hint
-    sizes = [path.stat().st_size for path in folder.iterdir()]
-    assert len(sizes) == 1
-    # What the same process scored once there was room again is all there.
-    scorer, asked = counted(folder)
-    scorer.sums(drawn_sequences()[:500])
-    assert asked == []
-    sequences = drawn_sequences()
-    found = scorer.sums(sequences)
-    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
-    assert capsys.readouterr().err == ""
