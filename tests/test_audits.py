@@ -22,9 +22,7 @@ from train.audits import (
     references_of,
 )
 from train.manifest import Manifest, PlantedSet, read_manifest
-from train.step_log import (
-    audit_steps,
-)
+from train.step_log import audit_steps
 from train.tokenizer import train_tokenizer
 
 # Its bits are compared with those of the `pulse` run, which compiles plainly.

@@ -165,21 +165,6 @@ def test_plan_is_known_by_its_copies(plan):
     assert runs.plan_of(copies | {"piqa": 3}) is None
 
 
-@pytest.mark.slow
-def test_finished_model_is_not_trained_again(
-    finished, files, few, capsys, monkeypatch, tmp_path
-):
-    document, out = finished
-    again = tmp_path / "again"
-    shutil.copytree(out, again)
-    monkeypatch.setattr("train.run.train", None)
-    found = study(files, again).run()
-    assert "reusing the finished model" in capsys.readouterr().err
-    assert [row["p_value"] for row in found["results"]] == [
-        row["p_value"] for row in document["results"]
-    ]
-
-
 def test_given_run_is_tested_without_training_and_gives_its_numbers(
     finished, monkeypatch, tmp_path
 ):

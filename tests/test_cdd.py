@@ -66,9 +66,7 @@ def table_distance(a, b):
     for i in range(len(a)):
         for j in range(len(b)):
             table[i + 1, j + 1] = min(
-                table[i, j + 1] + 1,
-                table[i + 1, j] + 1,
-                table[i, j] + (a[i] != b[j]),
+                table[i, j + 1] + 1, table[i + 1, j] + 1, table[i, j] + (a[i] != b[j])
             )
     return int(table[-1, -1])
 

@@ -120,13 +120,6 @@ def test_what_left_names_what_to_use_instead(place, refused):
     assert place != name or name not in COMMANDS
 
 
-def test_unknown_flag_is_told_before_what_its_value_was_taken_for(refused):
-    said = refused(
-        "membership", "m", "--members", "a", "--nonmembers", "b", "--hop", "x"
-    )
-    assert "unknown flag '--hop'" in said
-
-
 @pytest.mark.parametrize("flag", ["--version", "-V"])
 def test_version_is_that_of_the_package(flag, capsys):
     assert main([flag]) == 0
@@ -150,28 +143,41 @@ def test_methods_lists_each_and_says_all_of_one(capsys, refused, monkeypatch):
     assert "did you mean 'adjacency'?" in refused("methods", "adjacancy")
 
 
-def test_unknown_command_names_the_nearest(refused):
-    assert refused("audi") == (
-        "jaxcontam: error: unknown command 'audi'\n"
-        "  hint: did you mean 'audit'? choices: " + ", ".join(COMMANDS) + "\n"
-    )
-
-
 @pytest.mark.parametrize(
-    ("command", "typed", "nearest"),
+    ("words", "message", "hint"),
     [
-        ("audit", "--n-order", "--n-orders"),
-        ("audit", "--tets", "--tests"),
-        ("prove", "--score", "--scores"),
-        ("score", "--text-feild", "--text-field"),
+        ("audi", "unknown command 'audi'", "did you mean 'audit'? choices: audit, "),
+        ("audit m b --n-order 3", "unknown flag '--n-order'", "mean '--n-orders'? "),
+        ("audit m b --tets 3", "unknown flag '--tets'", "did you mean '--tests'? "),
+        ("prove m.csv --score 3", "unknown flag '--score'", "mean '--scores'? "),
+        ("membership m --members a --hop x", "unknown flag '--hop'", "choices: --"),
+        ("audit m", "no benchmark file", "name at least one"),
+        # Before any file is opened.
+        ("audit m b --tests x,stratifed", "unknown test 'x'", f"choices: {TESTS}"),
+        ("audit m b --tests stratifed", "'stratifed'", "did you mean 'stratified'? "),
+        ("audit m b --tests min_k", "unknown test 'min_k'", ""),
+        ("audit m {b} --n-orders 0", "--n-orders must be at least 1, got 0", ""),
+        ("audit m {b} --seed -1", "--seed must be at least 0, got -1", ""),
+        ("audit m {b} --batch-tokens 0", "--batch-tokens must be at least 1", ""),
+        ("audit m {b} --min-effect nan", "--min-effect must be a finite number", ""),
+        # The field before the model, which comes last.
+        ("audit m {b} --template {{qq}}", "no field 'qq'", "did you mean 'q'? "),
+        ("audit m {b} --group-field qq", "no field 'qq'", "did you mean 'q'? "),
+        ("audit m {b} {b}", "two benchmarks are named 'boolq'", "rename a file"),
+        ("audit {d}/model {b}", "{d}/model: no such model directory", "org/name"),
+        ("audit {d}/lama-small {b}", "", "did you mean '{d}/llama-small'?\n"),
+        ("audit http://h:1/v1#m {b}", "", "behind it: api:http://h:1/v1#m\n"),
     ],
 )
-def test_unknown_flag_names_the_nearest(refused, command, typed, nearest):
-    positionals = {"audit": ["m", "b.txt"], "prove": ["m.csv"], "score": ["m", "b.txt"]}
-    words = [*positionals[command], *["--out", "o"][: 2 * (command == "score")]]
-    error, hint = refused(command, *words, typed, "3").splitlines()
-    assert error == f"jaxcontam: error: unknown flag {typed!r}"
-    assert hint.startswith(f"  hint: did you mean {nearest!r}? choices: --")
+def test_words_that_cannot_be_are_refused_with_a_hint(
+    refused, benchmark, tmp_path, words, message, hint
+):
+    (tmp_path / "llama-small").mkdir()
+    places = {"b": benchmark, "d": tmp_path}
+    said = refused(*words.format(**places).split())
+    error, *hints = said.splitlines(keepends=True)
+    assert message.format(**places) in error
+    assert bool(hints) >= bool(hint) and hint.format(**places) in "".join(hints)
 
 
 def test_flag_of_the_wrong_type_names_flag_and_value(refused, benchmark):
@@ -181,68 +187,6 @@ def test_flag_of_the_wrong_type_names_flag_and_value(refused, benchmark):
     assert "'many'" in error
     assert not re.search("[─│╭╰]", error)
     assert hint == "  hint: see jaxcontam audit --help"
-
-
-def test_audit_without_a_benchmark_is_refused(refused):
-    assert refused("audit", "m") == (
-        "jaxcontam: error: no benchmark file\n  hint: name at least one\n"
-    )
-
-
-def test_unknown_test_names_the_nearest_before_any_file_is_opened(refused):
-    assert refused("audit", "m", "nowhere.txt", "--tests", "reversal,stratifed") == (
-        "jaxcontam: error: unknown test 'stratifed'\n"
-        f"  hint: did you mean 'stratified'? choices: {TESTS}\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--n-orders=0", "--n-orders must be at least 1, got 0"),
-        ("--seed=-1", "--seed must be at least 0, got -1"),
-        ("--batch-tokens=0", "--batch-tokens must be at least 1, got 0"),
-        ("--min-effect=nan", "--min-effect must be a finite number, got float"),
-        ("--tests=min_k", "unknown test 'min_k'"),
-    ],
-)
-def test_flags_that_cannot_be_are_refused(refused, benchmark, flag, message):
-    assert message in refused("audit", "m", benchmark, flag)
-
-
-def test_missing_model_is_refused_after_the_benchmark_was_read(
-    refused, benchmark, tmp_path
-):
-    model = str(tmp_path / "model")
-    assert refused("audit", model, benchmark) == (
-        f"jaxcontam: error: {model}: no such model directory\n"
-        "  hint: give a folder with config.json, or a hub name such as org/name\n"
-    )
-
-
-def test_model_directory_with_a_slip_is_told_the_one_beside_it(
-    refused, benchmark, tmp_path
-):
-    (tmp_path / "llama-small").mkdir()
-    said = refused("audit", str(tmp_path / "lama-small"), benchmark)
-    assert f"hint: did you mean '{tmp_path}/llama-small'?\n" in said
-
-
-def test_address_without_api_is_told_how_to_name_it(refused, benchmark):
-    said = refused("audit", "http://127.0.0.1:1/v1#m", benchmark)
-    assert "hint: for a model behind it: api:http://127.0.0.1:1/v1#m\n" in said
-
-
-@pytest.mark.parametrize("flag", [["--template", "{qq}"], ["--group-field", "qq"]])
-def test_field_with_a_slip_is_told_before_the_model(refused, benchmark, flag):
-    said = refused("audit", "m", benchmark, *flag)
-    assert "hint: did you mean 'q'? " in said
-
-
-def test_two_benchmarks_of_one_name_are_refused(refused, benchmark):
-    assert refused("audit", "m", benchmark, benchmark) == (
-        "jaxcontam: error: two benchmarks are named 'boolq'\n  hint: rename a file\n"
-    )
 
 
 def test_exit_code_of_a_command_is_passed_on():

@@ -9,16 +9,11 @@ from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.analyses.membership_judging import judged
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.documents import (
-    document_codes,
-    independent_codes,
-)
+from jaxcontam.methods.membership.documents import document_codes, independent_codes
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.results.membership import (
-    MembershipStudy,
-)
+from jaxcontam.results.membership import MembershipStudy
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

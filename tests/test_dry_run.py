@@ -12,15 +12,7 @@ from jaxcontam.cli import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train import dry_run as command
-from train.dry_run import (
-    CHIPS,
-    DryRun,
-    Estimate,
-    machine,
-    main,
-    search,
-    state_bytes,
-)
+from train.dry_run import CHIPS, DryRun, Estimate, machine, main, search, state_bytes
 from train.presets import PRESETS
 from train.pretrain import Pretrain
 from train.step import Compute

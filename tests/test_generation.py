@@ -14,12 +14,7 @@ from jaxcontam.models import generation
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.generation import (
-    Sampling,
-    continuations,
-    generate,
-    prompt_ids,
-)
+from jaxcontam.models.generation import Sampling, continuations, generate, prompt_ids
 
 pytestmark = pytest.mark.unoptimised
 

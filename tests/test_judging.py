@@ -225,12 +225,7 @@ def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, reference, ver
 def test_sets_that_the_texts_tell_apart_at_all_are_confounded(auc, blind, verdict):
     unmet = () if auc > 0.5 else ("the reference model may rank as well",)
     found = ranking_verdict(
-        0.0005,
-        auc=auc,
-        auc_high=0.9,
-        blind=blind_of(*blind),
-        unmet=unmet,
-        is_set=True,
+        0.0005, auc=auc, auc_high=0.9, blind=blind_of(*blind), unmet=unmet, is_set=True
     )
     assert found == verdict
 
@@ -260,10 +255,7 @@ def test_swapped_members_are_said_to_rank_the_other_way_round(seen):
 def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     texts, labels, table = seen
     sides = [
-        (
-            table.rows(side),
-            [t for t, s in zip(texts, side, strict=True) if s],
-        )
+        (table.rows(side), [t for t, s in zip(texts, side, strict=True) if s])
         for side in (labels, ~labels)
     ]
     (suspects, suspect_texts), (pool, pool_texts) = sides

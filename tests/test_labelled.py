@@ -1,7 +1,5 @@
 """Texts with labels: formats by their fields, labels, clusters, splits of the hub."""
 
-import json
-
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -11,6 +9,7 @@ from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
 from jaxcontam.data.labelled import load_labelled, parse_label
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import download_model
+from tests.labelled_rows import write_lines
 
 WIKIMIA = [
     {"input": "The cup began.", "label": 1},
@@ -22,11 +21,6 @@ BOOKMIA = [
     {"book_id": 7, "book": "B", "snippet_id": 1, "snippet": "a night", "label": 1},
     {"book_id": 8, "book": "C", "snippet_id": 0, "snippet": "of rain", "label": 0},
 ]
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def write_parquet(path, rows):

@@ -115,11 +115,7 @@ def test_who_says_that_no_model_is_read_gets_no_token(arena):
         return Finding(score=float(subject.scorer.sums(subject.encoded.ids).loglik[0]))
 
     found = try_entry(
-        entry("peeks", peeks, needs=()),
-        arena,
-        passes=10,
-        reference=None,
-        counts_V=None,
+        entry("peeks", peeks, needs=()), arena, passes=10, reference=None, counts_V=None
     )
     assert all(one.score is None for one in found)
     assert {one.refused for one in found} == {

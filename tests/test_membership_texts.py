@@ -12,15 +12,7 @@ from jaxcontam.commands.membership import Membership
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import read_text_rows
-from tests.membership_model import MEMBERS, OTHERS, save_overfitted
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of the overfitted model."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return str(out)
+from tests.membership_model import MEMBERS, OTHERS
 
 
 def write_rows(path, rows):

@@ -7,12 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from eval.power import estimates
-from eval.power.estimates import (
-    dup50_rows,
-    half_power_copies,
-    monotone,
-    power_table,
-)
+from eval.power.estimates import dup50_rows, half_power_copies, monotone, power_table
 from jaxcontam.stats.proportions import wilson_interval
 from tests.power_records import record, row
 

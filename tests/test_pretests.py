@@ -9,11 +9,7 @@ import scipy.sparse.csgraph
 import scipy.stats
 
 from jaxcontam.results import Pretest
-from jaxcontam.stats.pretests import (
-    columns,
-    gate,
-    pretest_battery,
-)
+from jaxcontam.stats.pretests import columns, gate, pretest_battery
 from jaxcontam.stats.pretests.checks import (
     autocorrelation,
     centred_ranks,

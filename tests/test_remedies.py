@@ -90,10 +90,7 @@ def test_best_remedy_comes_first(failed, flags):
 
 @pytest.mark.parametrize(
     ("failed", "words"),
-    [
-        ([LENGTH, WORDS], "--reference DIR --score-anyway"),
-        ([BARE_NUMBER, WORDS], None),
-    ],
+    [([LENGTH, WORDS], "--reference DIR --score-anyway"), ([BARE_NUMBER, WORDS], None)],
 )
 def test_order_with_an_arrow_is_not_sent_to_the_direction_test(failed, words):
     found = remedy(row(*failed), COMMAND)
@@ -141,10 +138,7 @@ def test_reference_that_copies_leaves_direction_to_decide():
             ],
             ["--shuffled"],
         ),
-        (
-            [suspected("stratified", reasons=("alone",))],
-            ["--tests direction"],
-        ),
+        ([suspected("stratified", reasons=("alone",))], ["--tests direction"]),
         (
             [suspected("sharded_t", reasons=("approximate", "alone"))],
             ["--tests direction"],
@@ -156,10 +150,7 @@ def test_reference_that_copies_leaves_direction_to_decide():
             ],
             ["--tests direction"],
         ),
-        (
-            [suspected("sharded_t", reasons=("approximate",))],
-            ["--tests adjacency"],
-        ),
+        ([suspected("sharded_t", reasons=("approximate",))], ["--tests adjacency"]),
         (
             [suspected("direction", reasons=("no reference",))],
             ["--reference DIR", "--shuffled"],

@@ -17,14 +17,6 @@ pytestmark = pytest.mark.unoptimised
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of a model that knows MEMBERS by heart."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return str(out)
-
-
-@pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     for name, texts in (("seen", MEMBERS), ("unseen", OTHERS)):

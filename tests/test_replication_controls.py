@@ -272,10 +272,7 @@ def gap(copies, side):
             grouped([1, 1, 1, 1, 0, 1, 1, 0], "aabbcdxx"),
             grouped([0, 0, 0, 1, 0, 0, 0], "eeffghx"),
         ),
-        (
-            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
-            grouped([0, 1, 0, 0, 1, 0], "cccxyy"),
-        ),
+        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cccxyy")),
     ],
 )
 def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
@@ -396,9 +393,7 @@ def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level(
 
         def side(part, groups, copies=copies, of_reference=of_reference):
             return Side(
-                copies=copies[part],
-                reference=of_reference[part],
-                groups=groups[part],
+                copies=copies[part], reference=of_reference[part], groups=groups[part]
             )
 
         parts = slice(50), slice(50, None)
@@ -420,10 +415,7 @@ def test_a_completion_is_close_by_its_content_words():
         ("a mill stood by that river", 0.5),
         ("the rest of the rest of the rest by the", 0.0),
         ("", 0.0),
-        (
-            "it was so and it went on and on there for years and so then the old mill",
-            0,
-        ),
+        ("it was so and it went on and on there for years and so then the old mill", 0),
     ):
         assert closeness(one, Completion(text=text)) == share
 

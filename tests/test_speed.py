@@ -13,21 +13,9 @@ from eval.speed.__main__ import ON_DEMAND, PARTS
 from eval.speed.growth import exponents
 from eval.speed.measure import interleaved, median_ratio, real_lengths
 from eval.speed.tables import judge
+from tests.test_train_progress import Clock
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class Clock:
-    """Time that ways spend by saying so."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def spend(self, seconds):
-        self.now += seconds
 
 
 def test_ways_take_turns_and_only_their_own_time_counts():

@@ -248,16 +248,6 @@ def test_interrupted_run_goes_on_in_the_same_process(tmp_path):
     assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
 
 
-def test_deleted_folder_is_filled_again(tmp_path):
-    sequences, folder = drawn_sequences(40), tmp_path / "store"
-    expected = scorer_with(folder).sums(sequences).loglik
-    shutil.rmtree(folder)
-    scorer, asked = counted(folder)
-    assert_same_bits([scorer.sums(sequences).loglik], [expected])
-    assert len(asked) == len(scorer.plan(sequences)[1])
-    assert len(list(folder.iterdir())) == 1
-
-
 def test_folder_deleted_while_a_run_uses_it_changes_no_number(tmp_path):
     sequences, folder = drawn_sequences(100), tmp_path / "store"
     scorer, calls = scorer_with(folder), []

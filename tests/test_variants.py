@@ -11,11 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.cli import main
 from jaxcontam.data.versions import load_versions
 from jaxcontam.methods.variants import variants_result
-from jaxcontam.methods.versions import (
-    VersionSet,
-    plan_texts,
-    score_texts,
-)
+from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.rows import padded, unpadded

@@ -266,3 +266,12 @@ def test_scores_that_the_model_does_not_give_are_found(forge, pulse):
     found = forge("quick", nothing, raise_all_pairs, flags=flags)
     assert "direction: pairs: " in found
     assert "scores differ from the model's, by up to 1 nats" in found
+
+
+def test_another_name_of_the_model_is_found_by_asking_it(forge, pulse):
+    def change(document):
+        document["model"]["name"] = "another"
+
+    flags = ["--rescore", "1", "--model", str(pulse / "model")]
+    said = forge("quick", change, flags=flags)
+    assert "model_name is 'another', the model's is" in said
