@@ -191,16 +191,6 @@ def test_a_row_without_its_text_is_left_out_and_counted(tmp_path):
     assert found.left_out == ("2 records whose 'input' is null left out",)
 
 
-def test_a_damaged_parquet_file_is_one_line(tmp_path):
-    path = tmp_path / "t.parquet"
-    path.write_bytes(b"PAR1 nothing")
-    with pytest.raises(InputError, match=r"t\.parquet: not a readable") as caught:
-        load_labelled(path)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="no such file"):
-        load_labelled(tmp_path / "u.parquet")
-
-
 def test_length_cuts_and_counts_short_texts(tmp_path):
     rows = [{"text": "a b c d"}, {"text": "a b"}, {"text": ""}, {"text": "a b c"}]
     texts = load_labelled(write_lines(tmp_path / "t.jsonl", rows), length=3)
