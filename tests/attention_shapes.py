@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontam.models.config import ExpertShape, gpt2_shape, llama_shape
-from jaxcontam.models.fused_attention import (
-    Hardware,
-)
+from jaxcontam.models.fused_attention import Hardware
 
 H100 = Hardware("cuda", "NVIDIA H100", (9, 0))
 TPU = Hardware("tpu", "TPU v4")

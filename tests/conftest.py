@@ -96,3 +96,13 @@ def strict_dtypes():
 def pulse(tmp_path_factory):
     """Folder of a finished `eval.quickstart --tiny` run with seed 0; read only."""
     return pulse_run(_run_folder(tmp_path_factory))
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """Folder of a model that knows `membership_model.MEMBERS` by heart; read only."""
+    from tests.membership_model import save_overfitted
+
+    folder = tmp_path_factory.mktemp("known") / "model"
+    save_overfitted(folder)
+    return str(folder)

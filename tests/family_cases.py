@@ -152,11 +152,7 @@ CASES = {
         "llama",
         LLAMA_SIZES
         | {
-            "rope_parameters": {
-                "rope_type": "linear",
-                "rope_theta": 1e4,
-                "factor": 4.0,
-            }
+            "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}
         },
     ),
     "llama, yarn": ("llama", LLAMA_SIZES | STRETCHED | {"rope_parameters": YARN}),

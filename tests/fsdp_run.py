@@ -23,12 +23,7 @@ N_STEPS = 12
 PULSE = dataclasses.replace(PRESETS["pulse"], batch_rows=16)
 MESHES = {"1x1": (1, 1), "8x1": (8, 1), "2x4": (2, 4), "1x8": (1, 8)}
 WIDE = DecoderConfig(
-    **{
-        **dataclasses.asdict(PULSE.decoder),
-        "d_model": 128,
-        "d_ff": 512,
-        "n_layers": 6,
-    }
+    **{**dataclasses.asdict(PULSE.decoder), "d_model": 128, "d_ff": 512, "n_layers": 6}
 )
 
 

@@ -2,10 +2,7 @@
 
 import math
 
-from eval.power.model import (
-    ModelRecord,
-    Outcome,
-)
+from eval.power.model import ModelRecord, Outcome
 
 
 def row(test, copies, p):

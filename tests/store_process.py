@@ -168,12 +168,7 @@ def said_by(name, folder, log, seed=0):
 
 TASKS = {
     task.__name__: task
-    for task in (
-        kill_at_random_moments,
-        run_once,
-        two_at_once,
-        full_disk,
-    )
+    for task in (kill_at_random_moments, run_once, two_at_once, full_disk)
 }
 
 if __name__ == "__main__":

@@ -1,25 +1,19 @@
 """`eval.accelerator`: its goals, its faults, and a pulse run on the CPU."""
 
-import functools
-import io
 import json
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from flax import nnx
-from rich.console import Console
 
 from eval.accelerator import __main__ as study
-from eval.accelerator.__main__ import judge, print_measured
-from eval.accelerator.subjects import _tried, in_fresh_process, random_decoder, subject
-from eval.accelerator.training import compute_blocks_again
-from eval.study import run_study
+from eval.accelerator.__main__ import judge
+from eval.accelerator.subjects import _tried, random_decoder, subject
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 
@@ -55,23 +49,6 @@ def test_the_better_of_two_ways_to_train_counts():
     assert [row["found"] for row in judge(parts)] == [0.4]
 
 
-def test_table_says_what_did_not_fit_and_what_has_no_rival():
-    measured = {
-        "device": {"platform": "gpu", "kind": "NVIDIA H100", "n": 1},
-        "versions": "jax 0",
-        "score_124m": cell(0.5),
-        "score_7b": {"failed": "out of memory: 27 GB"},
-        "goals": judge({"train_1.4b": cell(0.4)}),
-    }
-    out = io.StringIO()
-    print_measured(measured, Console(file=out, width=100))
-    text = out.getvalue()
-    assert "1,100" in text and "50%" in text
-    assert "out of memory: 27 GB" in text
-    assert "training 1.4 B: share of the peak: 0.40, goal 0.45, not met" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
 def exhaust(words):
     raise RuntimeError(words)
 
@@ -81,16 +58,6 @@ def exhaust(words):
 )
 def test_want_of_memory_is_told_by_its_first_line(words):
     assert _tried(exhaust, words) == (None, words.splitlines()[0])
-
-
-def test_other_faults_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="another fault"):
-        _tried(exhaust, "another fault")
-
-
-def test_want_of_memory_in_another_process_is_an_error_here():
-    with pytest.raises(MemoryError, match="out of memory: 30 GB"):
-        in_fresh_process(exhaust, "out of memory: 30 GB")
 
 
 def no_accelerator():
@@ -117,14 +84,6 @@ def test_other_devices_than_one_accelerator_are_refused(
         study.Accelerator(out=tmp_path).run()
 
 
-def test_unknown_part_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["accelerator", "--only", "score_1.4"])
-    assert run_study("accelerator", study.Accelerator) == 2
-    error = capsys.readouterr().err
-    assert "unknown part 'score_1.4'" in error
-    assert "did you mean 'score_1.4b'?" in error
-
-
 def test_shapes_have_the_sizes_that_they_are_named_by():
     sizes = {"124m": 0.124e9, "1.4b": 1.4e9, "7b": 6.7e9}
     for size, wanted in sizes.items():
@@ -146,20 +105,6 @@ def test_a_random_decoder_has_the_dtypes_of_a_loaded_one(tmp_path):
     ):
         assert one.dtype == other.dtype, path
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["gradient_checkpointing_enable"],
-        ["gradient_checkpointing_enable", "activation_checkpointing_enable"],
-    ],
-)
-def test_the_rivals_blocks_are_computed_again_by_old_and_new_transformers(names):
-    called = []
-    methods = {name: functools.partial(called.append, name) for name in names}
-    compute_blocks_again(types.SimpleNamespace(**methods))
-    assert called == names[-1:]
 
 
 @pytest.mark.slow

@@ -12,15 +12,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.prompted_model import PromptedModel, served_info
 from tests.completers import Scripted
-from tests.membership_model import MEMBERS, OTHERS, save_overfitted
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of a model that knows MEMBERS by heart."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return out
+from tests.membership_model import MEMBERS, OTHERS
 
 
 def test_membership_of_strings_is_that_of_files(model, tmp_path, monkeypatch, capsys):
@@ -38,7 +30,7 @@ def test_membership_of_strings_is_that_of_files(model, tmp_path, monkeypatch, ca
         (tmp_path / f"{name}.txt").write_text("\n".join(texts) + "\n")
     words = [
         "membership",
-        str(model),
+        model,
         "--members",
         "seen.txt",
         "--scores",

@@ -15,15 +15,7 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
 )
 from jaxcontam.scoring.api.prompts import estimate
-from tests.api_transport import (
-    MODEL,
-    PATH,
-    Server,
-    bodies,
-    fault,
-    ok,
-    opened,
-)
+from tests.api_transport import MODEL, PATH, Server, bodies, fault, ok, opened
 
 # A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 3 + 2.
 BODIES = [{"prompt": f"{i:02}", "max_tokens": 20} for i in range(99)]
@@ -109,10 +101,7 @@ def test_clients_of_one_budget_pass_it_neither_alone_nor_together():
         except InputError as e:
             failed.append(str(e))
 
-    with (
-        opened(server, budget=spending) as one,
-        opened(server, budget=spending) as two,
-    ):
+    with opened(server, budget=spending) as one, opened(server, budget=spending) as two:
         threads = [
             threading.Thread(target=ask, args=pair) for pair in ((one, 0), (two, 1))
         ]

@@ -6,21 +6,11 @@ import threading
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.api import client as api_client
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import snapshot_warning
 from jaxcontam.scoring.api.request import ApiError, RefusedError, request_key
-from tests.api_transport import (
-    MODEL,
-    PATH,
-    Server,
-    bodies,
-    fault,
-    ok,
-    opened,
-    texts,
-)
+from tests.api_transport import MODEL, PATH, Server, bodies, fault, ok, opened, texts
 
 
 def test_answers_come_in_the_order_of_requests_with_a_bound_on_their_way():
@@ -251,9 +241,7 @@ def test_an_answer_that_is_none_to_the_caller_counts_as_refused(tmp_path):
     assert len(server.prompts) == 2
 
 
-def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(
-    tmp_path,
-):
+def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(tmp_path):
     server, path = (
         Server(lambda prompt, number: "bad" if number < 3 else None),
         tmp_path,
@@ -300,14 +288,6 @@ def test_closing_twice_is_closing():
         client.post(PATH, bodies(1)[0])
     client.__exit__(None, None, None)
     assert client.n_sent == 1
-
-
-@pytest.mark.parametrize(
-    "settings", [{"concurrency": 0}, {"timeout_seconds": 0.0}, {"timeout_seconds": -1}]
-)
-def test_a_client_of_nothing_is_one_clear_line(settings):
-    with pytest.raises(InputError):
-        opened(Server(), **settings)
 
 
 def test_the_garbage_collector_may_close_a_client_while_a_call_begins():

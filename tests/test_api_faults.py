@@ -310,8 +310,7 @@ with ApiClient(
 
 
 @pytest.mark.parametrize(
-    "how",
-    [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_run_that_is_killed_goes_on_and_pays_for_nothing_twice(tmp_path, how):
     """Killed at an arbitrary moment; only what was on its way is asked again."""

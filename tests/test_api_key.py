@@ -176,9 +176,7 @@ def test_no_server_of_a_reference_sees_the_key_of_the_model(monkeypatch):
     # `load` of a reference asks for it so.
     seen = []
     monkeypatch.setattr(
-        remote_model,
-        "key_beside",
-        lambda *words: seen.append(words) or (None, own),
+        remote_model, "key_beside", lambda *words: seen.append(words) or (None, own)
     )
     with contextlib.suppress(InputError):
         load(f"api:{other}#m", plan_only=True, beside=model)

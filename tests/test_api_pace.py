@@ -130,14 +130,6 @@ def test_after_a_429_no_request_leaves_before_the_wait_is_over():
     assert min(left[2:]) >= 29.9
 
 
-def test_a_storm_of_429_ends_with_each_answer_once():
-    server = Server(lambda _, number: fault(429) if number <= 40 else None)
-    with opened(server, concurrency=8) as client:
-        answers = client.post_all(PATH, bodies(40))
-        assert client.n_sent == 80
-    assert texts(answers) == [f"P{i}" for i in range(40)]
-
-
 def test_a_server_of_one_request_at_a_time_is_found_out():
     """More than one on its way is a 429; waits alone would never end."""
     server = Server()

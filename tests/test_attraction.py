@@ -79,21 +79,6 @@ def test_memory_is_named_only_where_the_verdict_does(verdict, changes, words):
     assert ("remembered" in sentence) == (verdict == "contaminated")
 
 
-def test_likeness_is_called_likeness_whatever_the_verdict():
-    for verdict in ("contaminated", "suspected", "inconclusive"):
-        sentence = attraction_sentence(row(2.0, 1.9), verdict)
-        assert sentence is not None
-        assert "gains as much in both directions: like stands beside like" in sentence
-    sentence = attraction_sentence(
-        row(2.0, 1.9, order_provenance="declared"), "contaminated"
-    )
-    assert sentence is not None and "a shuffled file hardly shows that" in sentence
-    both = attraction_sentence(row(2.0, 1.0), "contaminated")
-    assert both is not None and "as memory does: the order was remembered, too" in both
-    both = attraction_sentence(row(2.0, 1.0), "invalid design")
-    assert both is not None and "memory does and a file that points forward" in both
-
-
 def test_numbers_have_the_digits_that_their_errors_leave():
     fine = attraction_sentence(row(0.0123, -0.0004, 0.004), None)
     assert fine is not None and "gains 0.012 nats (0.004 to 0.020)" in fine

@@ -79,11 +79,7 @@ def test_texts_that_are_easier_to_read_are_not_called_seen():
             seed=seed,
         )
         row = judge(
-            *("x", "d", table, labels),
-            texts=texts,
-            primary="loss",
-            n_boot=2,
-            seed=seed,
+            *("x", "d", table, labels), texts=texts, primary="loss", n_boot=2, seed=seed
         ).results[0]
         assert found.set_result is not None and found.seen is not None
         verdicts += [found.set_result.verdict, row.verdict]

@@ -98,9 +98,3 @@ def test_audit_says_its_dtype_and_its_scores_are_not_taken_for_float32(pulse, tm
     statistics = [r["results"][0]["statistic"] for r in (*reports["float32"], first)]
     assert statistics[0] != statistics[1]
     assert again["results"][0]["statistic"] == first["results"][0]["statistic"]
-
-
-def test_unknown_dtype_is_one_line(pulse, capsys):
-    words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
-    assert main([*words, "--dtype", "float8"]) == 2
-    assert "float8" in capsys.readouterr().err

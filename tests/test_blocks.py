@@ -10,12 +10,7 @@ from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.cli import main
 from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.blocks import (
-    as_blocks,
-    block_starts,
-    encoded_blocks,
-    whole_blocks,
-)
+from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks, whole_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint

@@ -143,12 +143,6 @@ def test_many_nonmembers_leave_the_binomial_interval_of_the_members():
     assert (low, high) == pytest.approx((0.2124, 0.3998), abs=1e-4)
 
 
-@pytest.mark.parametrize(("members", "n_boot"), [(np.empty(0), 10), (np.zeros(2), 0)])
-def test_empty_groups_and_no_draws_are_refused(members, n_boot):
-    with pytest.raises(ValueError, match="at least 1"):
-        bootstrap(auc_statistic, members, np.zeros(3), n_boot=n_boot)
-
-
 def test_a_rate_of_one_in_all_nonmembers_is_one_in_spite_of_rounding():
     """1 / 49 * 49 is a hair below 1 in binary."""
     members, others = np.array([[46.5, 47.5]]), np.arange(49.0)[None]

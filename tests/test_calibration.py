@@ -23,11 +23,7 @@ from jaxcontam.methods import order_method
 from jaxcontam.methods.calibration import calibrate_test, fresh_order, p_values
 from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.methods.sharded_t import analyse as t_test
-from jaxcontam.stats.calibration import (
-    randomised,
-    rejection,
-    relabelled_p_values,
-)
+from jaxcontam.stats.calibration import randomised, rejection, relabelled_p_values
 from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
 
-from eval.canaries import __main__, runs
+from eval.canaries import runs
 from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
-from eval.study import run_study
 from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.errors import InputError
 from train.manifest import read_manifest
@@ -136,11 +134,6 @@ def test_manifest_holds_the_copies_and_the_cuts(finished, files):
     assert planted + held == lines[: 2 * LIMIT]
 
 
-def test_audit_cuts_examples_as_training_did(finished):
-    document, _ = finished
-    assert all(row["n_cut"] == LIMIT for row in document["results"])
-
-
 def test_run_leaves_tables_and_raw_numbers(finished):
     document, out = finished
     run = json.loads((out / "canaries.json").read_text())
@@ -170,21 +163,6 @@ def test_plan_is_known_by_its_copies(plan):
     copies = runs.copies_of(plan)
     assert runs.plan_of(copies) == plan
     assert runs.plan_of(copies | {"piqa": 3}) is None
-
-
-@pytest.mark.slow
-def test_finished_model_is_not_trained_again(
-    finished, files, few, capsys, monkeypatch, tmp_path
-):
-    document, out = finished
-    again = tmp_path / "again"
-    shutil.copytree(out, again)
-    monkeypatch.setattr("train.run.train", None)
-    found = study(files, again).run()
-    assert "reusing the finished model" in capsys.readouterr().err
-    assert [row["p_value"] for row in found["results"]] == [
-        row["p_value"] for row in document["results"]
-    ]
 
 
 def test_given_run_is_tested_without_training_and_gives_its_numbers(
@@ -262,34 +240,3 @@ def test_too_short_a_file_is_named_with_a_limit_that_works(files, tmp_path):
         study(files, tmp_path, limit=14).run()
     assert caught.value.hint == "--limit 13 or less"
     assert not list(tmp_path.iterdir())
-
-
-def test_missing_set_is_one_line_and_exit_2(files, tmp_path, capsys, monkeypatch):
-    words = ["--corpus", str(files / "corpus"), "--canaries", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["canaries", *words, "--out", str(tmp_path / "o")])
-    assert run_study("canaries", __main__.Canaries) == 2
-    error = capsys.readouterr().err
-    assert "boolq.jsonl: no such file" in error
-    assert "Traceback" not in error
-    assert not (tmp_path / "o").exists()
-
-
-@pytest.mark.parametrize("field", ["limit", "max_example_tokens", "background_tokens"])
-def test_numbers_below_one_are_refused(files, tmp_path, field):
-    flag = "--" + field.replace("_", "-")
-    with pytest.raises(InputError, match=f"{flag} must be at least 1"):
-        study(files, tmp_path, **{field: 0})
-
-
-def test_no_permutations_are_allowed_and_fewer_are_not(files, tmp_path):
-    assert study(files, tmp_path, n_permutations=0).n_permutations == 0
-    with pytest.raises(InputError, match="--n-permutations must be at least 0"):
-        study(files, tmp_path, n_permutations=-1)
-
-
-@pytest.mark.parametrize("missing", ["corpus", "canaries"])
-def test_training_needs_its_texts(tmp_path, missing):
-    given = {"corpus": (tmp_path,), "canaries": tmp_path}
-    del given[missing]
-    with pytest.raises(InputError, match=f"--{missing} is missing"):
-        Canaries(**given)

@@ -293,17 +293,3 @@ def test_template_is_read_as_those_of_other_commands_are():
     (group,) = keyed_groups(SEED, 1)
     first, *_ = keyed_prompts([group], r"{{Q}}: {question}\nA:")
     assert first == f"{{Q}}: {group.questions[0]}\nA:"
-
-
-def test_default_folders_differ_by_all_that_is_asked(files, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows, seed = map(str, files)
-    changes = ([], ["--new-tokens", "9"], ["--template", "Q: {question}"])
-    with (
-        serving(lambda *_: chat("owl")) as (one, _),
-        serving(lambda *_: chat("owl")) as (two, _),
-    ):
-        for url, flags in [*((one, flags) for flags in changes), (two, [])]:
-            words = ["canary", f"api:{url}#m", "--chat", rows, "--secret", seed]
-            assert main([*words, *flags]) == 0
-    assert len(list(tmp_path.glob("runs/canary/m-*/report.json"))) == 4

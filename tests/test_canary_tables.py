@@ -1,14 +1,10 @@
 """What the canary study makes of a report, without any model."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES, copies_of, run_of
 from eval.canaries.tables import grids_of
-from jaxcontam.errors import InputError
 
 
 def made_row(name, copies, method, p, **changes):
@@ -80,11 +76,6 @@ def test_the_test_that_decides_stands_first_with_its_verdict():
     assert controls.header[-2:] == ("direction", "adjacency")
 
 
-def test_other_copies_have_no_plan_and_the_models_name():
-    run = found([made_row("mine", 3, "adjacency", 0.01)])
-    assert (run.plan, run.label) == (None, "a-model")
-
-
 def test_shares_count_sets_and_name_no_level_below_the_floor():
     rows = plan_rows("published", "permutation", 0.05, p_floor=0.05, n_orders=19)
     (cells,) = grid(found(rows), "95 % Wilson").rows
@@ -108,31 +99,3 @@ def test_controls_of_which_much_was_read_are_in_no_count(n_seen, n_controls):
     (cells,) = counted.rows
     assert cells[1].startswith("10 of 10") and cells[3].startswith(f"0 of {n_controls}")
     assert ("mnli-held" in counted.title) == (n_controls < 10)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dup_counts": "lower"},
-        {"limit": 20},
-        {"preset": "pulse"},
-        {"background_tokens": 9},
-        {"canaries": Path()},
-    ],
-)
-def test_flags_that_would_change_nothing_are_refused(tmp_path, change):
-    (name,) = change
-    flag = name.replace("_", "-")
-    with pytest.raises(InputError, match=f"^--{flag} changes nothing with --trained$"):
-        Canaries(trained=tmp_path, **change)
-
-
-def test_no_kind_of_run_writes_over_another_kind_by_default(tmp_path):
-    texts = {"corpus": (tmp_path,), "canaries": tmp_path}
-    folders = [
-        Canaries(**texts).folder,
-        Canaries(**texts, tiny=True).folder,
-        Canaries(trained=tmp_path / "a").folder,
-        Canaries(trained=tmp_path / "b").folder,
-    ]
-    assert len(set(folders)) == 4

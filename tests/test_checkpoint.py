@@ -273,15 +273,7 @@ def test_tensor_of_the_wrong_shape_is_named_with_both(tensor, found, wanted, cop
     ("name", "fields", "named"),
     [
         ("llama", {"model_type": "lama"}, "unknown model_type 'lama'"),
-        ("llama", {"model_type": None}, "no model_type"),
-        ("llama", {"hidden_act": "relu2"}, "'relu2'"),
         ("llama", {"hidden_size": None}, "no field 'hidden_size'"),
-        ("llama", {"rope_parameters": {"rope_type": "ntk", "factor": 2}}, "'ntk'"),
-        (
-            "llama",
-            {"rope_parameters": None, "rope_scaling": {"type": "dynamic", "factor": 2}},
-            "'dynamic'",
-        ),
         ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse"),
     ],

@@ -76,12 +76,6 @@ def test_a_pool_that_is_too_small_is_refused_with_the_number_it_needs():
     assert threshold_at_fpr(np.arange(19.0), 0.05).threshold == 18
 
 
-@pytest.mark.parametrize("pool", [np.empty(0), np.array([0.0, np.inf])])
-def test_bad_pools_are_refused(pool):
-    with pytest.raises(ValueError, match="pool must"):
-        conformal_p_values(np.zeros(2), pool)
-
-
 def test_documents_of_one_text_each_change_nothing():
     rng = np.random.default_rng(20)
     pool, scores = rng.normal(size=60).round(1), rng.normal(size=30).round(1)

@@ -61,12 +61,7 @@ Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
             [["1", '5" disk'], ['"2"', '"all of it"']],
             ["quotes are characters"],
         ),
-        (
-            ".tsv",
-            Q3 + '1\t"say ""x"""\n',
-            [["1", 'say "x"']],
-            ["quotes enclose cells"],
-        ),
+        (".tsv", Q3 + '1\t"say ""x"""\n', [["1", 'say "x"']], ["quotes enclose cells"]),
         (".csv", 'q,a\n"1","say ""x"""\n', [["1", 'say "x"']], []),
         (
             ".tsv",

@@ -200,13 +200,6 @@ def test_only_all_pairs_tell_what_a_random_order_would_be_worth():
     assert whole.log10_p_all_orders < whole.log10_p
 
 
-def test_a_lone_number_that_is_infinite_is_refused():
-    pairs = noise(3)
-    pairs[1, 2, 3] = math.inf
-    with pytest.raises(ValueError, match="finite"):
-        result_of(strata_of(pairs))
-
-
 @pytest.mark.parametrize(("n", "length"), [(8, 2), (45, 3), (60, 4), (10_000, 4)])
 def test_runs_are_shorter_where_a_file_would_give_too_few(n, length):
     assert run_length(n) == length

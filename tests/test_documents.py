@@ -9,20 +9,11 @@ from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.analyses.membership_judging import judged
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.documents import (
-    document_codes,
-    independent_codes,
-)
+from jaxcontam.methods.membership.documents import document_codes, independent_codes
 from jaxcontam.methods.membership.judging import judge
 from jaxcontam.methods.membership.pool_judging import judge_texts
 from jaxcontam.methods.membership.score import Scores
-from jaxcontam.report.membership import membership_sentence
-from jaxcontam.results.membership import (
-    BlindBaseline,
-    MembershipStudy,
-    ScoreResult,
-    SetResult,
-)
+from jaxcontam.results.membership import MembershipStudy
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
@@ -271,50 +262,3 @@ def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
     # By itself the classifier would rule out an AUC of 0.6.
     assert found.auc < 0.5 and found.p_value > 0.05
     assert found.verdict == "inconclusive"
-
-
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [
-        ("inconclusive", "too few texts to tell"),
-        ("no difference", "look like non-members"),
-    ],
-)
-def test_an_inconclusive_set_is_not_called_alike(verdict, words):
-    row = SetResult(
-        benchmark="x",
-        fingerprint="sha256:x",
-        n_members=9,
-        n_nonmembers=9,
-        features=("a",),
-        auc=0.5,
-        p_value=0.4,
-        n_permutations=99,
-        verdict=verdict,
-    )
-    sentence = membership_sentence(row, [])
-    assert words in sentence
-    assert ("look like" in sentence) == (verdict == "no difference")
-
-
-def test_the_best_baseline_is_named_and_not_said_to_explain_nothing():
-    row = ScoreResult(
-        benchmark="x",
-        fingerprint="sha256:x",
-        verdict="may rank higher",
-        method="loss",
-        n_members=9,
-        n_nonmembers=9,
-        auc=0.7,
-        auc_se=0.05,
-        auc_low=0.6,
-        auc_high=0.8,
-        p_value=0.01,
-    )
-    blind = [
-        BlindBaseline(name=name, auc=auc, auc_low=auc - 0.05, auc_high=auc + 0.05)
-        for name, auc in (("length", 0.57), ("ngram", 0.63))
-    ]
-    assert "best blind baseline reaches 0.63 (0.58 to 0.68)" in membership_sentence(
-        row, blind
-    )

@@ -4,13 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tokenizers import (
-    Tokenizer,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
@@ -59,9 +53,7 @@ def test_tokenizer_never_sees_the_joined_string():
 
 
 @pytest.mark.parametrize("max_example_tokens", [None, 3])
-def test_any_order_of_the_examples_is_a_permutation_of_their_blocks(
-    max_example_tokens,
-):
+def test_any_order_of_the_examples_is_a_permutation_of_their_blocks(max_example_tokens):
     def encode(texts):
         return encode_examples(
             merging(), texts, max_example_tokens=max_example_tokens

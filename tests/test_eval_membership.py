@@ -114,15 +114,6 @@ def test_every_score_is_at_every_number_of_copies(study):
 
 
 @pytest.mark.slow
-def test_finished_models_are_taken_again(bench, study):
-    manifests = sorted((bench.out / "models").glob("*/manifest.json"))
-    before = [path.stat().st_mtime_ns for path in manifests]
-    assert len(before) == 2
-    assert copies_study(bench).cells == study.cells
-    assert before == [path.stat().st_mtime_ns for path in manifests]
-
-
-@pytest.mark.slow
 def test_members_stand_in_the_stream_and_nonmembers_do_not(bench, study):
     folder = bench.out / "models/copies-0"
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -2,10 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 import transformers
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder, read_decoder_config
@@ -85,22 +84,6 @@ def test_field_that_a_config_leaves_out_is_the_familys_default(case, tmp_path):
     assert set(DEFAULTS[case]) <= config.to_dict().keys()
     edit_config(tmp_path, drop=DEFAULTS[case])
     assert read_decoder_config(tmp_path) == stated
-
-
-@pytest.mark.parametrize("case", ["gpt2, tied", "qwen2"])
-def test_unknown_and_missing_tensors_are_named(case, tmp_path):
-    torch_model(case).save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(path)
-    family = FAMILIES[CASES[case][0]]
-    stranger = f"{family.prefix}layers.0.adapter.weight"
-    save_file(tensors | {stranger: np.zeros(3, np.float32)}, path)
-    with pytest.raises(InputError, match=f"unknown tensors: {stranger}"):
-        load_decoder(tmp_path)
-    lost = next(name for name in tensors if "norm" in name or "ln_" in name)
-    save_file({k: v for k, v in tensors.items() if k != lost}, path)
-    with pytest.raises(InputError, match=f"missing tensors: {lost}"):
-        load_decoder(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,7 @@ def test_scores_agree_with_every_switch(case, tmp_path):
 
 OLD_FORMS = {
     "pythia": {"rotary_pct": 0.5, "rotary_emb_base": 700},
-    "llama 3": {
-        "rope_theta": 1e4,
-        "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"},
-    },
+    "llama 3": {"rope_theta": 1e4, "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"}},
     "llama, linear": {
         "rope_theta": 1e4,
         "rope_scaling": {"type": "linear", "factor": 2.0},

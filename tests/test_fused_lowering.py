@@ -13,9 +13,7 @@ from jax.sharding import AxisType
 
 from jaxcontam.models.attention import AttentionContext, attend
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import (
-    attend_cudnn,
-)
+from jaxcontam.models.fused_attention import attend_cudnn
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import target_scores

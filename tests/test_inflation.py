@@ -177,22 +177,6 @@ def test_the_smallest_detectable_gap_is_found_four_times_in_five():
     assert np.mean(np.array(found) > 0) == pytest.approx(0.8, abs=0.08)
 
 
-@pytest.mark.parametrize(
-    ("published", "other", "paired", "words"),
-    [
-        (np.zeros(3), np.zeros((1, 3)), True, "tables of models and items"),
-        (np.zeros((2, 3)), np.zeros((1, 3)), False, "same models"),
-        (np.zeros((1, 3)), np.zeros((1, 4)), True, "and pairs"),
-        (np.zeros((1, 1)), np.zeros((1, 4)), False, "at least 2 items"),
-        (np.full((1, 3), 1.5), np.zeros((1, 3)), True, r"in \[0, 1\]"),
-        (np.full((1, 3), np.nan), np.zeros((1, 3)), True, r"in \[0, 1\]"),
-    ],
-)
-def test_what_is_no_table_of_scores_is_refused(published, other, paired, words):
-    with pytest.raises(ValueError, match=words):
-        gap_estimate(published, other, paired=paired)
-
-
 def test_the_spline_is_that_of_scipy():
     rng = np.random.default_rng(0)
     x = np.sort(rng.random(9))

@@ -298,15 +298,6 @@ def test_a_model_directory_is_asked_and_the_report_verified(finished, capsys):
     assert "points of the published score are missing on unseen items" in page
 
 
-def test_a_rerun_scores_nothing_and_says_the_same(finished, folder, capsys):
-    kept = {path: path.stat().st_mtime_ns for path in (finished / "store").iterdir()}
-    before = (finished / "texts.jsonl").read_bytes()
-    assert run(*of_models(folder, "--out", finished)) == 0
-    assert (finished / "texts.jsonl").read_bytes() == before
-    assert {p: p.stat().st_mtime_ns for p in (finished / "store").iterdir()} == kept
-    assert "less the references" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
@@ -333,15 +324,6 @@ def test_a_copy_of_the_model_is_refused_before_anything_is_scored(
     shutil.copytree(folder / "heart", copy)
     assert run(*of_models(folder, copy, "--out", out)) == 2
     assert f"{copy}: the same model as {folder / 'heart'}" in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(folder, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run(*of_models(folder, "--dry-run", "--out", out)) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("24 published and 24 others: ")
-    assert "Each of 1 references is asked as much. Nothing was scored." in said
     assert not out.exists()
 
 

@@ -56,15 +56,6 @@ def test_scores_match_scipy_float64(V):
         np.testing.assert_allclose(part, expected_N, **KERNEL)
 
 
-@pytest.mark.parametrize("V", [7, BLOCK + 1])
-def test_scores_match_scipy_float64_without_jit(V):
-    arrays = problem(V)
-    with jax.disable_jit():
-        found = target_scores(*map(jnp.asarray, arrays), moments=True)
-    for part, expected_N in zip(found, float64_scores(*arrays), strict=True):
-        np.testing.assert_allclose(part, expected_N, **KERNEL)
-
-
 @pytest.mark.parametrize("V", [1, 300, 4096, 4097, 32_000, 50_257, 256_000])
 def test_blocks_of_an_accelerator_are_few_and_hardly_overlap(V):
     width = vocab_block(V, "cuda")
@@ -289,15 +280,6 @@ def test_a_target_changes_its_own_logprob_alone(decoder):
     np.testing.assert_array_equal(before.variances, after.variances)
     # At that place alone it may be lifted to a target's own logarithm, by a rounding.
     np.testing.assert_allclose(before.tops, after.tops, rtol=1e-6, atol=1e-6)
-
-
-def test_a_row_alone_scores_as_it_does_in_a_batch(decoder):
-    batch = rows()
-    together = score_tokens(*decoder, *batch, moments=True)
-    alone = score_tokens(*decoder, *(x_BS[1:2] for x_BS in batch), moments=True)
-    for part_BS, expected_BS in zip(together, alone, strict=True):
-        # Another shape may sum in another order, through two layers.
-        np.testing.assert_allclose(part_BS[1:2], expected_BS, rtol=5e-5, atol=5e-5)
 
 
 @pytest.mark.parametrize("moments", [False, True])

@@ -1,7 +1,5 @@
 """Texts with labels: formats by their fields, labels, clusters, splits of the hub."""
 
-import json
-
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -11,6 +9,7 @@ from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
 from jaxcontam.data.labelled import load_labelled, parse_label
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import download_model
+from tests.labelled_rows import write_lines
 
 WIKIMIA = [
     {"input": "The cup began.", "label": 1},
@@ -22,11 +21,6 @@ BOOKMIA = [
     {"book_id": 7, "book": "B", "snippet_id": 1, "snippet": "a night", "label": 1},
     {"book_id": 8, "book": "C", "snippet_id": 0, "snippet": "of rain", "label": 0},
 ]
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def write_parquet(path, rows):
@@ -195,16 +189,6 @@ def test_a_row_without_its_text_is_left_out_and_counted(tmp_path):
     assert found.clusters == ("d0", "d2", "d4")
     assert found.rows == (rows[0], rows[2], rows[4])
     assert found.left_out == ("2 records whose 'input' is null left out",)
-
-
-def test_a_damaged_parquet_file_is_one_line(tmp_path):
-    path = tmp_path / "t.parquet"
-    path.write_bytes(b"PAR1 nothing")
-    with pytest.raises(InputError, match=r"t\.parquet: not a readable") as caught:
-        load_labelled(path)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="no such file"):
-        load_labelled(tmp_path / "u.parquet")
 
 
 def test_length_cuts_and_counts_short_texts(tmp_path):

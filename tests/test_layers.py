@@ -176,18 +176,6 @@ def test_gradients_of_experts_are_slopes_of_the_output():
     assert along == pytest.approx(float(up - down) / 2, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n": 2, "n_used": 3}, "must be 1 to 2, got 3"),
-        ({"n_used": 0}, "must be 1 to 4, got 0"),
-    ],
-)
-def test_a_token_takes_one_to_all_experts(change, message):
-    with pytest.raises(ValueError, match=message):
-        with_experts(**change)
-
-
 def test_rotated_neighbours_are_rotated_halves_in_another_order():
     halves = dataclasses.replace(PLAIN, rotary_dim=4)
     neighbours = dataclasses.replace(halves, rotary_pairs="neighbours")

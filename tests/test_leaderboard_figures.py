@@ -14,9 +14,8 @@ from eval.leaderboard.detector import (
     OverBudgetError,
     finding_of_p,
 )
-from eval.leaderboard.standings import COMPARED, Difference, grids, refusals, standings
+from eval.leaderboard.standings import COMPARED, refusals, standings
 from eval.leaderboard.trials import Trial
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import Scorer, SequenceSums
@@ -109,28 +108,10 @@ def test_same_call_of_two_detectors_is_computed_once_and_charged_to_both():
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf])
-def test_finding_must_be_finite(score):
-    with pytest.raises(ValueError, match="score must be finite"):
-        Finding(score=score)
-
-
-@pytest.mark.parametrize("p_value", [0.0, 1.1, math.nan])
-def test_p_value_must_be_one(p_value):
-    with pytest.raises(ValueError, match="p_value must be in"):
-        Finding(score=0.0, p_value=p_value)
-
-
 def test_finding_of_a_p_value_ranks_by_it():
     deep, mild, none = (finding_of_p(x) for x in (-4.0, -1.0, 1e-17))
     assert deep.score > mild.score > none.score == 0.0
     assert (deep.p_value, none.p_value) == (pytest.approx(1e-4), 1.0)
-
-
-@pytest.mark.parametrize("log10_p", [math.nan, math.inf, -math.inf, 0.5])
-def test_what_is_no_log_of_a_p_value_is_refused(log10_p):
-    with pytest.raises(ValueError, match="log10_p must be finite and at most 0"):
-        finding_of_p(log10_p)
 
 
 def test_best_ranking_comes_first_and_a_constant_is_at_chance():
@@ -192,17 +173,6 @@ def test_difference_is_from_the_entry_that_was_chosen_beforehand():
     assert gaps[1].low < -3 / 8 < gaps[1].high < 0
 
 
-def test_no_interval_where_no_model_differs_from_another():
-    right = {"perfect": lambda seed, copies: float(copies)}
-    found = compared(right | {COMPARED: lambda seed, copies: float(copies) ** 2})
-    assert found["perfect"].difference == Difference(value=0.0, low=None, high=None)
-    (table, *_) = grids(
-        list(found.values()), {name: entry(name) for name in found}, about="a run"
-    )
-    cells = {row[0]: row[-1] for row in table.rows}
-    assert cells == {"perfect": "+0.00", COMPARED: ""}
-
-
 def test_scores_of_one_model_vary_together():
     """A shift of each model's scores widens the interval that counts sets alone."""
     rng = np.random.default_rng(1)
@@ -246,19 +216,3 @@ def test_entry_that_was_refused_once_is_named_and_not_ranked():
     assert standings([entry("a")], trials) == []
     # What it asked for first, whatever it asked for later.
     assert refusals(trials) == {"a": "asked for 3.0 passes, 1 allowed"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"name": "My-Entry"}, "a name is small letters"),
-        ({"gives": "p"}, "gives cannot be 'p'"),
-        ({"family": "tea"}, "family cannot be 'tea'"),
-        ({"needs": ("weights",)}, "needs cannot be 'weights'"),
-        ({"needs": ("distributions",)}, "'distributions' without 'log-probabilities'"),
-        ({"needs": ("reference model",)}, "model' without 'log-probabilities'"),
-    ],
-)
-def test_entry_that_the_table_cannot_show_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        entry(**{"name": "a"} | changes)

@@ -11,11 +11,7 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 from membership_model import CONTEXT, drawn_texts, fresh_decoder, sequences, tokenizer
 from tokenizers import normalizers, processors
 
-from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.pair_plan import PairGroup
@@ -76,25 +72,6 @@ def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
     (expected,) = theirs.loglikelihood(requests("loglikelihood", [(a, b)]))
     assert whole[0].item() == pytest.approx(expected[0], abs=1e-4)
     assert abs(rest[0].item() - whole[0].item()) > 1e-3
-
-
-@pytest.mark.parametrize("name", ["adjacency", "stratified"])
-def test_order_tests_take_it(harness, tmp_path, name):
-    path = tmp_path / "texts.txt"
-    path.write_text("\n".join(drawn_texts(24, 5)) + "\n")
-    benchmark = load_benchmark(path)
-
-    test = plan_test(
-        benchmark,
-        encode_examples(harness.tokenizer, benchmark.texts),
-        order_method(name),
-        prefix_id=harness.prefix_id,
-        context=harness.context,
-        seed=0,
-    )
-    scored = score_test(test, harness.make_scorer(store=None))
-    row = test.result(scored, primary=True, pretests=())
-    assert 0 < row.numbers.p_value <= 1
 
 
 def test_tables_of_tokens_and_moments_are_refused(harness):

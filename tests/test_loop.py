@@ -1,11 +1,7 @@
 """The training loop: an end at any step, and the same weights after going on."""
 
 import dataclasses
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -213,45 +209,6 @@ def test_rows_that_do_not_divide_by_micro_batches_are_refused():
     preset = dataclasses.replace(PULSE, compute=Compute(n_micro=3))
     with pytest.raises(InputError, match=r"4 rows, which do not divide by .* x 3"):
         run(preset=preset)
-
-
-_DEVICES = """
-import sys
-import jax
-import numpy as np
-from flax import nnx
-from tests.test_loop import PULSE, run
-import pathlib
-folder, stop = pathlib.Path(sys.argv[1]), int(sys.argv[2]) or None
-trained, losses = run(folder, stop_at=stop)
-leaf = jax.tree.leaves(nnx.state(trained.decoder))[0]
-print(jax.device_count(), trained.step, len(leaf.sharding.device_set))
-np.save(folder / f"losses-{jax.device_count()}.npy", list(losses.values()))
-"""
-
-
-# Three processes that compile for 1, 4 and 2 devices.
-@pytest.mark.slow
-def test_a_run_goes_on_on_another_number_of_devices(whole, tmp_path):
-    found = []
-    for n_devices, stop in ((1, 10), (4, 10), (2, 0)):
-        done = subprocess.run(
-            [sys.executable, "-c", _DEVICES, str(tmp_path), str(stop)],
-            cwd=Path(__file__).resolve().parent.parent,
-            env={
-                **os.environ,
-                "JAX_PLATFORMS": "cpu",
-                "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        words = done.stdout.split()[-3:]
-        assert words[0] == words[2] == str(n_devices), "weights on every device"
-        found += np.load(tmp_path / f"losses-{n_devices}.npy").tolist()
-    # Sums over other parts of a batch round otherwise, by 1e-7 a step; 30 steps.
-    np.testing.assert_allclose(found, list(whole[1].values()), rtol=1e-5)
 
 
 def test_a_run_that_diverges_stops_with_its_step(tmp_path):

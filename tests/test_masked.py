@@ -140,10 +140,7 @@ def test_a_replaced_word_keeps_the_space_before_it(kind):
         trims = kind == "byte_level"
         made.post_processor = processors.ByteLevel(trim_offsets=trims)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        unk_token="<unk>",
-        mask_token="<mask>",
-        pad_token="<pad>",
+        tokenizer_object=made, unk_token="<unk>", mask_token="<mask>", pad_token="<pad>"
     )
     model = MaskedModel("x", LastIsLikeliest(), tokenizer, 64)
     assert set(model.replaced("hello world the sun", 4, 0)) == {

@@ -120,10 +120,7 @@ def test_file_that_is_no_matrix_is_refused_with_a_way_out(save, content, message
         ),
         (np.array([[1.0, np.inf]]), "row 1, column 2: inf is not a finite number"),
         (np.ones((3, 1)), "1 columns (needs at least 2)"),
-        (
-            np.ones(4),
-            "expected a matrix of real numbers, got shape (4,) of float64",
-        ),
+        (np.ones(4), "expected a matrix of real numbers, got shape (4,) of float64"),
         (
             np.ones((2, 2, 2)),
             "expected a matrix of real numbers, got shape (2, 2, 2) of float64",

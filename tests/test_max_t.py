@@ -89,16 +89,3 @@ def test_shared_sums_use_one_column_a_stratum_for_all_statistics():
     assert sums[0, 0] == pytest.approx(values[:, 0].sum())
     possible = sorted(sum(choice) for choice in itertools.product(*values))
     np.testing.assert_allclose(np.unique(sums[0].round(12)), np.round(possible, 12))
-
-
-@pytest.mark.parametrize(
-    ("statistics", "message"),
-    [
-        (np.zeros((0, 3)), "need a row and 2 columns"),
-        (np.zeros((2, 1)), "need a row and 2 columns"),
-        (np.array([[0.0, np.nan]]), "must be finite"),
-    ],
-)
-def test_bad_statistics_are_named(statistics, message):
-    with pytest.raises(ValueError, match=message):
-        max_t(statistics)

@@ -11,26 +11,13 @@ from jaxcontam.cli import main
 from jaxcontam.commands.membership import Membership
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import read_text_rows
-from tests.membership_model import (
-    MEMBERS,
-    OTHERS,
-    drawn_texts,
-    save_overfitted,
-)
+from tests.membership_model import MEMBERS, OTHERS, drawn_texts
 from tests.page_laws import check_page
 
 pytestmark = pytest.mark.unoptimised
 
 # A word that no other text has, and what a page must not run.
 HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of the overfitted model."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return str(out)
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +132,6 @@ def test_verify_finds_a_score_that_was_changed(labelled, tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 3
     said = capsys.readouterr().out
     assert "its digest is not the one" in said and "results[0].auc" in said
-
-
-def test_report_renders_the_same_page_again(labelled, capsys):
-    page = (labelled / "report.html").read_bytes()
-    assert main(["report", str(labelled)]) == 0
-    assert (labelled / "report.html").read_bytes() == page
 
 
 def test_two_files_say_what_one_labelled_file_says(model, files, tmp_path):
@@ -345,11 +326,7 @@ def test_all_goes_without_what_no_text_can_stand_behind(model, files, tmp_path):
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = Membership(
-        model=model,
-        texts=str(path),
-        out=tmp_path / "out",
-        scores=("all",),
-        fpr=(0.1,),
+        model=model, texts=str(path), out=tmp_path / "out", scores=("all",), fpr=(0.1,)
     )
     document = command.run()
     methods = {row["method"] for row in document["results"]}
@@ -374,35 +351,6 @@ def test_a_pool_without_a_token_is_refused(model, files, tmp_path):
 def test_a_sweep_needs_both_sides(model, files):
     with pytest.raises(InputError, match="needs members and non-members"):
         jaxcontam.membership(model, files / "seen.txt", sweep_k=True)
-
-
-@pytest.mark.parametrize("name", ["shots", "n_neighbours"])
-def test_a_number_below_one_is_refused(name):
-    with pytest.raises(InputError, match=f"{name} must be at least 1, got 0"):
-        jaxcontam.membership("m", ["a"], **{name: 0})
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda d: d.pop("study"), lambda d: d["study"].update(primary="none")]
-)
-def test_a_damaged_report_is_one_line(labelled, tmp_path, damage, capsys):
-    document = read(labelled)
-    damage(document)
-    (tmp_path / "texts.jsonl").write_bytes((labelled / "texts.jsonl").read_bytes())
-    (tmp_path / "report.json").write_text(json.dumps(document))
-    assert main(["report", str(tmp_path)]) == 2
-    assert "cannot be rendered" in capsys.readouterr().err
-
-
-def test_an_output_that_cannot_be_written_is_one_line(model, files, tmp_path, capsys):
-    out = tmp_path / "a[/b]c"
-    (out / "report.json").mkdir(parents=True)
-    words = ["membership", model, str(files / "seen.txt"), "--out", str(out)]
-    assert main([*words, "--scores", "loss"]) == 2
-    assert "report.json: cannot be written" in capsys.readouterr().err
-    (out / "report.json").rmdir()
-    assert main([*words, "--scores", "loss"]) == 0
-    assert "a[/b]c/texts.jsonl" in capsys.readouterr().out
 
 
 def test_a_second_look_has_a_folder_of_its_own_and_is_counted(

@@ -185,13 +185,6 @@ def test_a_model_beside_itself_scores_0(names):
     assert (found.values[:, 0] == 0).all()
 
 
-def test_a_copy_under_another_name_is_scored_and_gives_0_too():
-    other = model_of(fresh_decoder(), fingerprint="copy")
-    found = scored(TEXTS, ["reference"], inputs=inputs_of(reference=other))
-    assert (found.values == 0).all()
-    assert found.tokens_scored == 2 * scored(TEXTS, ["loss"]).tokens_scored
-
-
 def test_a_reference_reads_with_its_own_tokenizer():
     letters = {chr(code): code - 31 for code in range(32, 127)}
     split = Tokenizer(models.WordLevel({"?": 0, **letters}, unk_token="?"))
@@ -323,19 +316,6 @@ def test_a_score_that_is_not_finite_names_its_text():
     assert caught.value.sequence == 2
 
 
-def test_a_rerun_takes_everything_from_the_store(tmp_path, every):
-    def run():
-        other = model_of(fresh_decoder(1), fingerprint="other", store=tmp_path)
-        inputs = inputs_of(reference=other)
-        return scored(MIXED, EVERY, model_of(store=tmp_path), inputs=inputs)
-
-    first, again = run(), run()
-    assert first.n_cached == every.n_cached == 0
-    assert again.n_cached == again.tokens_scored == every.tokens_scored
-    for found in (first, again):
-        np.testing.assert_array_equal(found.values, every.values)
-
-
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, every):
     """Stopped in one pass after the other; the last run finds what those before did."""
     for stop in (0.1, 0.3, 0.5, 0.7, 0.95):
@@ -366,13 +346,6 @@ def test_progress_counts_every_target_of_every_pass():
     assert done == sorted(done)
     assert {total for _, total in told} == {found.tokens_scored}
     assert done[-1] == found.tokens_scored
-
-
-def test_neighbours_follow_from_the_seed():
-    names = ["neighbourhood", "loss"]
-    first, again, other = (scored(TEXTS, names, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.values, again.values)
-    assert (first.values[:, 0] != other.values[:, 0]).all()
 
 
 def test_gradient_norm_is_that_of_the_plain_mean_loss():

@@ -12,15 +12,7 @@ from jaxcontam.commands.membership import Membership
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.report.archive import read_text_rows
-from tests.membership_model import MEMBERS, OTHERS, save_overfitted
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of the overfitted model."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return str(out)
+from tests.membership_model import MEMBERS, OTHERS
 
 
 def write_rows(path, rows):
@@ -109,13 +101,6 @@ def test_a_template_is_filled_in_both_of_two_files(model, tmp_path, capsys):
     assert main(["membership", model, *words]) == 0
     texts = [row["text"] for row in read_text_rows(out)]
     assert texts == [f"{text}." for text in [*MEMBERS, *OTHERS]]
-
-
-def test_a_template_and_a_field_are_refused_together(tmp_path, capsys):
-    texts = write_rows(tmp_path / "t.jsonl", [{"q": text} for text in MEMBERS])
-    flags = ("--template", "{q}", "--text-field", "q")
-    assert main(["membership", "m", texts, "--nonmembers", texts, *flags]) == 2
-    assert "--template and --text-field exclude each other" in capsys.readouterr().err
 
 
 def test_short_texts_and_a_label_that_is_not_read_are_told(model, tmp_path):

@@ -26,11 +26,7 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.kinds_knowing import KINDS_KNOWING
-from eval.natural_order.transformers import (
-    SHAPES,
-    copying,
-    train_transformer,
-)
+from eval.natural_order.transformers import SHAPES, copying, train_transformer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 

@@ -8,7 +8,6 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.cli import main
-from jaxcontam.commands import overlap as command
 
 N_MEANINGS = 400
 
@@ -61,27 +60,6 @@ def test_a_text_in_other_words_is_nearest_where_it_was_planted(folder, capsys):
     printed = capsys.readouterr().out
     first = printed.index("corpus.jsonl:41"), printed.index("corpus.jsonl:18")
     assert max(first) < printed.index("corpus.jsonl:", max(first) + 1)
-
-
-def test_an_interrupted_search_finds_the_same(folder, monkeypatch):
-    overlap("whole")
-    monkeypatch.setattr(command, "_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(command, "_BATCH_CHARACTERS", 1)
-    true_save, n_saves = command.save_state, 0
-
-    def save(*arguments):
-        nonlocal n_saves
-        true_save(*arguments)
-        n_saves += 1
-        if n_saves in (3, 7):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "save_state", save)
-    for _ in range(2):
-        assert overlap("parts") == 130
-    assert overlap("parts") == 0
-    whole, parts = (folder / name / "overlap.json" for name in ("whole", "parts"))
-    assert parts.read_text() == whole.read_text()
 
 
 @pytest.mark.parametrize(

@@ -178,22 +178,6 @@ def test_checks_of_options_are_made_again(read, beside, tmp_path):
     assert fault.startswith("x: pre-tests[0].p_value is 0.999, recomputed")
 
 
-def test_reason_and_next_step_stand_on_terminal_and_page(read, beside, tmp_path):
-    file, model, _ = read
-    result = audited(model, file)
-    assert (result.verdict, result.primary.reasons) == UNTOLD
-    result.save(tmp_path)
-    page = " ".join((tmp_path / "report.html").read_text().split())
-    for said in (" ".join(repr(result).split()), page):
-        assert "An order that means something (never before always" in said
-        assert "--tests options --reference DIR" in said
-        assert "each list of options was shuffled" in said
-        assert "--tests options --shuffled" in said
-    said = " ".join(repr(beside[0]).split())
-    assert "options beside a reference model, since the order is published" in said
-    assert "The reference gives an item" in said
-
-
 @pytest.mark.parametrize(
     ("tests", "provenances"),
     [

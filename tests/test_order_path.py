@@ -13,12 +13,18 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS, order_method
+from jaxcontam.methods.method import OrderMethod
 from jaxcontam.methods.order_test import plan_test, score_test
+from jaxcontam.methods.pair_method import PairMethod
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 
 CONTEXT, PREFIX = 64, 0
-ORDER_TESTS = ["adjacency", "stratified", "reversal", "permutation", "sharded_t"]
+ORDER_TESTS = [
+    name
+    for name, method in METHODS.items()
+    if isinstance(method, OrderMethod | PairMethod)
+]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +143,15 @@ def test_indifferent_model_gives_pvalue_one(tmp_path, tokenizer, name):
     assert run(path, tokenizer, scorer, name)[0].numbers.p_value == 1.0
 
 
+@pytest.mark.parametrize("name", ORDER_TESTS)
+def test_same_seed_gives_the_same_numbers(tmp_path, tokenizer, name):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
+    first, again = (
+        run(path, tokenizer, random_bigrams(3), name, seed=7)[0] for _ in range(2)
+    )
+    assert first.numbers == again.numbers
+
+
 def test_matrix_holds_the_log_likelihood_of_each_order(tmp_path, tokenizer):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(1))
     scorer = random_bigrams(3)
@@ -222,21 +237,16 @@ def test_reversal_keeps_its_one_counterfactual(tmp_path, tokenizer):
     assert result.n_orders == 1
 
 
-def test_nan_names_the_example(tmp_path, tokenizer):
+@pytest.mark.parametrize("name", ORDER_TESTS)
+def test_nan_names_the_example(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
     texts = path.read_text().splitlines()
-    poison = tokenizer.encode("Z").ids[0]
     texts[17] = "aaZaa"
     path.write_text("".join(f"{text}\n" for text in texts))
-
-    def forward(inputs, targets):
-        scores = np.full(inputs.shape, -1.0, np.float32)
-        scores[targets == poison] = np.nan
-        return scores, None, None
-
-    scorer = Scorer(forward, context=CONTEXT, batch_tokens=512)
-    with pytest.raises(InputError, match="x: example 18: its log-prob"):
-        run(path, tokenizer, scorer)
+    table = np.full((300, 300), -1.0, np.float32)
+    table[:, tokenizer.encode("Z").ids[0]] = np.nan
+    with pytest.raises(InputError, match=r"x: example \d+: its log-prob"):
+        run(path, tokenizer, bigrams(table), name)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import re
 import tracemalloc
 
 import pytest
@@ -245,28 +244,6 @@ def test_other_input_is_searched_anew(files, change, capsys):
     )
 
 
-def test_interrupted_command_resumes_to_the_same_bytes(files, capsys, monkeypatch):
-    monkeypatch.setattr(command, "_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(command, "_BATCH_CHARACTERS", 1)
-    assert main(["overlap", "docs", "bench.txt", "--out", "whole"]) == 0
-    true_save = command.save_state
-
-    def save_and_stop(*arguments):
-        true_save(*arguments)
-        raise KeyboardInterrupt
-
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "save_state", save_and_stop)
-        assert main(words) == 130
-        assert not (files / "o/overlap.json").exists()
-    assert main(words) == 0
-    for name in ("overlap.json", "found.txt", "not_found.txt"):
-        assert (files / "o" / name).read_bytes() == (
-            files / "whole" / name
-        ).read_bytes()
-
-
 def test_damaged_line_is_named_and_exits_with_3(files, capsys):
     with open(files / "docs/one.jsonl", "a") as file:
         file.write('{"text": \n{"body": "x"}\n')
@@ -340,14 +317,6 @@ def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
     assert "one.jsonl:1: no field 'text' (it has: body); no text in 1000 records" in (
         capsys.readouterr().err
     )
-
-
-def test_default_folder_belongs_to_corpus_and_benchmark(files, capsys):
-    assert main(["overlap", "docs", "bench.txt"]) == 0
-    assert main(["overlap", "docs/two.txt", "bench.txt"]) == 0
-    folders = sorted(path.name for path in (files / "runs/overlap").iterdir())
-    assert len(folders) == 2
-    assert all(re.fullmatch("bench-[0-9a-f]{8}", name) for name in folders)
 
 
 def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):

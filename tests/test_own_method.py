@@ -61,10 +61,7 @@ def test_score_of_the_how_to_page_is_known_everywhere(package):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (
-            "METHOD = 3",
-            "mine: jaxcontam.methods: mine:METHOD must be a test",
-        ),
+        ("METHOD = 3", "mine: jaxcontam.methods: mine:METHOD must be a test"),
         (
             "from jaxcontam.methods.membership.text_scores import LOSS as METHOD",
             "the name 'loss' is taken",

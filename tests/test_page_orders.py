@@ -100,39 +100,6 @@ def checks(*failed):
     )
 
 
-def test_direction_from_few_pairs_has_its_page(tmp_path):
-    evidence = evidence_of(planted(1), sparse=True)
-    row = row_of("direction", evidence, verdict="contaminated")
-    assert np.isnan(evidence.pairs).any() and row.numbers.p_value < 1e-4
-    text, page = page_of([row], [evidence], tmp_path)
-    # The split of both directions, null and evidence.
-    assert page.count("<svg") == 3
-    assert "turned round at random" in text
-    # Its sum has no mean order of 0 to be counted from.
-    assert "above the mean order" not in page and "above its mean" not in page
-    assert page.count("nats forwards less backwards") >= 2
-    assert "the order was remembered, not just alike" in text
-    assert "Who decides: direction, since the order is published" in text
-    assert "expects examples after those published before them" in text
-
-
-def test_natural_order_is_called_by_its_name(tmp_path):
-    evidence = evidence_of(planted(-1, 1))
-    own = row_of("direction", evidence, verdict="suspected", reasons=("attraction",))
-    beside = row_of("adjacency", evidence, primary=False, verdict=None)
-    own = dataclasses.replace(own, pretests=checks())
-    beside = dataclasses.replace(beside, pretests=checks(), p_adjusted=None)
-    assert own.numbers.p_value > 0.05 and beside.numbers.p_value < 1e-9
-    text, page = page_of([own, beside], [evidence, evidence], tmp_path)
-    assert page.count("<svg") == 3
-    assert "it gains as much in both directions: like stands beside like" in text
-    assert "before it, the wrong way" in page and "like beside like) raises" in text
-    assert "What the file's own order gives without any model" in text
-    assert "finds no more in this order than chance gives" in text
-    assert "neighbours attract" in page
-    assert "say so (--shuffled)" in text
-
-
 REFERENCE = ReferenceResult(
     name="old",
     fingerprint="sha256:0",
@@ -168,25 +135,6 @@ def test_reference_stands_beside_the_model(tmp_path):
     hardly = dataclasses.replace(row, reference=dataclasses.replace(alike, scale=1.04))
     assert "times" not in (reference_sentence(hardly) or "")
     assert reference_sentence(order_result()) is None
-
-
-@pytest.mark.parametrize(
-    ("failed", "words"),
-    [
-        ((), "finds no more in this order than chance gives"),
-        (("blind_lags",), "a test that needs a random order proves nothing"),
-        (("blind_attraction", "blind_direction"), "points forward by itself"),
-    ],
-)
-def test_own_order_says_what_it_proves(failed, words):
-    pretests = checks(*failed)
-    assert words in (own_order_sentence(pretests) or "")
-    (one, *cells), (two, *_) = own_order_rows(pretests)
-    assert (one, two) == ("words", "characters")
-    names = ("blind_attraction", "blind_lags", "blind_direction")
-    for name, cell in zip(names, cells, strict=True):
-        assert cell.startswith("+0.25 nats (p = ")
-        assert ("failed" in cell) == (name in failed)
 
 
 def test_own_order_that_nothing_could_change_is_not_applicable():
@@ -254,18 +202,3 @@ def test_what_was_detectable_counts_every_benchmark(tmp_path):
     assert text.count("0.31") >= 2 and "0.25" not in text
     text, _ = page_of(rows[:1], [None], tmp_path / "one")
     assert "with probability 0.8 at p <= 0.001." in text
-
-
-def test_terminal_says_why_it_is_silent_where_nothing_was_found():
-    evidence = evidence_of(planted())
-    row = row_of("direction", evidence, verdict="inconclusive", mde_adjusted=0.87)
-    said = " ".join(printed([row]).split())
-    assert "Who decides" not in said and "gains" not in said
-    assert "boolq: inconclusive: only an effect of 0.87 nats" in said
-    row = dataclasses.replace(row, mde_adjusted=None)
-    said = " ".join(printed([row]).split())
-    counted = "cannot reach p = 0.001 once it is counted for every benchmark; "
-    assert f"inconclusive: this design {counted}" in said
-    numbers = dataclasses.replace(row.numbers, mde=None, p_floor=0.01)
-    said = " ".join(printed([dataclasses.replace(row, numbers=numbers)]).split())
-    assert "inconclusive: this design cannot reach p = 0.001; " in said

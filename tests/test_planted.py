@@ -42,11 +42,7 @@ def recorded(tokenizer, **fields):
     n_rows = (len(stream.ids) - 1) // CONTEXT
     n_steps = n_rows // BATCH
     starts = training_order(
-        len(stream.ids),
-        CONTEXT,
-        seed=3,
-        timed=stream.timed,
-        n_trained=n_steps * BATCH,
+        len(stream.ids), CONTEXT, seed=3, timed=stream.timed, n_trained=n_steps * BATCH
     )
     preset = dataclasses.replace(PRESETS["pulse"], batch_rows=BATCH, row_tokens=CONTEXT)
     said = {"seed": 0, "corpus_digest": "", "separator": "", "finished": True}

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from tests.stepwise import train_decoder
-from train.population_device import _compiled_scan, train_scanned, train_together
+from train.population_device import _compiled_scan, train_scanned
 from train.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,16 +45,6 @@ def test_models_of_one_shape_share_what_is_compiled():
     assert after.misses - before.misses <= 1 <= after.hits - before.hits
     embeddings = [np.asarray(decoder.embedding[...]) for decoder in decoders]
     assert not np.array_equal(*embeddings)
-
-
-def test_fewer_rows_than_a_batch_are_refused():
-    with pytest.raises(ValueError, match="fill a batch of 4, got 3"):
-        train_scanned(PULSE, random_rows(3), seed=0)
-
-
-def test_as_many_seeds_as_models_are_needed():
-    with pytest.raises(ValueError, match="seeds must be 1, got 2"):
-        train_together(PULSE, random_rows(8)[None], seeds=(1, 2))
 
 
 # In a process of its own, since the number of devices is fixed at the first use.

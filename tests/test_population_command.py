@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.scoring.local import checkpoint_scorer
 from train.manifest import read_manifest
-from train.population import Population, main
+from train.population import Population
 from train.population_workers import over_processes
 
 pytestmark = pytest.mark.unoptimised
@@ -221,29 +220,6 @@ def test_models_made_side_by_side_are_those_made_one_by_one(files, finished, tmp
             assert row["effect"] == pytest.approx(other["effect"], abs=2e-3)
 
 
-# Six seconds; the table and the records have tests above.
-@pytest.mark.slow
-def test_model_that_cannot_be_written_is_reported_and_costs_no_other(
-    files, finished, tmp_path, capsys
-):
-    for seed in (6, 7):
-        (finished / f"model-{seed}").rename(tmp_path / f"model-{seed}")
-    # A file where the folder of model 5 should be.
-    (tmp_path / "model-5").write_text("")
-    try:
-        code = population(files, tmp_path).run()
-        said = capsys.readouterr().err
-        assert code == 3
-        assert "model 5: NotADirectoryError" in said
-        assert "1 of 1 models failed" in said
-        document = json.loads((tmp_path / "population.json").read_text())
-        assert [row["seed"] for row in document["failures"]] == [5]
-        assert [row["seed"] for row in document["models"]] == [6, 7]
-    finally:
-        for seed in (6, 7):
-            (tmp_path / f"model-{seed}").rename(finished / f"model-{seed}")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -263,10 +239,3 @@ def test_bad_input_is_refused_before_any_process_starts(
     with pytest.raises(InputError, match=message):
         population(files, tmp_path / "out", **changes).run()
     assert not list(tmp_path.glob("out/model-*"))
-
-
-def test_command_line_answers_bad_input_in_one_line(files, monkeypatch, capsys):
-    words = ["--corpus", str(files[0]), "--sets", "nowhere.txt"]
-    monkeypatch.setattr(sys, "argv", ["population", *words])
-    assert main() == 2
-    assert "nowhere.txt: no such file" in capsys.readouterr().err

@@ -15,12 +15,7 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from train.population_job import ModelResult, finished_result, power_rows
 from train.population_models import DivergedError, Job, SetResult, last_loss
-from train.population_plan import (
-    Design,
-    draw_sets,
-    plan_model,
-    read_pool,
-)
+from train.population_plan import Design, draw_sets, plan_model, read_pool
 from train.prepare import stream_manifest
 from train.presets import PRESETS
 from train.sources import open_corpus

@@ -97,12 +97,6 @@ def test_shared_pairs_are_scored_by_every_model(side_by_side):
     assert_as_single(decoders, groups, scored)
 
 
-def test_as_many_lists_as_models_are_needed():
-    _, graphdef, states = population((0, 1))
-    with pytest.raises(ValueError, match="for 2 models, got 1"):
-        score_population(graphdef, states, [draw_groups(2, 0)], context=CONTEXT)
-
-
 def test_group_beyond_the_context_is_named():
     _, graphdef, states = population((0,))
     long = PairGroup(np.zeros(60, np.int32), (np.zeros(6, np.int32),), 0, (1,))

@@ -12,15 +12,13 @@ from eval.power import designs, model
 from eval.power.__main__ import Power
 from eval.power.designs import POPULATIONS, Population
 from eval.power.estimates import LEVELS
-from eval.power.model import Job, Variant, method_of, n_read, record_of
-from eval.study import Records, read_fields
+from eval.power.model import Variant, method_of, n_read, record_of
+from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.method import OrderFile
 from jaxcontam.methods.order_test import plan_test
-from tests.power_records import record, row
 from train.population_models import DivergedError
 from train.population_workers import Failure
 
@@ -129,21 +127,6 @@ def not_called(tasks):
     return iter(())
 
 
-def test_in_one_process_a_model_that_fails_is_named(monkeypatch, tmp_path):
-    def failing(job):
-        def make(task):
-            raise OSError("disk full")
-
-        return make
-
-    monkeypatch.setattr(model, "open_maker", failing)
-    job = made_up_job(tmp_path)
-    tasks = [(PULSE, 1), (PULSE, 2)]
-    found = list(model.made(job, tasks, n_processes=1))
-    assert [task for task, _ in found] == tasks
-    assert {outcome.reason for _, outcome in found} == {"OSError: disk full"}
-
-
 def test_a_model_that_diverged_is_not_tested(monkeypatch):
     monkeypatch.setattr(
         model, "plan_model", lambda *_, seed: types.SimpleNamespace(rows=0)
@@ -154,16 +137,6 @@ def test_a_model_that_diverged_is_not_tested(monkeypatch):
     monkeypatch.setattr(model, "local_scorer", None)
     with pytest.raises(DivergedError, match="not finite from step 1 on"):
         model.planted_model(PULSE, None, seed=0)
-
-
-def test_nothing_is_written_where_every_model_failed(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        power,
-        "made",
-        lambda job, tasks, **_: ((task, Failure("OSError: full")) for task in tasks),
-    )
-    assert Power(out=tmp_path, tiny=True).run() == 3
-    assert not list((tmp_path / "tiny").glob("power*"))
 
 
 def test_populations_made_one_by_one_stand_in_one_table(
@@ -213,24 +186,3 @@ def test_a_model_that_fails_costs_the_others_nothing(finished, monkeypatch, tmp_
 def kept(out, seed):
     """The record of a model of the finished pulse run."""
     return record_of(read_fields(out / f"tiny/models/{PULSE.name}-{seed}.json"))
-
-
-def made_up_job(folder, corpus="c"):
-    return Job(records=Records(folder), documents=(), questions=(), corpus=corpus)
-
-
-def test_record_of_other_inputs_is_not_reused(tmp_path, monkeypatch):
-    monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
-    made = record(row("a", 4, 0.1))
-    main = POPULATIONS["main"].study
-    made_up_job(tmp_path).keep(main, made)
-    assert made_up_job(tmp_path).finished(main, made.seed) == made
-    assert made_up_job(tmp_path).finished(main, made.seed + 1) is None
-    assert made_up_job(tmp_path, corpus="b").finished(main, made.seed) is None
-    shorter = dataclasses.replace(main, n_steps=1)
-    assert made_up_job(tmp_path).finished(shorter, made.seed) is None
-
-
-def test_numbers_below_one_are_refused(tmp_path):
-    with pytest.raises(InputError, match="--models must be at least 1"):
-        Power(out=tmp_path, models=0)

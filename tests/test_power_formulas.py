@@ -104,11 +104,7 @@ def test_power_of_reversal_is_that_of_sign_flips(symmetry):
 @pytest.mark.parametrize("symmetry", [0.0, 0.6])
 def test_power_of_pairs_is_that_of_random_paths(symmetry):
     s, n_strata, effect, level, n = 6, 15, 0.35, 0.01, 300
-    design = pair_design(
-        s * n_strata,
-        n_strata,
-        symmetry=symmetry,
-    )
+    design = pair_design(s * n_strata, n_strata, symmetry=symmetry)
     orders_MS = np.array(list(itertools.permutations(range(s))))
     rng = np.random.default_rng(3)
     rejected, n_draws = 0, 10_000
@@ -207,11 +203,7 @@ def test_planned_strata_are_those_of_the_test_itself(name, n):
         return
     real = method.design(
         OrderFile(
-            n_examples=n,
-            n_ids=20 * n,
-            context=256,
-            seed=0,
-            content_digest="sha256:00",
+            n_examples=n, n_ids=20 * n, context=256, seed=0, content_digest="sha256:00"
         ),
         method.default_orders,
     )
@@ -226,9 +218,3 @@ def test_more_orders_help_no_further_than_their_spread_hides():
     assert standard_error(few, 1) / standard_error(many, 1) == pytest.approx(
         math.sqrt(2), rel=1e-5
     )
-
-
-@pytest.mark.parametrize(("sd", "level"), [(0.0, 0.1), (-1, 0.1), (1, 0), (1, 1)])
-def test_power_refuses_what_is_no_spread_or_level(sd, level):
-    with pytest.raises(ValueError, match="must be"):
-        power(drawn_design(10, 5, 9), 1.0, sd, level=level)

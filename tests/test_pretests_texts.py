@@ -4,11 +4,7 @@ import numpy as np
 import scipy.sparse.csgraph
 import scipy.stats
 
-from jaxcontam.stats.pretests import (
-    columns,
-    pretest_battery,
-    similarity,
-)
+from jaxcontam.stats.pretests import columns, pretest_battery, similarity
 from jaxcontam.stats.pretests.similarity import (
     NEAR_DUPLICATE,
     near_duplicates,

@@ -270,23 +270,3 @@ def test_recorded_answers_of_the_same_server_with_bos_pass():
     assert found.error < 1e-4
     # It shows no number for the first token, although it puts one before it.
     assert not found.way.bos
-
-
-def test_the_recorded_answer_of_a_server_without_numbers_is_refused():
-    """As `transformers serve` 5.23 answers, whatever is asked for."""
-
-    def post(body, *, once=False):
-        if "prompt_logprobs" in body:
-            said = "Unexpected fields in the request: {'prompt_logprobs'}"
-            raise RefusedError(f"{URL}: HTTP 422 ({said})", status=422)
-        choice = {"finish_reason": "length", "index": 0, "text": " of"}
-        return {
-            "choices": [choice],
-            "object": "text_completion",
-            "usage": {"prompt_tokens": 7, "completion_tokens": 1},
-        }
-
-    words, hint = refused(post)
-    assert "echo with logprobs, prompts as text: no log-probabilities" in words
-    assert "HTTP 422 (Unexpected fields" in words
-    assert "replicate" in hint

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -124,19 +123,6 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     )
     assert one.returncode == 0, one.stderr
     assert_same_orders(files / "together", files / "divided")
-
-
-@pytest.mark.slow
-def test_one_that_fails_keeps_its_words_and_ends_the_others(files):
-    words = [*AUDIT, "failed"]
-    two = started(files, 2, words, words_of={1: [*words, "--text-field", "none"]})
-    since = time.monotonic()
-    (first, _, _), (second, _, said) = finish_all(two)
-    assert second == 2
-    assert said.splitlines()[-2].startswith("jaxcontam: error: b.txt:1: no field")
-    # Seconds without a sign of life, and some to end.
-    assert first != 0 and time.monotonic() - since < 240
-    assert not (files / "failed" / "report.json").exists()
 
 
 @pytest.mark.slow

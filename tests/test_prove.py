@@ -105,11 +105,6 @@ def test_one_row_and_one_counterfactual_have_their_closed_forms(save, prove, mat
     assert found["p_value"] >= p
 
 
-def test_constant_matrix_gives_pvalue_one_and_effect_zero(save, prove):
-    found = prove(save("m.npy", np.full((20, 10), -417.3)))
-    assert (found["p_value"], found["effect"], found["statistic"]) == (1.0, 0.0, 0.0)
-
-
 def test_published_best_everywhere_is_contaminated_at_the_floor(save, prove):
     matrix_KM = drawn(20, 10)
     matrix_KM[:, 0] = matrix_KM.max(axis=1) + 1.0
@@ -147,33 +142,17 @@ def test_boundaries_as_number_and_as_file_give_an_effect_per_boundary(
 
 
 @pytest.mark.parametrize(
-    ("boundaries", "message"),
-    [
-        ("0", "--boundaries 0: must be positive"),
-        ("-1", "--boundaries -1: must be positive"),
-        ("nan", "--boundaries nan: must be positive"),
-        ("inf", "--boundaries inf: must be positive"),
-    ],
-)
-def test_boundary_number_that_is_not_positive_is_refused(
-    save, prove, boundaries, message
-):
-    with pytest.raises(InputError) as caught:
-        prove(save("m.csv", "1,2\n3,4\n"), boundaries=boundaries)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("1\n2\n3\n", "--boundaries {b}: 3 numbers for 2 rows"),
         ("1\n-2\n", "--boundaries {b}: must be positive"),
         ("1,2\n", "{b}: 2 columns (needs 1)"),
         ("1\nx\n", "{b}: row 2, column 1: 'x' is no number"),
+        *((n, "--boundaries {b}: must be positive") for n in ("0", "-1", "nan", "inf")),
     ],
 )
-def test_boundary_file_that_does_not_fit_is_refused(save, prove, content, message):
-    path = save("b.csv", content)
+def test_boundaries_that_do_not_fit_are_refused(save, prove, content, message):
+    path = save("b.csv", content) if "\n" in content else content
     with pytest.raises(InputError) as caught:
         prove(save("m.csv", "1,2\n3,4\n"), boundaries=str(path))
     assert str(caught.value) == message.format(b=path)
@@ -237,14 +216,6 @@ def test_same_matrix_finds_its_own_folder_again(save, tmp_path, monkeypatch, cap
     capsys.readouterr()
     reports = sorted((tmp_path / "runs" / "prove").glob("m-????????/report.json"))
     assert len(reports) == 2
-
-
-def test_same_seed_gives_the_same_numbers(save, prove):
-    path = save("m.npy", drawn(30, 10, shift=0.2))
-    first, again, other = (prove(path, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first["p_monte_carlo"] != other["p_monte_carlo"]
-    assert first["p_value"] == other["p_value"]
 
 
 def test_a_report_of_other_words_is_not_replaced_unasked(tmp_path, capsys):

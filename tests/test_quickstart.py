@@ -1,24 +1,18 @@
 """The main job end to end, in its pulse size, and what `verify` finds in its report."""
 
-import io
 import json
 import shutil
 import zipfile
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from eval.quickstart import Quickstart, print_headline
 from jaxcontam.cli import main
 from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.report.report_files import sealed_text
-from jaxcontam.results import MembershipResult, OrderResult
-from jaxcontam.results.read import read_result
 
 pytestmark = pytest.mark.unoptimised
 
-VOLATILE = {"started", "wall_seconds", "digest"}
 
 RESULT_FIELDS = {
     "benchmark",
@@ -130,23 +124,6 @@ def test_natural_set_is_in_alphabetical_order_and_in_no_training_text(pulse):
     assert rows["pydocs-natural"]["copies"] == 0
 
 
-def test_headline_has_both_tests_and_the_effect_in_eighty_columns(pulse):
-    results = [
-        read_result(MembershipResult if "auc" in row else OrderResult, row)
-        for row in read(pulse)["results"]
-    ]
-    out = io.StringIO()
-    print_headline(results, Console(file=out, width=80))
-    over, header, *lines = out.getvalue().splitlines()
-    assert over.split() == ["p", "p", "effect", "AUC"]
-    assert header.split() == [
-        *("benchmark", "copies", "adjacency", "direction", "verdict", "nats", "min_k")
-    ]
-    assert len(lines) == 9
-    assert max(map(len, (over, header, *lines))) <= 80
-    assert [line.count("*") for line in lines] == [1] * 9
-
-
 def test_controls_are_ranked_against_each_other_and_add_to_one(pulse):
     rows = {row["benchmark"]: row for row in rows_of(read(pulse), "min_k")}
     assert rows["pydocs-0a"]["reference"] == ["pydocs-0b"]
@@ -158,16 +135,6 @@ def test_controls_are_ranked_against_each_other_and_add_to_one(pulse):
 def test_fifty_copies_are_ranked_above_unseen_texts_even_by_a_pulse_model(pulse):
     rows = {row["benchmark"]: row for row in rows_of(read(pulse), "min_k")}
     assert rows["pydocs-50"]["auc"] > 0.9
-
-
-# A second whole run of the main job; single steps of it have this law in other tests.
-@pytest.mark.slow
-def test_same_seed_gives_the_same_report(pulse, tmp_path):
-    out = tmp_path / pulse.name
-    Quickstart(out=out, tiny=True).run()
-    first, again = read(pulse), read(out)
-    for key in first.keys() - VOLATILE:
-        assert first[key] == again[key], key
 
 
 def test_audit_of_a_planted_set_gives_the_quickstarts_numbers(pulse, tmp_path, capsys):
@@ -253,10 +220,7 @@ def test_flipped_digit_that_leaves_every_number_equal_is_found(copied):
     assert main(["verify", str(copied)]) == 3
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["p_value", "effect", "mde", "p_adjusted"],
-)
+@pytest.mark.parametrize("name", ["p_value", "effect", "mde", "p_adjusted"])
 def test_number_changed_together_with_the_digest_is_still_found(copied, name):
     document = read(copied)
     document["results"][0][name] = document["results"][0][name] * 1.001
@@ -274,23 +238,6 @@ def test_smaller_pvalue_is_found_however_deep_it_lies(copied, name):
     deep[name] = min(deep[name], 1e-13) * 1e-20
     (copied / "report.json").write_text(sealed_text(document))
     assert any(name in fault for fault in verify_report(copied)[0])
-
-
-@pytest.mark.parametrize("field", ["results", "digests"])
-@pytest.mark.parametrize("value", [None, [1]])
-def test_report_of_another_shape_is_found_without_a_traceback(copied, field, value):
-    document = read(copied)
-    document[field] = value
-    (copied / "report.json").write_text(json.dumps(document))
-    assert main(["verify", str(copied)]) == 3
-
-
-def test_verdict_changed_together_with_the_digest_is_still_found(copied):
-    document = read(copied)
-    document["results"][0]["verdict"] = "contaminated"
-    (copied / "report.json").write_text(sealed_text(document))
-    faults, _ = verify_report(copied)
-    assert any("verdict is 'contaminated'" in fault for fault in faults)
 
 
 @pytest.mark.parametrize(
@@ -323,11 +270,6 @@ def test_truncated_archive_is_found(copied):
     path.write_bytes(path.read_bytes()[:-100])
     assert not zipfile.is_zipfile(path)
     assert main(["verify", str(copied)]) == 3
-
-
-def test_folder_without_a_report_is_named(tmp_path, capsys):
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "report.json: no report" in capsys.readouterr().err
 
 
 def test_report_that_holds_its_digest_twice_or_other_line_ends_is_found(copied):

@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from jaxcontam.stats.conformal import conformal_p_values
+from jaxcontam.stats.direction import runs_of
 from jaxcontam.stats.effect import order_effect
+from jaxcontam.stats.inflation import gap_estimate
 from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.multiple import max_t
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_test, direction_test
+from jaxcontam.stats.paired import paired_bootstrap_p, sign_flip_test
 from jaxcontam.stats.randomisation import (
     monte_carlo_p,
     randomisation_test,
@@ -17,6 +25,8 @@ from jaxcontam.stats.randomisation import (
     soft_rank_log_e,
 )
 from jaxcontam.stats.rows import flat_rows
+
+DIGEST = "sha256:" + "5" * 64
 
 
 def normal(rng, shape):
@@ -387,3 +397,39 @@ def test_one_row_with_one_counterfactual_has_no_error():
 def test_bad_matrices_are_named(matrix, message):
     with pytest.raises(ValueError, match=message):
         randomisation_test(matrix, np.ones(len(matrix)))
+
+
+def pair_strata(x_S):
+    """Two strata of four examples, with these numbers in a row of one of them."""
+    pairs = np.random.default_rng(0).normal(size=(2, 4, 4))
+    pairs[1, 1, 2:] = x_S
+    runs = np.tile(runs_of(4, 4), (2, 1))
+    codes = np.zeros((2, 4), np.int64)
+    starts = np.array([0, 4])
+    return PairStrata(
+        pairs=pairs, sizes=np.full(2, 4), codes=codes, runs=runs, starts=starts
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "test",
+    [
+        lambda x: randomisation_test(x[None], np.ones(1)),
+        lambda x: lattice_tail(x[None], 0.0),
+        lambda x: local_evidence(x[None], np.zeros(1), seed=0),
+        lambda x: max_t(x[None]),
+        lambda x: sign_flip_test(x, np.zeros(2)),
+        lambda x: paired_bootstrap_p(x, np.zeros(2)),
+        lambda x: conformal_p_values(np.zeros(2), x),
+        lambda x: gap_estimate(x[None], np.zeros((1, 2)), paired=True),
+        lambda x: adjacency_test(pair_strata(x), seed=0, content_digest=DIGEST),
+        # NaN says that a pair was not scored.
+        lambda x: direction_test(
+            pair_strata(np.where(np.isnan(x), np.inf, x)), seed=0, content_digest=DIGEST
+        ),
+    ],
+)
+def test_every_test_refuses_what_is_not_finite(test, value):
+    with pytest.raises(ValueError, match=r"finite|must|in \[0, 1\]"):
+        test(np.array([0.5, value]))

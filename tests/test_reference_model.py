@@ -76,11 +76,7 @@ def audited(
         out=out,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            audit_command,
-            "open_for",
-            lambda *_, **__: older,
-        )
+        patch.setattr(audit_command, "open_for", lambda *_, **__: older)
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
 
 
@@ -136,12 +132,7 @@ def forty_strata(pairs_KSS, reference_KSS):
 def beside(evidence, method=DIRECTION):
     """What the reference of some evidence shows."""
     return reference_result(
-        method,
-        evidence,
-        name="old",
-        fingerprint="",
-        seed=0,
-        content_digest="sha256:0",
+        method, evidence, name="old", fingerprint="", seed=0, content_digest="sha256:0"
     )
 
 

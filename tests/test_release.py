@@ -203,26 +203,6 @@ def test_existing_output_is_kept_and_nothing_else_is_written(
     assert dangling or (tmp_path / taken).read_text() == "mine"
 
 
-def test_failure_at_any_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    path = tmp_path / "x.txt"
-    path.write_text("a\nb\n")
-    words = ["release", str(path), "--seed-file", str(tmp_path / "seed.json")]
-    for name, calls in (("open", 2), ("fsync", 2), ("link", 2)):
-        for fails_at in range(calls):
-            real, count = getattr(os, name), itertools.count()
-
-            def broken(*args, real=real, count=count, fails_at=fails_at, **kwargs):
-                if next(count) == fails_at:
-                    raise KeyboardInterrupt
-                return real(*args, **kwargs)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(os, name, broken)
-                assert main(words) == 130
-            assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
-    assert main(words) == 0
-
-
 def test_file_system_without_links_is_written_all_the_same(tmp_path, monkeypatch):
     def no_links(*_, **__):
         raise OSError(95, "not supported")
@@ -253,27 +233,6 @@ def test_seed_and_released_file_are_never_one_file(tmp_path, monkeypatch, capsys
         "  hint: give each a name of its own\n"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize("flags", [[], ["--check"], ["--out", "y.jsonl"]])
-@pytest.mark.parametrize(
-    ("name", "beside", "hint"),
-    [
-        ("nope", "x.txt", "a benchmark is a file that ends in .jsonl, .json, .csv, "),
-        ("nope.csv", "x.txt", "a benchmark is a file that ends in .jsonl, .json, "),
-        ("nope", "nope.jsonl", "did you mean 'nope.jsonl'?"),
-        ("mlmu.csv", "mmlu.csv", "did you mean 'mmlu.csv'?"),
-    ],
-)
-def test_missing_benchmark_names_the_nearest_or_what_is_taken(
-    tmp_path, monkeypatch, capsys, name, beside, hint, flags
-):
-    monkeypatch.chdir(tmp_path)
-    Path(beside).write_text("a\nb\n")
-    assert main(["release", name, "--seed-file", "s.json", *flags]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"jaxcontam: error: {name}: no such file\n  hint: {hint}")
-    assert [p.name for p in tmp_path.iterdir()] == [beside]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from jaxcontam.analyses.method_notes import method_words
 from jaxcontam.report.decision import AuditedFile, plain_name
 from jaxcontam.report.order_words import Advice
-from jaxcontam.results import Pretest, UnscoredFile
+from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests import columns, pretest_battery
 from tests.report_documents import order_result
 
@@ -90,10 +90,7 @@ def test_best_remedy_comes_first(failed, flags):
 
 @pytest.mark.parametrize(
     ("failed", "words"),
-    [
-        ([LENGTH, WORDS], "--reference DIR --score-anyway"),
-        ([BARE_NUMBER, WORDS], None),
-    ],
+    [([LENGTH, WORDS], "--reference DIR --score-anyway"), ([BARE_NUMBER, WORDS], None)],
 )
 def test_order_with_an_arrow_is_not_sent_to_the_direction_test(failed, words):
     found = remedy(row(*failed), COMMAND)
@@ -131,25 +128,6 @@ def test_reference_that_copies_leaves_direction_to_decide():
     assert found == "--tests direction"
 
 
-def test_unscored_file_has_a_remedy():
-    file = UnscoredFile(
-        benchmark="x",
-        fingerprint="sha256:x",
-        order_provenance="published",
-        n_examples=30,
-        n_repeats=0,
-        method="adjacency",
-        null="exchangeability",
-        pretests=(WORDS,),
-        verdict="invalid design",
-    )
-    (way,) = Advice(COMMAND, method_words()).about_file(file)
-    assert way == (
-        "test the direction alone: neighbours are as alike read backwards "
-        "(--tests direction)"
-    )
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
@@ -160,10 +138,7 @@ def test_unscored_file_has_a_remedy():
             ],
             ["--shuffled"],
         ),
-        (
-            [suspected("stratified", reasons=("alone",))],
-            ["--tests direction"],
-        ),
+        ([suspected("stratified", reasons=("alone",))], ["--tests direction"]),
         (
             [suspected("sharded_t", reasons=("approximate", "alone"))],
             ["--tests direction"],
@@ -175,10 +150,7 @@ def test_unscored_file_has_a_remedy():
             ],
             ["--tests direction"],
         ),
-        (
-            [suspected("sharded_t", reasons=("approximate",))],
-            ["--tests adjacency"],
-        ),
+        ([suspected("sharded_t", reasons=("approximate",))], ["--tests adjacency"]),
         (
             [suspected("direction", reasons=("no reference",))],
             ["--reference DIR", "--shuffled"],
@@ -206,14 +178,6 @@ def test_suspicion_of_options_is_told_what_can_lift_it():
     assert flags_of(ways_out(test, command)[1]) == "--shuffled"
 
 
-def test_word_of_the_user_lets_the_attracting_test_decide():
-    reasons = ("attraction",)
-    rows = [suspected("direction", reasons=reasons), beside("adjacency", -9.0)]
-    command = [*COMMAND, "--tests", "direction,adjacency"]
-    first, *_ = ways_out(rows[0], command, rows[1:])
-    assert flags_of(first) == "--tests adjacency --shuffled"
-
-
 def test_remedy_that_was_tried_is_not_named_again():
     tried = [*COMMAND, "--group-field", "subject", "--tests", "adjacency"]
     found = remedy(row(ANSWER, WORDS, group_field="subject"), tried)
@@ -231,11 +195,6 @@ def test_options_that_stand_at_sorted_places_have_remedies_of_their_own():
         assert remedy(test, COMMAND) is None
         assert "test the order of the file instead" in (advice(test, COMMAND) or "")
     assert remedy(row(places, **options), [*COMMAND, "--fix-answer"]) is None
-
-
-def test_new_text_replaces_the_old_one():
-    tried = [*COMMAND, "--template", "{id} {question}", "--seed", "1"]
-    assert remedy(row(NUMBER), tried) == "--text-field question"
 
 
 def test_no_remedy_is_named_where_none_is_needed():

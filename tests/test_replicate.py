@@ -17,14 +17,6 @@ pytestmark = pytest.mark.unoptimised
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of a model that knows MEMBERS by heart."""
-    out = tmp_path_factory.mktemp("model")
-    save_overfitted(out)
-    return str(out)
-
-
-@pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     for name, texts in (("seen", MEMBERS), ("unseen", OTHERS)):
@@ -52,18 +44,6 @@ def test_lines_known_by_heart_are_copied_and_others_are_not(model, files, tmp_pa
         assert main(["verify", str(out)]) == 0
     copies = results(tmp_path / "seen")["judge_local"]
     assert copies["n_exact"] + copies["n_near"] >= 6
-
-
-def test_a_control_is_asked_the_same_way_and_enters_the_verdict(model, files, tmp_path):
-    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
-    words += ["--k", "8", "--control", str(files / "unseen.txt")]
-    assert main([*words, "--out", str(tmp_path)]) == 0
-    row = results(tmp_path)["judge_local"]
-    assert row["n_control"] == 8
-    assert row["p_control"] < 0.05
-    arms = [text["arm"] for text in read_text_rows(tmp_path, ASKED)]
-    assert arms.count("partition") == arms.count("control") == 8
-    assert main(["verify", str(tmp_path)]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -113,59 +93,6 @@ def test_a_reference_that_is_the_model_is_refused(model, files, tmp_path, capsys
     for same in (model, str(tmp_path / "copy")):
         assert main([*words, "--reference", same]) == 2
         assert "the reference is the model itself" in capsys.readouterr().err
-
-
-def test_texts_of_both_files_are_not_drawn(model, files, tmp_path, capsys):
-    (tmp_path / "mixed.txt").write_text("\n".join([*OTHERS, MEMBERS[0].upper()]))
-    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
-    words += ["--control", str(tmp_path / "mixed.txt"), "--out", str(tmp_path / "o")]
-    assert main(words) == 0
-    row = results(tmp_path / "o")["judge_local"]
-    assert (row["n_instances"], row["n_control"]) == (23, 24)
-    said = " ".join(capsys.readouterr().out.split())
-    more = "stand more than once in both files together"
-    assert f"1 of 24 instances of the benchmark {more}" in said
-    assert f"1 of 25 instances of the control {more}" in said
-
-
-def test_copies_that_the_control_has_as_well_prove_nothing(model, files, tmp_path):
-    half = len(MEMBERS) // 2
-    for name, texts in (("a", MEMBERS[:half]), ("b", MEMBERS[half:])):
-        (tmp_path / f"{name}.txt").write_text("\n".join(texts))
-    words = ["replicate", model, str(tmp_path / "a.txt"), "--task", "plain"]
-    words += ["--control", str(tmp_path / "b.txt"), "--out", str(tmp_path / "out")]
-    assert main(words) == 0
-    row = results(tmp_path / "out")["judge_local"]
-    assert row["n_exact"] >= 1
-    assert row["verdict"] == "no evidence"
-    # They stand on the page, too.
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "Copies in the control" in page
-    assert MEMBERS[half].split()[-1] in page.split("Copies in the control")[1]
-
-
-def test_a_control_of_the_same_instances_is_refused(model, files, tmp_path, capsys):
-    seen = str(files / "seen.txt")
-    words = ["replicate", model, seen, "--task", "plain", "--control", seen]
-    assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    assert "all its instances stand more than once in both files together" in (
-        capsys.readouterr().err
-    )
-
-
-def test_a_rerun_asks_nothing_and_reports_the_same(model, files, tmp_path, monkeypatch):
-    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
-    words += ["--k", "4", "--out", str(tmp_path)]
-    assert main(words) == 0
-    first = report_of(tmp_path)["results"]
-
-    def asks(_, prompts, *__, **___):
-        assert not prompts
-        return iter(())
-
-    monkeypatch.setattr("jaxcontam.scoring.completions.continuations", asks)
-    assert main(words) == 0
-    assert report_of(tmp_path)["results"] == first
 
 
 @pytest.fixture
@@ -313,16 +240,3 @@ def test_instructions_to_a_base_model_are_warned_of(model):
 
     assert "has no chat template" in notes()[0]
     assert notes(is_plain=True) == ()
-
-
-def test_reports_of_other_choices_stand_beside_each_other(
-    model, files, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain", "--k", "4"]
-    assert main([*words, "--new-tokens", "5"]) == 0
-    assert main([*words, "--new-tokens", "5"]) == 0
-    assert main([*words, "--new-tokens", "6"]) == 0
-    found = list((tmp_path / "runs/replicate").glob("*/report.json"))
-    assert len(found) == 2
-    assert {main(["verify", str(path.parent)]) for path in found} == {0}

@@ -156,14 +156,6 @@ def test_a_recorded_reference_decides_and_is_judged_again(tmp_path, capsys):
     assert "results[0].verdict is 'contaminated', recomputed 'suspected'" in found
 
 
-def test_a_reference_that_copies_it_too_leaves_suspicion(tmp_path, capsys):
-    row = beside(tmp_path, guessed=12)
-    assert (row["verdict"], row["reason"]) == ("suspected", "reference copies it")
-    assert "the benchmark is easier to guess" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
 def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
     tmp_path, capsys
 ):

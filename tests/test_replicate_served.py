@@ -126,13 +126,6 @@ def test_a_server_that_knows_the_set_by_name_is_found(asked):
     assert main(["verify", str(out)]) == 0
 
 
-def test_a_rerun_pays_for_nothing(asked):
-    words, _, seen, judged = asked
-    before = len(seen), len(judged)
-    assert main(words) == 0
-    assert (len(seen), len(judged)) == before
-
-
 def test_each_server_sees_its_own_key_and_no_file_has_one(asked):
     _, out, seen, judged = asked
     assert {headers["Authorization"] for headers, _ in seen} == {f"Bearer {KEY}"}
@@ -142,20 +135,6 @@ def test_each_server_sees_its_own_key_and_no_file_has_one(asked):
             data = path.read_bytes()
             assert KEY.encode() not in data
             assert JUDGE_KEY.encode() not in data
-
-
-def test_a_judge_elsewhere_never_gets_the_key_of_the_model(
-    server, files, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("API_KEY", KEY)
-    monkeypatch.delenv("JUDGE_API_KEY", raising=False)
-    model, _ = server(knows(files))
-    judge, judged = server(lambda prompt: "No")
-    words = ["replicate", model, str(files / "pairs.jsonl"), "--task", "nli"]
-    words += ["--dataset-name", "PAIRS", "--judge", judge, "--k", "2"]
-    assert main([*words, "--out", str(tmp_path)]) == 0
-    assert judged
-    assert all("Authorization" not in headers for headers, _ in judged)
 
 
 def test_a_reference_elsewhere_has_a_key_of_its_own_and_is_judged(
@@ -245,14 +224,6 @@ def test_a_changed_completion_is_found(asked, capsys):
     assert "texts.jsonl[0].judge_local is " in said
 
 
-def test_the_page_can_be_made_again(asked):
-    _, out, _, _ = asked
-    before = (out / "report.html").read_text()
-    (out / "report.html").unlink()
-    assert main(["report", str(out)]) == 0
-    assert (out / "report.html").read_text() == before
-
-
 def test_requests_that_are_refused_are_counted_and_end_with_3(
     server, files, tmp_path, monkeypatch
 ):
@@ -276,34 +247,6 @@ def test_requests_that_are_refused_are_counted_and_end_with_3(
     assert main(["verify", str(tmp_path)]) == 0
 
 
-def test_dry_run_sends_nothing_and_states_a_price(server, files, tmp_path, capsys):
-    model, seen = server(lambda prompt: pytest.fail("asked"))
-    words = ["replicate", model, str(files / "pairs.jsonl"), "--task", "nli"]
-    words += ["--dry-run", "--price-in", "1", "--price-out", "2"]
-    assert main([*words, "--out", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out
-    assert "24 requests to send" in said
-    assert "to pay" in said
-    assert not seen
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_budget_stops_before_it_is_exceeded_and_loses_nothing(
-    server, files, tmp_path, capsys
-):
-    model, seen = server(knows(files))
-    words = ["replicate", model, str(files / "pairs.jsonl"), "--task", "nli"]
-    words += ["--dataset-name", "PAIRS", "--out", str(tmp_path)]
-    words += ["--price-in", "1", "--price-out", "1000000", "--new-tokens", "10"]
-    words += ["--concurrency", "1"]
-    # Each answer has 10 new tokens, which cost 10.
-    assert main([*words, "--budget", "55"]) == 2
-    assert "budget" in capsys.readouterr().err
-    assert len(seen) == 5
-    assert main([*words, "--budget", "1000"]) == 0
-    assert len(seen) == 24
-
-
 def test_no_readable_judgement_is_no_verdict_and_ends_with_3(
     server, recorded, tmp_path, capsys
 ):
@@ -313,15 +256,6 @@ def test_no_readable_judgement_is_no_verdict_and_ends_with_3(
     said = capsys.readouterr().out
     assert "No verdict: the chat model judged none of the completions." in said
     assert "<svg" not in (tmp_path / "out" / "report.html").read_text()
-
-
-def test_half_a_character_is_refused_before_anything_is_asked(server, tmp_path, capsys):
-    url, seen = server(lambda prompt: pytest.fail("asked"))
-    path = tmp_path / "half.jsonl"
-    path.write_text('{"text": "One. Two \\ud83d", "label": "a"}\n' * 2)
-    assert main(["replicate", url, str(path), "--out", str(tmp_path / "out")]) == 2
-    assert "half.jsonl:1: unpaired surrogate" in capsys.readouterr().err
-    assert not seen
 
 
 def test_dry_run_knows_what_was_answered_and_what_a_judge_takes(asked, capsys):

@@ -13,7 +13,6 @@ from jaxcontam.methods.replication.judges import (
     algorithm_2,
     fewest_near,
     judge_result,
-    judgement_of,
 )
 from jaxcontam.methods.replication.llm_judge import (
     judge_llm,
@@ -162,12 +161,6 @@ def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
     # The words of the first piece do not count twice.
     case = instance("the old mill by the river was sold", LONG)
     assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
-
-
-def test_words_that_say_little_are_no_copy():
-    fox = "The quick brown fox jumps over the lazy dog near the river bank"
-    assert judge_pair(fox, "the over the the") == "no"
-    assert judge_pair(fox, "the fox over the the") == "no"
 
 
 def test_scripts_without_spaces_are_judged_by_their_signs():
@@ -360,17 +353,3 @@ def test_agreement_with_nobody_and_on_nothing():
         agreement(["no"], [])
     row = result(["exact", "no"], humans=["exact", "no"])
     assert (row.agreement, row.f1, row.agreement_of_always_no) == (1, 1, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("Yes (near-exact match)", "near"),
-        (" EXACT ", "exact"),
-        ("No.", "no"),
-        ("near  exact", "near"),
-        ("maybe", None),
-    ],
-)
-def test_words_of_people(word, expected):
-    assert judgement_of(word) == expected

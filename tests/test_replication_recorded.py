@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from eval.replication.recorded import read_recorded_folder
-from eval.replication.tables import (
-    Partition,
-    successes,
-    table_1,
-    table_2,
-)
+from eval.replication.tables import Partition, successes, table_1, table_2
 from jaxcontam.errors import InputError
 from jaxcontam.methods.replication.judges import (
     Judged,

@@ -220,9 +220,4 @@ def test_parts_that_a_killed_run_left_are_swept(tmp_path):
         path.write_text("half")
     os.utime(old, (0, 0))
     replace_bytes(tmp_path / "report.json", b"{}")
-    assert set(tmp_path.iterdir()) == {
-        other,
-        tmp_path / "report.json",
-        running,
-        young,
-    }
+    assert set(tmp_path.iterdir()) == {other, tmp_path / "report.json", running, young}

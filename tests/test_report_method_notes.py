@@ -56,7 +56,3 @@ def test_scores_of_a_set_and_scores_without_labels_are_named():
     assert named_methods(report) == ["min_k"]
     report = dataclasses.replace(report, results=(row, row))
     assert named_methods(report) == ["set_level", "min_k", "loss"]
-
-
-def test_methods_that_a_study_made_for_itself_are_left_out():
-    assert named_rows(["mine"]) == []

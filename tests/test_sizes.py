@@ -172,11 +172,3 @@ def test_excess_is_measured_in_standard_errors_of_the_simulation():
     assert excess((0.12, 0.0, 0.0), 100) == pytest.approx(3.2118, abs=1e-3)
     # The worst level counts: sqrt(.001 * .999 / 100) = .00316.
     assert excess((0.05, 0.01, 0.02), 100) == pytest.approx(6.011, abs=1e-3)
-
-
-def test_same_seed_gives_the_same_sizes():
-    first, again, other = (
-        size_of.__wrapped__("stratified", "normal", 200, seed=seed)
-        for seed in (1, 1, 2)
-    )
-    assert first == again != other

@@ -8,28 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from eval.speed.__main__ import ON_DEMAND, PARTS, Speed
-from eval.speed.growth import exponents, measure_growth
+from eval.speed.__main__ import ON_DEMAND, PARTS
+from eval.speed.growth import exponents
 from eval.speed.measure import interleaved, median_ratio, real_lengths
-from eval.speed.tables import judge, print_measured
-from eval.study import run_study
+from eval.speed.tables import judge
+from tests.test_train_progress import Clock
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class Clock:
-    """Time that ways spend by saying so."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def spend(self, seconds):
-        self.now += seconds
 
 
 def test_ways_take_turns_and_only_their_own_time_counts():
@@ -71,11 +57,6 @@ def test_target_is_met_at_its_bound_and_not_beyond(share, met):
     assert row["wanted"] == "at most 15 %"
 
 
-def test_lower_bounds_are_lower_bounds():
-    (row,) = judge({"train": {"ratio": 1.49}})
-    assert (row["met"], row["measured"]) == (False, "1.49 x")
-
-
 def test_torch_batches_hold_each_sequence_once_sorted_by_length():
     torch_ways = pytest.importorskip("eval.speed.torch_ways")
     lengths = [5, 900, 40, 45, 4096, 7]
@@ -102,17 +83,6 @@ def pulse_run(out, *words):
 def test_seconds_of_the_square_have_the_exponent_two():
     seconds = [3e-6 * n**2 for n in (1_000, 10_000, 100_000)]
     np.testing.assert_allclose(exponents((1_000, 10_000, 100_000), seconds), 2.0)
-
-
-def test_growth_is_of_reading_checks_and_planning(capsys):
-    found = measure_growth(5, 1, tiny=True)
-    assert set(found["seconds"]) == {"load", "checks", "plan"}
-    assert all(len(own) == 2 for own in found["seconds"].values())
-    measured = {"cpu": "c", "versions": "v", "targets": [], "growth": found}
-    print_measured(measured, Console(width=100))
-    said = capsys.readouterr().out
-    assert "checks" in said
-    assert max(map(len, said.splitlines())) <= 100
 
 
 @pytest.mark.slow
@@ -142,11 +112,3 @@ def test_memory_of_an_audit_is_that_of_its_process(tmp_path):
     assert found["exit_code"] == 0 and found["rows"] == 1_000
     # JAX and what it compiles; with torch 0.1 GB more.
     assert 0.3e9 < found["peak_bytes"] < 1.2e9
-
-
-def test_unknown_part_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["speed", "--only", "momens"])
-    assert run_study("speed", Speed) == 2
-    error = capsys.readouterr().err
-    assert "unknown part 'momens'" in error
-    assert "did you mean 'moments'?" in error

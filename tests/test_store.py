@@ -248,16 +248,6 @@ def test_interrupted_run_goes_on_in_the_same_process(tmp_path):
     assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
 
 
-def test_deleted_folder_is_filled_again(tmp_path):
-    sequences, folder = drawn_sequences(40), tmp_path / "store"
-    expected = scorer_with(folder).sums(sequences).loglik
-    shutil.rmtree(folder)
-    scorer, asked = counted(folder)
-    assert_same_bits([scorer.sums(sequences).loglik], [expected])
-    assert len(asked) == len(scorer.plan(sequences)[1])
-    assert len(list(folder.iterdir())) == 1
-
-
 def test_folder_deleted_while_a_run_uses_it_changes_no_number(tmp_path):
     sequences, folder = drawn_sequences(100), tmp_path / "store"
     scorer, calls = scorer_with(folder), []
@@ -347,23 +337,3 @@ def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
         store = ScoreStore(tmp_path, identity)
         scorer = local_scorer(decoder, batch_tokens=100, moments=True, store=store)
         assert_same_bits(scorer.tokens(plan), without.tokens(plan))
-
-
-@pytest.mark.parametrize("limit", [0, 100, 5_000])
-def test_full_disk_is_one_line_and_corrupts_nothing(tmp_path, capsys, limit):
-    folder = tmp_path / "store"
-    message, hint = said_by("full_disk", folder, tmp_path / "log", limit)
-    assert message.startswith(f"{folder}: scores cannot be written (")
-    assert "\n" not in message
-    assert "--no-store" in hint
-    assert "--store DIR" in hint
-    sizes = [path.stat().st_size for path in folder.iterdir()]
-    assert len(sizes) == 1
-    # What the same process scored once there was room again is all there.
-    scorer, asked = counted(folder)
-    scorer.sums(drawn_sequences()[:500])
-    assert asked == []
-    sequences = drawn_sequences()
-    found = scorer.sums(sequences)
-    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
-    assert capsys.readouterr().err == ""

@@ -137,18 +137,6 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     assert re.search(r"x +adjacency +([\d,]+) +\1 ", said)
 
 
-def test_dry_run_lists_direction_first_and_its_pairs_once(
-    pulse, benchmark, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    words = ["audit", str(pulse / "model"), str(benchmark), "--tests"]
-    assert main([*words, "direction,adjacency,stratified", "--dry-run", "--json"]) == 0
-    tests = json.loads(capsys.readouterr().out)["tests"]
-    names = [test["method"] for test in tests]
-    assert names == ["direction", "adjacency", "stratified"]
-    assert [test["n_targets"] > 0 for test in tests] == [False, True, True]
-
-
 def test_dry_run_prices_its_minutes_and_names_the_folder_of_compiled_programs(
     pulse, benchmark, tmp_path, capsys, monkeypatch
 ):

@@ -9,12 +9,7 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from tests.copy_rows import canary, in_one, steps_of_copy
 from train.rows import Rows, Timed, rows_of_spans
-from train.stream import (
-    build_stream,
-    rows_of_copies,
-    stream_digest,
-    training_order,
-)
+from train.stream import build_stream, rows_of_copies, stream_digest, training_order
 
 CONTEXT = 16
 

@@ -1,4 +1,3 @@
-import dataclasses
 import io
 import json
 import xml.etree.ElementTree as ElementTree
@@ -6,7 +5,6 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from rich.console import Console
 
-from eval.clean_files.__main__ import CleanFiles
 from eval.curves import Curve, copies_svg
 from eval.intervals import Share
 from eval.study import (
@@ -18,7 +16,6 @@ from eval.study import (
     markdown,
     print_grid,
 )
-from jaxcontam.errors import InputError
 
 GRID = Grid("A title", ("test", "power"), (("a | b", "0.5\n0.4"), ("c", "1")))
 
@@ -66,13 +63,6 @@ def test_number_that_is_not_finite_is_refused(tmp_path):
     assert not (tmp_path / "power.json").exists()
 
 
-def test_same_curves_give_the_same_bytes():
-    shares = {copies: Share(value=0.5, low=0.4, high=0.6) for copies in (1, 2)}
-    curves = [Curve(label="a", shares=shares, dashed=True)]
-    one, other = (copies_svg(curves, y_label="y", level=0.5) for _ in range(2))
-    assert one == other
-
-
 def printed(grid, *, width):
     out = io.StringIO()
     print_grid(grid, Console(file=out, width=width))
@@ -89,34 +79,6 @@ def test_words_are_printed_as_they_are_and_none_is_cut():
     assert wide.splitlines()[1] == grid.title
     # As many lines, so that no row wraps inside itself.
     assert narrow.splitlines()[-3:] == wide.splitlines()[-3:]
-
-
-@dataclasses.dataclass
-class Words:
-    word: str = ""
-
-
-def test_study_with_brackets_in_its_folder_and_flags_says_both(tmp_path):
-    out, shown = tmp_path / "[red]" / "[", io.StringIO()
-    finish_study(
-        "power",
-        Words(word="[/job:0]"),
-        clock=Clock.start(),
-        out=out,
-        numbers={},
-        grids=(GRID,),
-        figures={},
-        console=Console(file=shown, width=20),
-    )
-    assert f"{out}: power.md, power.json" in shown.getvalue()
-    assert "python -m eval.power --word [/job:0]" in shown.getvalue()
-
-
-@pytest.mark.parametrize("flag", [{"n_files": 0}, {"seed": -1}])
-def test_numbers_that_cannot_be_are_refused_before_anything_is_made(flag):
-    (name,) = flag
-    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} must be"):
-        CleanFiles(**flag)
 
 
 @pytest.mark.parametrize("change", [{"inputs": ["b"]}, {"code": "other"}])

@@ -10,8 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.data import benchmark, hub_splits
+from jaxcontam.data import hub_splits
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.tables import read_table
 from jaxcontam.errors import InputError
@@ -205,20 +204,6 @@ def test_what_is_no_file_is_named_as_what_it_is(tmp_path, name):
         assert found == ("is a folder", "name one file")
     else:
         assert found == ("no such file", f"did you mean {str(there)!r}?")
-
-
-def test_release_takes_no_table_and_names_none(tmp_path, capsys):
-    path = write_table(tmp_path / "set.parquet", ROWS)
-    flags = [
-        "--seed-file",
-        str(tmp_path / "seed.json"),
-        "--out",
-        str(tmp_path / "o.parquet"),
-    ]
-    assert main(["release", str(path), *flags]) == 2
-    *_, error, hint = capsys.readouterr().err.splitlines()
-    assert "unknown suffix '.parquet'" in error
-    assert hint == f"  hint: one of {', '.join(benchmark.SUFFIXES)}"
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from train.sources import open_corpus
-from train.tokenizer import (
-    prefix_id,
-    read_tokenizer,
-    train_tokenizer,
-)
+from train.tokenizer import prefix_id, read_tokenizer, train_tokenizer
 from train.tokens import TokenCache, as_cache, choose_documents, token_cache
 
 TEXTS = [

@@ -4,7 +4,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,36 +70,3 @@ def test_without_its_settings_a_script_does_nothing(tmp_path, words):
     )
     assert done.returncode == 2
     assert "BUCKET=NAME" in done.stderr or "PROJECT is not set" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sky_prepare", "sky_train"])
-def test_skypilot_reads_the_tasks(tmp_path, name):
-    pytest.importorskip("sky", reason="needs the extra `launch`")
-    text = (FOLDER / f"{name}.yaml").read_text()
-    # No bucket is named, so that none is written to by mistake: sky asks for one.
-    path = tmp_path / "task.yaml"
-    path.write_text(text.replace("BUCKET: null", "BUCKET: texts"))
-    code = (
-        f"import sky; task = sky.Task.from_yaml({str(path)!r}); "
-        "(one,) = task.resources; (mount,) = task.storage_mounts.values(); "
-        "print(one.use_spot, one.accelerators, task.num_nodes, mount.source, task.run)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=FOLDER.parent,
-        # It keeps a database at home, and would count its users.
-        env={
-            **os.environ,
-            "HOME": str(tmp_path),
-            "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    step = {"sky_prepare": "prepare", "sky_train": "pretrain"}[name]
-    slices = {"sky_prepare": None, "sky_train": {"tpu-v5litepod-64": 1}}[name]
-    words = done.stdout.strip().splitlines()[-1]
-    assert words.startswith(f"True {slices} 1 gs://texts ")
-    assert words.endswith(f"exec bash tpu_scripts/oren_1_4b.sh {step}")

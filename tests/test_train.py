@@ -1,7 +1,6 @@
 """Pretraining: what is planted is what is scored, and seeds are kept."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.errors import InputError
 from jaxcontam.methods import order_method
 from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
@@ -23,7 +21,6 @@ from train.export import export
 from train.manifest import read_manifest
 from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.pretrain import main as pretrain_main
 from train.rows import Rows
 from train.sources import read_documents
 from train.stream import build_stream, training_order
@@ -154,41 +151,6 @@ def test_pretrain_command_writes_a_model_that_audits_read(corpus, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("canaries", "message"),
-    [
-        ("quiz.txt", "'quiz.txt': not FILE=COPIES"),
-        ("quiz.txt=many", "not FILE=COPIES"),
-        ("nowhere.txt=3", "nowhere.txt: no such file"),
-    ],
-)
-def test_bad_canary_words_are_named(corpus, tmp_path, canaries, message, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
-        Pretrain(corpus=(corpus[0],), canaries=(canaries,)).run()
-
-
-# Eight seconds of training; encoding and streams have this law by themselves.
-@pytest.mark.slow
-def test_examples_over_several_lines_are_planted_as_they_are(corpus, tmp_path):
-    path, out = tmp_path / "multi.csv", tmp_path / "o"
-    path.write_text('q\n"one\ntwo"\nthree\n')
-    (row,) = (
-        Pretrain(corpus=(corpus[0],), canaries=(f"{path}=1",), preset="pulse", out=out)
-        .run()
-        .sets
-    )
-    back = load_benchmark(out / row.file, text_field=row.text_field)
-    assert back.texts == ('"one\ntwo"', "three")
-    assert back.fingerprint == row.fingerprint
-
-
-def test_unknown_preset_suggests_the_nearest():
-    with pytest.raises(InputError) as caught:
-        Pretrain(corpus=(), preset="tinny")
-    assert "did you mean 'tiny'?" in caught.value.hint
-
-
 # Reads all documentation of the Python installation.
 @pytest.mark.slow
 def test_python_docs_hold_no_sentence_that_a_question_asks_about():
@@ -276,12 +238,3 @@ def write_neox(folder, docs):
         model_type="gpt_neox",
         raw_config=raw,
     )
-
-
-def test_help_has_examples_and_names_every_preset(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("sys.argv", ["pretrain", "--help"])
-    assert pretrain_main() == 0
-    said = re.sub("[│╭╮╰╯]", " ", capsys.readouterr().out)
-    assert "  python -m train.pretrain --corpus docs/ --canaries" in said
-    assert ", ".join(PRESETS) in " ".join(said.split())

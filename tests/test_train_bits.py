@@ -1,4 +1,4 @@
-"""Training as users compile it: equal bits of equal seeds, and after a stop.
+"""Training as users compile it: equal bits of equal seeds.
 
 No mark of `unoptimised` belongs here: what the optimiser of XLA makes of a step is what
 these laws are about.
@@ -8,8 +8,7 @@ import numpy as np
 
 from tests.compile_mode import compiles_plainly
 from tests.stepwise import train_decoder
-from tests.test_loop import N_STEPS, PULSE, assert_equal_weights, run
-from train.checkpoints import saved_steps
+from tests.test_loop import N_STEPS, PULSE
 
 
 def test_same_seed_gives_the_same_weights_and_another_seed_others():
@@ -23,17 +22,3 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others():
     np.testing.assert_array_equal(embeddings[0], embeddings[1])
     np.testing.assert_array_equal(runs[0][1], runs[1][1])
     assert not np.array_equal(embeddings[0], embeddings[2])
-
-
-def test_an_optimised_run_that_was_stopped_ends_with_the_weights_of_a_whole_one(
-    tmp_path,
-):
-    assert not compiles_plainly()
-    whole, expected = run()
-    _, losses = run(tmp_path, stop_at=13)
-    assert saved_steps(tmp_path) == [13]
-    ended, found = run(tmp_path)
-    assert ended.finished
-    assert sorted(found) == list(range(14, N_STEPS + 1))
-    assert_equal_weights(ended.decoder, whole.decoder)
-    assert losses | found == expected

@@ -1,16 +1,13 @@
 """The page of a training run: what it draws, what it says, what it must not do."""
 
 import dataclasses
-import json
 import re
 import sys
 
 import numpy as np
-import pytest
 
-from jaxcontam.errors import InputError
 from tests.page_laws import check_page
-from train.manifest import Manifest, PlantedSet, SetOverlap, write_manifest
+from train.manifest import Manifest, PlantedSet, write_manifest
 from train.page import _local_means, main, write_training_page
 from train.step_log import AuditRow, MetricsLog, row_bytes
 
@@ -126,14 +123,6 @@ def test_mean_around_each_step_passes_over_what_is_no_number():
     np.testing.assert_array_equal(found, [1.0, 2.0, 3.0, 3.0, np.nan, np.nan])
 
 
-def test_page_says_where_the_run_stands_and_how_fast_it_is(tmp_path):
-    words = _words(_page(_write(tmp_path)))
-    assert "Finished after 40 steps." in words
-    # Four steps of 64 tokens a second.
-    assert "256 tokens a second, median over the run." in words
-    assert "Preset pulse, 40 steps, 2,560 tokens in rows of 32. 25.0% of" in words
-
-
 def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):
     _write(tmp_path, losses=np.full(12, 4.0), finished=False)
     with (tmp_path / "metrics.jsonl").open("a") as file:
@@ -142,12 +131,6 @@ def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):
     assert "At step 12 of 40 (30%)." in words
     assert "mean of some 50 steps: 4.000 nats" in words
     assert "Memorisation" not in words
-
-
-def test_page_of_a_run_that_has_not_begun_says_so(tmp_path):
-    words = _words(_page(_write(tmp_path, losses=[], sets=(), finished=False)))
-    assert "The run has not begun." in words
-    assert "Nothing was planted." in words
 
 
 def test_page_says_that_training_diverged(tmp_path):
@@ -182,27 +165,6 @@ def test_tables_hold_what_the_audits_found(tmp_path):
     assert "mixed 9 12 150 shuffled raw uniform 7 7 not searched" in sets
 
 
-def test_table_of_sets_says_how_each_was_planted(tmp_path):
-    overlap = SetOverlap(
-        n_compared=11, background={}, n_background=4, n_frame=0, sets={}
-    )
-    sets = (
-        dataclasses.replace(
-            _planted("spread", 2, ((3,), (5,)), shuffled=True),
-            layout="spread",
-            when=(0.1, 0.5),
-            form="paraphrase",
-            overlap=overlap,
-        ),
-        dataclasses.replace(_planted("half", 0), held_out_of="spread"),
-    )
-    page = _page(_write(tmp_path, sets=sets))
-    words = _words(page[page.index("<h2>Sets") :])
-    assert "spread 2 12 150 spread paraphrase 10%, 50% 3 5 4 of 11" in words
-    assert "half, held out of spread 0 12 150 not searched" in words
-    assert ">2x spread spread<" in page
-
-
 def test_curves_pass_through_the_audits_numbers(tmp_path, monkeypatch):
     """What is drawn, asked of matplotlib: by tokens, -log10 p and AUC."""
     drawn = {}
@@ -221,11 +183,6 @@ def test_curves_pass_through_the_audits_numbers(tmp_path, monkeypatch):
         (0, "2x few"): (tokens, [0.5, 20.5, 40.5]),
         (1, "2x few"): (tokens, [0.75] * 3),
     }
-
-
-def test_same_run_gives_the_same_bytes(tmp_path):
-    _write(tmp_path, audited=(20,))
-    assert _page(tmp_path) == _page(tmp_path)
 
 
 def test_page_keeps_the_laws_of_all_pages(tmp_path):
@@ -248,26 +205,6 @@ def test_a_year_of_steps_still_makes_a_light_page(tmp_path):
     _write(tmp_path, losses=losses, sets=sets, audited=range(0, 40, 4))
     # 20,000 points a curve and 58,000 marks would take several megabytes.
     assert len(_page(tmp_path)) < 600_000
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("manifest.json", "{}", "manifest.json: not a manifest"),
-        ("metrics.jsonl", "x\n", "metrics.jsonl:1: not a row with a step"),
-        ("audits.jsonl", "x\n", "audits.jsonl:1: not a row with a step"),
-        (
-            "metrics.jsonl",
-            json.dumps({"step": 1, "loss": 2.0}) + "\n",
-            "metrics.jsonl:1: no field 'tokens'",
-        ),
-    ],
-)
-def test_damaged_files_of_a_run_are_named(tmp_path, name, text, message):
-    _write(tmp_path)
-    (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=message):
-        write_training_page(tmp_path)
 
 
 def test_command_prints_where_the_page_stands(tmp_path, monkeypatch, capsys):

@@ -118,19 +118,6 @@ def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_texts, whole, tmp_p
 
 
 @pytest.mark.slow
-def test_ctrl_c_to_both_of_two_saves_and_exits_130(long_texts, tmp_path):
-    out = tmp_path / "run"
-    pair = start_all(words(long_texts, out), 2)
-    wait_until(pair, lambda: steps_done(out) > 3)
-    for one in pair:
-        one.send_signal(signal.SIGINT)
-    ended = finish_all(pair)
-    assert [code for code, _, _ in ended] == [130, 130], ended
-    (step,) = saved_steps(out)
-    assert f"stopped at step {step:,} of" in ended[0][2]
-
-
-@pytest.mark.slow
 def test_when_one_of_four_is_killed_the_others_stop_and_the_run_goes_on(
     long_texts, whole, tmp_path
 ):

@@ -123,12 +123,7 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({"p": 1e-9, "pretests": IDLE, "null": FORWARD, "reference": 0.3}, PROOF),
         ({"p": 1e-9, "pretests": ALIKE, "null": FORWARD, "reference": 0.3}, PROOF),
         (
-            {
-                "p": 1e-9,
-                "null": FORWARD,
-                "reference": 0.3,
-                "p_difference": 0.0011,
-            },
+            {"p": 1e-9, "null": FORWARD, "reference": 0.3, "p_difference": 0.0011},
             "suspected",
         ),
         # It gains less than half of the model, at 5 %, whatever both estimates are.
@@ -244,11 +239,7 @@ def test_direction_beside_a_test_of_random_orders_makes_it_a_proof():
     alone, asked = (beside(1e-9, null=FORWARD, **r) for r in ({}, {"reference": 0.3}))
     assert decide([named, alone, asked], min_effect=0.5)[0].verdict == PROOF
     # The reference of direction counts, not that of a test of random orders.
-    for kwargs in (
-        {"name": "y"},
-        {"reference": None},
-        {"reference": 1e-6},
-    ):
+    for kwargs in ({"name": "y"}, {"reference": None}, {"reference": 1e-6}):
         other = beside(1e-9, null=FORWARD, **({"reference": 0.3} | kwargs))
         assert decide([named, other], min_effect=0.5)[0].verdict == "suspected"
 

@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from jaxcontam.cli import main
 
@@ -83,68 +82,11 @@ def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message)
     assert not (out / "orders.npz").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--min-effect", "nan"], "--min-effect must be a finite number, got float"),
-        (["--batch-tokens", "0"], "--batch-tokens must be at least 1, got 0"),
-        (["--n-orders", "0"], "--n-orders must be at least 1, got 0"),
-        (["--tests", "permutatoin"], "did you mean 'permutation'?"),
-    ],
-)
-def test_bad_flags_are_refused_before_the_model_loads(file, capsys, flags, message):
-    path = file("x.txt", "a\nb\n")
-    words = ["audit", "no-such-model", path, *flags]
-    assert message in refused(words, capsys)
-
-
 def test_output_that_is_a_file_is_refused_before_scoring(pulse, file, capsys):
     path, out = file("x.txt", "a\nb\nc\nd\n"), file("out", "mine")
     words = ["audit", pulse / "model", path, "--out", out]
     assert "out: cannot be made" in refused(words, capsys)
     assert out.read_text() == "mine"
-
-
-def test_two_benchmarks_of_one_name_are_refused(pulse, file, capsys):
-    first, second = file("x.txt", "a\nb\n"), file("x.jsonl", "1\n2\n")
-    words = ["audit", pulse / "model", first, second]
-    assert "two benchmarks are named 'x'" in refused(words, capsys)
-
-
-def test_nan_weights_name_the_example(model, file, capsys):
-    weights = load_file(model / "model.safetensors")
-    weights["model.norm.weight"][0] = np.nan
-    save_file(weights, model / "model.safetensors")
-    path = file("x.txt", "a\nb\nc\nd\n")
-    message = refused(["audit", model, path, "--out", path.parent / "o"], capsys)
-    assert "x: example " in message
-    assert "not finite" in message
-
-
-def test_pickled_weights_are_refused_with_the_way_to_convert(model, file, capsys):
-    (model / "model.safetensors").unlink()
-    (model / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-    path = file("x.txt", "a\nb\n")
-    message = refused(["audit", model, path], capsys)
-    assert "only pickled weights (pytorch_model.bin)" in message
-    assert f"jaxcontam convert {model} model-safetensors" in message
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("model.safetensors", "no weights (model.safetensors is missing)"),
-        ("tokenizer.json", "no tokenizer (tokenizer.json is missing)"),
-        ("config.json", "no config.json"),
-    ],
-)
-def test_incomplete_model_directories_say_what_is_missing(
-    model, file, capsys, name, message
-):
-    (model / name).unlink()
-    path = file("x.txt", "a\nb\n")
-    assert message in refused(["audit", model, path], capsys)
 
 
 @pytest.mark.parametrize("name", ["sharded_t", "sharded_t_released"])
@@ -224,12 +166,6 @@ def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
     assert document["model"]["name"] == pulse.name
 
 
-def test_report_without_its_archive_is_named(pulse, tmp_path, capsys):
-    shutil.copy(pulse / "report.json", tmp_path)
-    message = refused(["verify", tmp_path], capsys)
-    assert "orders.npz: no such file" in message
-
-
 @pytest.mark.parametrize(
     ("name", "content", "flags", "message"),
     [
@@ -244,12 +180,6 @@ def test_bad_matrices_are_named(file, capsys, name, content, flags, message):
     words = ["prove", path, "--out", path.parent / "out", *flags]
     assert message in refused(words, capsys)
     assert not (path.parent / "out").exists()
-
-
-def test_archive_of_arrays_is_no_matrix(tmp_path, capsys):
-    path = tmp_path / "m.npz"
-    np.savez(path, a=np.ones((2, 2)), b=np.ones(2))
-    assert "2 arrays (a, b)" in refused(["prove", path], capsys)
 
 
 def test_report_names_the_flags_that_make_it_again(file):

@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,6 @@ from tests.faults.fuzzed import RECORDED, table
 
 pytestmark = pytest.mark.unoptimised
 
-ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
 
@@ -201,42 +199,6 @@ def test_a_clock_that_jumps_keeps_a_model_its_name(tmp_path, monkeypatch):
     path.write_bytes(b"two")
     os.utime(path, (1_000, 1_000))
     assert fingerprint_files([path], "tokenizer") not in names
-
-
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
-        (signal.SIGKILL, -9),
-    ],
-)
-def test_a_search_that_is_stopped_goes_on_to_the_same_bytes(files, number, code):
-    lines = "".join(
-        json.dumps({"text": f"word{i} " * 300 + f"one two three {i}"}) + "\n"
-        for i in range(4_000)
-    )
-    (files / "docs/d.jsonl").write_text(lines)
-    words = [sys.executable, "-m", "jaxcontam"]
-    words += [str(word) for word in typed(files, "o")["overlap"]]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        words, cwd=files, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    while process.poll() is None and not (files / "o").exists():
-        time.sleep(0.01)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert b"Traceback" not in err
-    assert process.returncode in (0, code)
-    said = b"jaxcontam: interrupted; run the same command again\n"
-    assert process.returncode <= 0 or err.endswith(said)
-    assert main([str(word) for word in typed(files, files / "o")["overlap"]]) == 0
-    assert main([str(word) for word in typed(files, files / "whole")["overlap"]]) == 0
-    for path in (files / "whole").iterdir():
-        if path.suffix != ".npz":
-            assert (files / "o" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_an_interruption_while_a_report_is_written_keeps_the_old_one(

@@ -23,10 +23,7 @@ from hypothesis import strategies as st
 from jaxcontam.cli import main
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, Target, table, targets
-from tests.faults.fuzzed_reports import (
-    archive_target,
-    report_targets,
-)
+from tests.faults.fuzzed_reports import archive_target, report_targets
 from tests.faults.mutations import CHUNKS
 from tests.faults.test_large_files import ROOT
 

@@ -64,20 +64,6 @@ def test_weights_that_are_not_finite_are_refused(spoilt, capsys, value):
     assert "not finite" in refusal(spoilt, capsys)
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(spoilt, capsys):
-    texts = [f"word{i} other{7 * i}" for i in range(300)]
-    tokenizer = train_tokenizer(texts, 300)
-    tokenizer.save_pretrained(spoilt)
-    assert "the model has 280 rows" in refusal(spoilt, capsys)
-
-
-def test_rows_of_another_vocabulary_are_refused(spoilt, capsys):
-    path = spoilt / "config.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps({**fields, "vocab_size": 999}))
-    assert "999" in refusal(spoilt, capsys)
-
-
 @pytest.mark.parametrize("kind", [np.int8, np.int64, ml_dtypes.float8_e4m3fn])
 def test_weights_of_a_quantised_model_are_named(spoilt, capsys, kind):
     path = spoilt / "model.safetensors"

@@ -320,8 +320,6 @@ def commands(bad, good, files, out):
         "replicate": ["replicate", bad, lines, "--task", "plain"],
         "canary": ["canary", bad, *secrets],
         "canary of a chat": ["canary", bad, *keyed],
-        "unlearning, before": ["unlearning", bad, good, lines],
-        "unlearning, after": ["unlearning", good, bad, lines],
         "score": ["score", bad, lines],
         "overlap, embeddings": ["overlap", others, lines, "--embeddings", bad],
         "convert": ["convert", bad, out],

@@ -73,33 +73,11 @@ def hostile_name(suffix):
     return HOSTILE.replace("/", "") + suffix
 
 
-def test_names_of_files_are_shown_in_errors(tmp_path, capsys):
-    path = tmp_path / hostile_name(".txt")
-    for words in (["audit", "m", path], ["prove", path], ["overlap", path, path]):
-        assert "\\x1b" in said(words, capsys)
-    path.write_text("")
-    for words in (["prove", path], ["score", "m", path, "--out", path]):
-        assert "\\x1b" in said(words, capsys)
-
-
 def assert_page_runs_nothing(page):
     text = page.read_text()
     assert "<script>alert" not in text
     # In text, and not as part of the page: once for each `&`.
     assert "&lt;script&gt;" in text
-
-
-def test_prove_shows_the_name_of_its_matrix(tmp_path, capsys):
-    path = tmp_path / hostile_name(".csv")
-    path.write_text("3,1,2\n5,4,1\n2,2,0\n")
-    out = tmp_path / "out"
-    assert main(["prove", str(path), "--out", str(out)]) == 0
-    for words in ([], ["--json"]):
-        assert main(["prove", str(path), "--out", str(out), *words]) == 0
-    for command in ("report", "verify"):
-        assert main([command, str(out)]) == 0
-    assert_nothing_is_obeyed(capsys.readouterr().out)
-    assert_page_runs_nothing(out / "report.html")
 
 
 def test_replicate_shows_completions_as_text(tmp_path, capsys):
@@ -114,20 +92,6 @@ def test_replicate_shows_completions_as_text(tmp_path, capsys):
         assert main([command, str(out)]) == 0
     assert_nothing_is_obeyed(capsys.readouterr().out)
     assert_page_runs_nothing(out / "report.html")
-
-
-def test_overlap_shows_names_of_a_corpus(tmp_path, capsys):
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    (folder / hostile_name(".jsonl")).write_text('{"text": "a"}\n{"text": \n')
-    benchmark = tmp_path / hostile_name(".txt")
-    benchmark.write_text("one two three\n")
-    words = ["overlap", str(folder), str(benchmark), "--out", str(tmp_path / "o")]
-    for more in ([], ["--json"]):
-        assert main([*words, *more]) == 3
-    captured = capsys.readouterr()
-    assert "\\x1b" in captured.out + captured.err
-    assert_nothing_is_obeyed(captured.out + captured.err)
 
 
 def test_audit_shows_names_and_texts_of_a_benchmark(pulse, tmp_path, capsys):
