@@ -20,8 +20,10 @@ from scipy.special import log_ndtr
 from jaxcontam.stats.lattice import LatticeTail
 from jaxcontam.stats.rows import Rows
 
+SEVERAL = 2**12
+"""Rows beyond which the normal law may be nearer to a sum than a grid is."""
 MANY = 2**16
-"""Rows beyond which a sum is bracketed by its normal law, not on a grid."""
+"""Rows beyond which no grid is laid, unless a few of them make up the sum."""
 
 # Constant of the Berry-Esseen inequality for summands of different laws.
 _ESSEEN = 0.56
