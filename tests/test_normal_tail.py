@@ -98,8 +98,11 @@ def test_published_best_everywhere_costs_no_more_than_the_floor():
     assert tail.log10_upper == pytest.approx(-5000 * math.log10(4), abs=1e-3)
 
 
-def test_rows_that_are_constant_give_pvalue_one():
-    assert normal_tail(differences(np.ones((9, 3))), 0.0).log10_upper == 0.0
+@pytest.mark.parametrize(("spread", "tolerance"), [(0.0, 0.0), (1e-310, 10.0)])
+def test_rows_that_are_tied_give_pvalue_one(spread, tolerance):
+    scores_KM = spread * np.eye(9, 3)
+    tail = normal_tail(differences(scores_KM), tolerance)
+    assert (tail.log10_lower, tail.log10_upper) == (0.0, 0.0)
 
 
 def test_sum_that_few_rows_make_up_is_left_to_the_grid():

@@ -186,7 +186,7 @@ def test_as_much_closeness_is_asked_for_as_there_are_instances_of_the_control():
 @pytest.mark.parametrize("n", [20, 50, 200])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
-    """All counts, drawn apart or the other's among the first's."""
+    """All counts, drawn apart, the other's among the first's, or never of one text."""
     counts = np.arange(n + 1)
     low = np.array(
         [[share_p(a, c, share=share) <= 0.05 for c in counts] for a in counts]
@@ -196,6 +196,10 @@ def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
         apart = np.outer(first, binom.pmf(counts, n, share * rate))
         among = first[:, None] * binom.pmf(counts, counts[:, None], share)
         assert (apart * low).sum() <= 0.05 >= (among * low).sum()
+        both = counts + counts[:, None]
+        never_one = binom.pmf(both, n, min(1.0, rate * (1 + share)))
+        never_one *= binom.pmf(counts, both, share / (1 + share))
+        assert (never_one * low).sum() <= 0.05
 
 
 def test_share_of_nothing_is_not_known():
@@ -271,9 +275,7 @@ def exchanges(own, theirs):
     sources = {name: np.flatnonzero(np.array(names) == name) for name in names}
     alone = [s for s in sources.values() if is_own[s].all() or not is_own[s].any()]
     shared = [s for s in sources.values() if 0 < is_own[s].sum() < len(s)]
-    parts = [
-        itertools.combinations(s.tolist(), int(is_own[s].sum())) for s in shared
-    ]
+    parts = [itertools.combinations(s.tolist(), int(is_own[s].sum())) for s in shared]
     for size in {len(s) for s in alone}:
         alike = [s for s in alone if len(s) == size]
         n_own = sum(is_own[s].all() for s in alike)

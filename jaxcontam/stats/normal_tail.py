@@ -83,7 +83,7 @@ def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
         Cramer and Esscher; the error doubles under it, by partial integration.
     """
     top = float(np.abs(differences.flat).max())
-    if top == 0.0:
+    if top * len(differences.sizes) <= tolerance:
         return LatticeTail(0.0, 0.0)
     # In units of the largest difference no power overflows.
     slack = tolerance / top

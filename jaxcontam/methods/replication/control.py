@@ -75,12 +75,12 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
 
     Null hypothesis: which side an instance belongs to is a matter of chance (Fisher's
     exact test). With sources: which of them stand on which side (whole sources change
-    sides). One that stands on both shows that instances may have been split, not
-    sources; then its instances change sides within it, and whole sources with those of
-    as many instances alone: of a split by chance the small ones are whole on the
-    smaller side. Both happen together, by 9,999 draws, so that the smallest p-value is
-    0.0001; where no whole source can change sides the p-value is exact. A clean model
-    contradicts the null where the benchmark is easier to guess than its control.
+    sides). Where one stands on both, instances may have been split, not sources: its
+    own change sides within it, and whole sources with those of as many instances alone,
+    since a split by chance leaves small ones whole on the smaller side. Both happen
+    together, by 9,999 draws, so that the smallest p-value is 0.0001; where no whole
+    source can change sides the p-value is exact. A clean model contradicts the null
+    where the benchmark is easier to guess than its control.
 
     Returns:
         None if no instance of a side counts.
@@ -114,7 +114,10 @@ def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
     is_shared_C = (on_own_C > 0) & (on_own_C < sizes_C)
     # What may change sides: with sources on both, those of as many instances.
     classes_C = np.where(is_shared_C, 0, sizes_C if is_shared_C.any() else 1)
-    whole = [np.flatnonzero(classes_C == size) for size in np.unique(classes_C[classes_C > 0])]
+    whole = [
+        np.flatnonzero(classes_C == size)
+        for size in np.unique(classes_C[classes_C > 0])
+    ]
     movable = [one for one in whole if 0 < (on_own_C[one] > 0).sum() < len(one)]
 
     def p_of(copies_N: np.ndarray) -> float:
@@ -206,8 +209,9 @@ def share_p(found: int, found_by_other: int, *, share: float) -> float:
 
     Null hypothesis: the other's rate is at least the share of the first's. Exact for
     Poisson counts, given their sum; below its level where rates are large or both find
-    the same items. A control's rates are not taken off: a weaker reader's guesses of an
-    easy control would hide what it lacks.
+    the same items, and at most at it where they never do. Items are independent: near
+    copies that no group names lift it above. A control's rates are not taken off: a
+    weaker reader's guesses of an easy control would hide what it lacks.
 
     Args:
         found: Items that the first finds.
