@@ -14,7 +14,7 @@ import scipy.stats
 
 from jaxcontam.stats import randomisation
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.normal_tail import normal_tail
+from jaxcontam.stats.normal_tail import MANY, normal_tail
 from jaxcontam.stats.randomisation import redrawn_sums
 from jaxcontam.stats.rows import flat_rows
 
@@ -23,21 +23,58 @@ def differences(scores_KM):
     return flat_rows(scores_KM - scores_KM[:, :1])
 
 
+def one_best(K, columns, z):
+    """Rows in each of which one column is better, and log10 of the exact p-value.
+
+    The published one is better in n of them, z standard deviations above chance: p is
+    the binomial probability of n or more.
+    """
+    chance = 1 / columns
+    n = round(K * chance + z * (K * chance * (1 - chance)) ** 0.5)
+    scores_KM = np.zeros((K, columns))
+    scores_KM[:n, 0] = scores_KM[n:, 1] = 1.0
+    log_mass = scipy.stats.binom.logpmf(np.arange(n, K + 1), K, chance)
+    return scores_KM, float(scipy.special.logsumexp(log_mass)) / math.log(10)
+
+
 @pytest.mark.parametrize("unit", [1.0, 1e90, 1e-90])
 @pytest.mark.parametrize("z", [-3.0, 0.0, 1.0, 3.0, 10.0, 30.0, 200.0])
 def test_bracket_holds_the_binomial_tail(z, unit):
-    """Of K rows of two columns the published one is better in n: p is binomial."""
-    K = 90_000
-    n = round(K / 2 + z * K**0.5 / 2)
-    scores_KM = np.zeros((K, 2))
-    scores_KM[:n, 0] = scores_KM[n:, 1] = 1.0
-    log_mass = scipy.stats.binom.logpmf(np.arange(n, K + 1), K, 0.5)
-    exact = float(scipy.special.logsumexp(log_mass)) / math.log(10)
+    scores_KM, exact = one_best(90_000, 2, z)
     tail = normal_tail(differences(unit * scores_KM), 0.0)
     assert tail.log10_lower <= exact <= tail.log10_upper
     # 0.56 / 300, and under a tilt twice that, beside a tail of 0.4 / z; less than 2 z
     # hundredths with the half step of a binomial.
     assert tail.log10_upper <= exact + 0.01 * (1 + max(0.0, 2 * z)) / math.log(10)
+
+
+@pytest.mark.parametrize("z", [2.5, 6.5, 14.0])
+@pytest.mark.parametrize(("columns", "excess"), [(2, 0.1), (10, 0.3)])
+def test_upper_end_is_near_the_truth_down_to_1e_40(columns, excess, z):
+    scores_KM, exact = one_best(MANY + 1, columns, z)
+    tail = normal_tail(differences(scores_KM), 0.0)
+    assert exact - 1e-9 <= tail.log10_upper <= exact + math.log10(1 + excess)
+
+
+def test_p_does_not_jump_where_the_grid_ends(monkeypatch):
+    """Rows of ten real numbers, z = 4: below the limit the grid alone gave 2.5 times p.
+
+    The normal tail is 3.2e-5.
+    """
+    K = 8192
+    scores_KM = np.random.default_rng(2).normal(size=(K, 10))
+    scores_KM -= scores_KM.mean(axis=1, keepdims=True)
+    sd = (scores_KM**2).mean(axis=1).sum() ** 0.5
+    scores_KM[:, 0] += (4 * sd - scores_KM[:, 0].sum()) / K * 10 / 9
+
+    def result():
+        return randomisation.randomisation_test(scores_KM, np.ones(K), n_draws=0)
+
+    with_grid = result()
+    monkeypatch.setattr(randomisation, "MANY", K - 1)
+    without = result()
+    assert with_grid.p_lower >= without.p_lower
+    assert without.p_value / 1.01 < with_grid.p_value <= without.p_value
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.5])
@@ -61,6 +98,16 @@ def test_published_best_everywhere_costs_no_more_than_the_floor():
     assert tail.log10_upper == pytest.approx(-5000 * math.log10(4), abs=1e-3)
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize(("spread", "tolerance"), [(0.0, 0.0), (1e-310, 10.0)])
+def test_rows_that_are_tied_give_pvalue_one(spread, tolerance):
+    scores_KM = spread * np.eye(9, 3)
+    tail = normal_tail(differences(scores_KM), tolerance)
+    assert (tail.log10_lower, tail.log10_upper) == (0.0, 0.0)
+
+
+>>>>>>> attackb
 def test_sum_that_few_rows_make_up_is_left_to_the_grid():
     scores_KM = np.random.default_rng(5).normal(size=(5000, 4))
     scores_KM[0] *= 1e4

@@ -167,7 +167,7 @@ def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(
     assert f"report: {out / 'report.html'}" in capsys.readouterr().out
 
     document = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["command"][:2] == ["prove", str(path)]
     assert document["seed"] == 3
     assert (document["model"], document["device"]) == (None, None)

@@ -318,6 +318,8 @@ def _control_sentences(row: JudgeResult) -> list[str]:
         floor = shared = ""
         if row.n_shared:
             shared = f", and within the {row.n_shared} that stand on both sides"
+            if row.n_shared < row.n_groups:
+                shared = f" (those of one size){shared}"
         if (row.p_control_floor or 0) > CONTAMINATED_LEVEL:
             floor = f" So few sources give no p below {_p_text(row.p_control_floor)}."
         return [

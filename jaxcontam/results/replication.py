@@ -108,7 +108,7 @@ class JudgeResult(ResultRow):
         group_field: Field of the sources that `p_control` exchanges, or None.
         n_groups: Sources of both sides together; 0 without such a field.
         n_shared: Those of them that stand on both sides and exchange instances; the
-            others change sides whole.
+            others then change sides whole with those of their size.
         p_control: That chance alone makes the rate exceed the control's, one-sided: by
             Fisher's exact test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.

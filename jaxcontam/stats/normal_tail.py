@@ -20,8 +20,10 @@ from scipy.special import log_ndtr
 from jaxcontam.stats.lattice import LatticeTail
 from jaxcontam.stats.rows import Rows
 
+SEVERAL = 2**12
+"""Rows beyond which the normal law may be nearer to a sum than a grid is."""
 MANY = 2**16
-"""Rows beyond which a sum is bracketed by its normal law, not on a grid."""
+"""Rows beyond which no grid is laid, unless a few of them make up the sum."""
 
 # Constant of the Berry-Esseen inequality for summands of different laws.
 _ESSEEN = 0.56
@@ -73,7 +75,7 @@ def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
         Cramer and Esscher; the error doubles under it, by partial integration.
     """
     top = float(np.abs(differences.flat).max())
-    if top == 0.0:
+    if top * len(differences.sizes) <= tolerance:
         return LatticeTail(0.0, 0.0)
     # In units of the largest difference no power overflows.
     slack = tolerance / top

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.lattice import LatticeTail, lattice_tail
-from jaxcontam.stats.normal_tail import MANY, normal_tail
+from jaxcontam.stats.normal_tail import MANY, SEVERAL, normal_tail
 from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
@@ -48,7 +48,7 @@ LAMBDAS = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
 """Bets of different boldness; their mean is a martingale like each of them."""
 # Sums over several rows are tabulated up to this many: few enough to stay in cache.
 _TABLE_SIZE = 2**14
-# Blocks of very many rows; their sums have the spread of the rows' to half a percent.
+# Blocks of very many rows; their sums have the spread of the rows' to a percent.
 _BLOCKS = 2**13
 
 
@@ -270,11 +270,20 @@ def soft_rank_log_e(loglik_KM: Matrix) -> float:
 
 
 def _tail(differences: Rows, tolerance: float) -> LatticeTail:
-    """Bracket of the p-value: by the normal law of very many rows, or on a grid."""
-    tail = None
-    if len(differences.sizes) > MANY:
-        tail = normal_tail(differences, tolerance)
-    return tail or lattice_tail(differences.split(), tolerance)
+    """Bracket of the p-value: on a grid, by the normal law of many rows, or by both."""
+    K, normal = len(differences.sizes), None
+    if K > SEVERAL:
+        normal = normal_tail(differences, tolerance)
+    if normal is not None and K > MANY:
+        return normal
+    grid = lattice_tail(differences.split(), tolerance)
+    if normal is None:
+        return grid
+    # Each end is a bound, so the nearer one is.
+    return LatticeTail(
+        log10_upper=min(grid.log10_upper, normal.log10_upper),
+        log10_lower=max(grid.log10_lower, normal.log10_lower),
+    )
 
 
 def _magnitudes(rows: Rows) -> np.ndarray:

@@ -7,7 +7,6 @@ shows the first, an exchange of whole sources allows for the second.
 Dimension key
     N  instances of both sides, the benchmark's first
     C  sources of both sides
-    B  sources that stand on both sides
     K  draws
 """
 
@@ -71,12 +70,25 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     """Test that a copy is as likely in the benchmark as in its control.
 
     Null hypothesis: which side an instance belongs to is a matter of chance (Fisher's
+    <<<<<<< HEAD
     exact test). With sources: for one that stands on one side alone, which side that is
     (whole sources change sides); for one that stands on both, which of its instances
     stand where (they change sides within it). Both happen together, by 9,999 draws, so
     that the smallest p-value is 0.0001; where no whole source can change sides the
     p-value is exact. A clean model contradicts the null where the benchmark is easier
     to guess than its control. None if no instance of a side counts.
+    =======
+    exact test). With sources: which of them stand on which side (whole sources change
+    sides). Where one stands on both, instances may have been split, not sources: its
+    own change sides within it, and whole sources with those of as many instances alone,
+    since a split by chance leaves small ones whole on the smaller side. Both happen
+    together, by 9,999 draws, so that the smallest p-value is 0.0001; where no whole
+    source can change sides the p-value is exact. A clean model contradicts the null
+    where the benchmark is easier to guess than its control.
+
+    Returns:
+        None if no instance of a side counts.
+    >>>>>>> attackb
     """
     own, theirs = _counting(benchmark), _counting(control)
     n, n_control = len(own.copies), len(theirs.copies)
@@ -105,16 +117,22 @@ def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
     sizes_C = np.bincount(codes_N)
     on_own_C = np.bincount(codes_N, is_own_N).astype(int)
     is_shared_C = (on_own_C > 0) & (on_own_C < sizes_C)
-    is_whole_N = ~is_shared_C[codes_N]
+    # What may change sides: with sources on both, those of as many instances.
+    classes_C = np.where(is_shared_C, 0, sizes_C if is_shared_C.any() else 1)
+    whole = [
+        np.flatnonzero(classes_C == size)
+        for size in np.unique(classes_C[classes_C > 0])
+    ]
+    movable = [one for one in whole if 0 < (on_own_C[one] > 0).sum() < len(one)]
 
     def p_of(copies_N: np.ndarray) -> float:
         found_C = np.bincount(codes_N, copies_N).astype(int)
-        tables_B3 = np.stack([sizes_C, found_C, on_own_C], axis=1)[is_shared_C]
-        if len(set(is_own_N[is_whole_N].tolist())) < 2:
-            # What stands on one side alone finds nothing to change places with.
-            found = int(copies_N[is_own_N & ~is_whole_N].sum())
-            return _within_groups(found, tables_B3.tolist())
-        return _by_draws(copies_N, is_own_N, codes_N, is_whole_N, tables_B3, seed)
+        tables_C3 = np.stack([sizes_C, found_C, on_own_C], axis=1)
+        if not movable:
+            found = int(copies_N[is_own_N & is_shared_C[codes_N]].sum())
+            return _within_groups(found, tables_C3[is_shared_C].tolist())
+        found = int(copies_N[is_own_N].sum())
+        return _by_draws(found, tables_C3, movable, is_shared_C, seed)
 
     return MoreCopies(
         p_value=p_of(copies_N),
@@ -186,8 +204,9 @@ def share_p(found: int, found_by_other: int, *, share: float) -> float:
 
     Null hypothesis: the other's rate is at least the share of the first's. Exact for
     Poisson counts, given their sum; below its level where rates are large or both find
-    the same items. A control's rates are not taken off: a weaker reader's guesses of an
-    easy control would hide what it lacks.
+    the same items, and at most at it where they never do. Items are independent: near
+    copies that no group names lift it above. A control's rates are not taken off: a
+    weaker reader's guesses of an easy control would hide what it lacks.
 
     Source:
         Przyborowski and Wilenski 1940, "Homogeneity of results in testing samples from
@@ -288,33 +307,34 @@ def _sources_copied(side: Side) -> int:
 
 
 def _by_draws(
-    copies_N: np.ndarray,
-    is_own_N: np.ndarray,
-    codes_N: np.ndarray,
-    is_whole_N: np.ndarray,
-    tables_B3: np.ndarray,
+    found: int,
+    tables_C3: np.ndarray,
+    movable: Sequence[np.ndarray],
+    is_shared_C: np.ndarray,
     seed: int,
 ) -> float:
     """P of rates as far apart, whole sources and instances of shared ones exchanged."""
     rng = np.random.default_rng([seed, 1])
-    sizes_B, found_B, on_own_B = tables_B3.T
-    n_all, found_all = len(copies_N), int(copies_N.sum())
+    sizes_C, found_C, on_own_C = tables_C3.T
+    n_all, found_all = sizes_C.sum(), found_C.sum()
+    is_own_C = on_own_C == sizes_C
+    # (K, 2): instances of this side, and the copies among them.
+    counts_C2 = tables_C3[:, :2]
+    stays_C = is_own_C & ~is_shared_C
+    stays_C[np.concatenate(movable)] = False
+    drawn_K2 = np.tile(counts_C2[stays_C].sum(axis=0), (_N_DRAWS, 1))
+    for i, part in enumerate(movable):
+        drawn = relabellings(is_own_C[part], None, n=_N_DRAWS, seed=seed + i)
+        drawn_K2 += np.concatenate([one_KC @ counts_C2[part] for one_KC in drawn])
+    for size, copies, n_own in tables_C3[is_shared_C]:
+        within_K = rng.hypergeometric(copies, size - copies, n_own, _N_DRAWS)
+        drawn_K2 += np.stack([np.full(_N_DRAWS, n_own), within_K], axis=1)
 
     def gap(n: np.ndarray, found: np.ndarray) -> np.ndarray:
         return found / n - (found_all - found) / (n_all - n)
 
-    own_gap = gap(is_own_N.sum(), copies_N[is_own_N].sum())
-    n_as_large = 0
-    for drawn_KN in relabellings(
-        is_own_N[is_whole_N], codes_N[is_whole_N], n=_N_DRAWS, seed=seed
-    ):
-        within_KB = rng.hypergeometric(
-            found_B, sizes_B - found_B, on_own_B, (len(drawn_KN), len(tables_B3))
-        )
-        n_K = drawn_KN.sum(axis=1) + on_own_B.sum()
-        found_K = drawn_KN @ copies_N[is_whole_N].astype(int) + within_KB.sum(axis=1)
-        n_as_large += int((gap(n_K, found_K) >= own_gap - _SAME).sum())
-    return (1 + n_as_large) / (1 + _N_DRAWS)
+    as_large_K = gap(*drawn_K2.T) >= gap(on_own_C.sum(), np.array(found)) - _SAME
+    return (1 + int(as_large_K.sum())) / (1 + _N_DRAWS)
 
 
 def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
