@@ -98,8 +98,6 @@ def test_published_best_everywhere_costs_no_more_than_the_floor():
     assert tail.log10_upper == pytest.approx(-5000 * math.log10(4), abs=1e-3)
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.0, 0.0), (1e-310, 10.0)])
 def test_rows_that_are_tied_give_pvalue_one(spread, tolerance):
     scores_KM = spread * np.eye(9, 3)
@@ -107,7 +105,6 @@ def test_rows_that_are_tied_give_pvalue_one(spread, tolerance):
     assert (tail.log10_lower, tail.log10_upper) == (0.0, 0.0)
 
 
->>>>>>> attackb
 def test_sum_that_few_rows_make_up_is_left_to_the_grid():
     scores_KM = np.random.default_rng(5).normal(size=(5000, 4))
     scores_KM[0] *= 1e4

@@ -277,9 +277,6 @@ def gap(copies, side):
             grouped([1, 1, 1, 1, 0, 1, 1, 0], "aabbcdxx"),
             grouped([0, 0, 0, 1, 0, 0, 0], "eeffghx"),
         ),
-<<<<<<< HEAD
-        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cccxyy")),
-=======
         (
             grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
             grouped([0, 1, 0, 0, 1, 0], "cddxyy"),
@@ -289,7 +286,6 @@ def gap(copies, side):
             grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
             grouped([0, 1, 0, 0, 1, 0], "cccxyy"),
         ),
->>>>>>> attackb
     ],
 )
 def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
@@ -303,15 +299,6 @@ def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
     assert found.p_value == pytest.approx(expected, abs=error)
     best = np.mean([(side == is_own).all() for side in exchanges(own, theirs)])
     assert found.p_floor == pytest.approx(best, abs=4 * np.sqrt(best / 9999) + 1e-4)
-
-
-<<<<<<< HEAD
-=======
-def test_a_shared_source_leaves_the_others_their_evidence():
-    """Ten sources a side, all of one side copied, and one instance of an eleventh."""
-    own = grouped([1] * 20 + [0], [*np.repeat(range(10), 2), "x"])
-    theirs = grouped([0] * 21, [*np.repeat(range(10, 20), 2), "x"])
-    assert more_copies(own, theirs, seed=0).p_value < 0.001
 
 
 def test_a_split_by_chance_of_sources_of_two_sizes_keeps_the_level():
@@ -334,7 +321,6 @@ def test_a_split_by_chance_of_sources_of_two_sizes_keeps_the_level():
     assert binom.sf(low - 1, n, 0.05) > 0.001
 
 
->>>>>>> attackb
 def test_of_all_exchanges_no_more_are_significant_than_the_level_says():
     own = grouped([1, 1, 0, 1, 1, 0], "aabbxx")
     theirs = grouped([0, 0, 1, 0, 0, 1], "ccddxx")

@@ -70,14 +70,6 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     """Test that a copy is as likely in the benchmark as in its control.
 
     Null hypothesis: which side an instance belongs to is a matter of chance (Fisher's
-    <<<<<<< HEAD
-    exact test). With sources: for one that stands on one side alone, which side that is
-    (whole sources change sides); for one that stands on both, which of its instances
-    stand where (they change sides within it). Both happen together, by 9,999 draws, so
-    that the smallest p-value is 0.0001; where no whole source can change sides the
-    p-value is exact. A clean model contradicts the null where the benchmark is easier
-    to guess than its control. None if no instance of a side counts.
-    =======
     exact test). With sources: which of them stand on which side (whole sources change
     sides). Where one stands on both, instances may have been split, not sources: its
     own change sides within it, and whole sources with those of as many instances alone,
@@ -88,7 +80,6 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
 
     Returns:
         None if no instance of a side counts.
-    >>>>>>> attackb
     """
     own, theirs = _counting(benchmark), _counting(control)
     n, n_control = len(own.copies), len(theirs.copies)
