@@ -119,7 +119,7 @@ def check_tensor_names(path: Path) -> None:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         data = file.read(size) if size <= _MOST_HEADER else b""
-    if data.startswith(b"{"):
+    if data.lstrip().startswith(b"{"):
         _parse_quietly(data, path, once)
 
 
