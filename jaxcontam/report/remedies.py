@@ -13,6 +13,7 @@ from jaxcontam.report.decision import (
 from jaxcontam.report.order_words import proof_words
 from jaxcontam.results import OrderResult, UnscoredFile
 from jaxcontam.results.terms import Words, base_null
+from jaxcontam.terminal import printable, shell_line
 
 # In the order in which they are tried: ids in the text spoil every test; then strata,
 # then blocks.
@@ -73,7 +74,7 @@ class Advice:
     def _sentences(self, ways: Sequence[tuple[str, list[str]]]) -> list[str]:
         is_audit = list(self.command[:1]) == ["audit"]
         return [
-            f"{words} ({shlex.join(flags)})" if flags and is_audit else words
+            f"{words} ({shell_line(flags)})" if flags and is_audit else words
             for words, flags in ways
         ]
 
@@ -106,7 +107,7 @@ class Advice:
                 if cure[:1] != [flag] or (moved and flag not in _STRIPS):
                     continue
                 if flag not in command or command[command.index(flag) + 1] != cure[1]:
-                    return words.format(value=cure[1]), cure
+                    return words.format(value=printable(cure[1])), cure
         # Numbers that stand in the texts.
         if any(check.name.startswith("number_") for check in failed):
             return _REWRITE, []

@@ -74,7 +74,7 @@ def running(chat):
     ("template", "words"),
     [
         (FOR_EVER, "took over 2 s, or 256 MiB of memory"),
-        ("{% set a = 9**9**9 %}", "took over 2 s, or 256 MiB of memory"),
+        ("{% set a = 9**(9**9) %}", "took over 2 s, or 256 MiB of memory"),
         ("{{ 'a' * 10**10 }}", "took over 300 s, or 256 MiB of memory"),
         ("{{ range(99999999) | list | length }}", "took over|refuses"),
         ("{{ 'a' * 65553 }}", r"writes more than 65,552 characters"),
@@ -323,8 +323,6 @@ def commands(bad, good, files, out):
         "replicate": ["replicate", bad, lines, "--task", "plain"],
         "canary": ["canary", bad, *secrets],
         "canary of a chat": ["canary", bad, *keyed],
-        "unlearning, before": ["unlearning", bad, good, lines],
-        "unlearning, after": ["unlearning", good, bad, lines],
         "score": ["score", bad, lines],
         "overlap, embeddings": ["overlap", others, lines, "--embeddings", bad],
         "convert": ["convert", bad, out],
