@@ -137,9 +137,14 @@ def _files(directory: Path) -> Iterator[tuple[Path, int]]:
     """Plain files of a folder, and templates in a folder of it, with their sizes.
 
     Raises:
-        InputError: If one is a pipe or a device.
+        InputError: If one is a pipe or a device, or a folder cannot be listed.
     """
     for folder, pattern in ((directory, "*"), (directory / TEMPLATES, "*.jinja")):
+        # Names that cannot be listed can still be opened.
+        if folder.is_dir() and not os.access(folder, os.R_OK):
+            raise InputError(
+                f"{folder}: its files cannot be listed", hint="chmod u+rx the folder"
+            )
         for path in sorted(folder.glob(pattern)):
             try:
                 found = path.stat()

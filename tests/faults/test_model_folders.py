@@ -377,6 +377,18 @@ def test_links_of_a_hub_snapshot_are_followed(model, tmp_path):
     assert linked.fingerprint == load_checkpoint(str(model)).fingerprint
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root lists any folder")
+@pytest.mark.parametrize("name", [".", model_files.TEMPLATES])
+def test_a_folder_that_cannot_be_listed_is_refused(spoilt, name):
+    (spoilt / name).mkdir(exist_ok=True)
+    (spoilt / name).chmod(0o311)
+    try:
+        with pytest.raises(InputError, match="its files cannot be listed"):
+            model_files.check_model_folder(spoilt)
+    finally:
+        (spoilt / name).chmod(0o755)
+
+
 def test_readers_of_other_kinds_of_model_refuse_the_same_files(spoilt):
     os.mkfifo(spoilt / "vocab.txt")
     readers = [StaticEmbeddings.load, Bleurt.load, read_local_tokenizer]
