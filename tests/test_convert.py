@@ -15,7 +15,13 @@ from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.hub import convert_hint
-from tests.faults.folders import confined, contents, said
+from jaxcontam.terminal import printable
+from tests.faults.folders import (
+    assert_nothing_is_obeyed,
+    confined,
+    contents,
+    said,
+)
 from tests.faults.test_folders import room
 from tests.membership_model import fast_tokenizer
 
@@ -228,6 +234,16 @@ def test_small_files_of_the_folder_are_copied_and_the_rest_is_named(pickled, cap
     expected = {**files, "merges.txt": "a\n", "config.json": "{}\n"}
     assert made == {name: text.encode() for name, text in expected.items()}
     assert not any(path.is_symlink() for path in out.rglob("*"))
+
+
+def test_names_of_what_is_left_out_are_shown_and_not_obeyed(pickled, capsys):
+    name = "a\x1b[2J\u202e\nb\udcff.pt"
+    (pickled / name).write_text("")
+    out = pickled.parent / "new\x1b[31m"
+    assert main(["convert", str(pickled), str(out)]) == 0
+    said = capsys.readouterr().out
+    assert_nothing_is_obeyed(said)
+    assert printable(out) in said and said.endswith(f"not copied: {printable(name)}\n")
 
 
 def test_a_snapshot_of_the_hub_is_converted_and_no_other_blob(tied, tmp_path, capsys):

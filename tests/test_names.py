@@ -171,17 +171,18 @@ def test_an_audit_and_all_that_follows_it(typed):
     assert added and all(cell.isprintable() for cell in added)
 
 
-def test_a_remedy_names_the_file(typed):
-    (path,) = Path().glob("*.txt")
+def test_a_field_is_named_on_one_line_and_in_flags_to_copy(typed, request):
+    (path,) = Path().glob("*.jsonl")
+    field = request.node.callspec.params["typed"]
     rng = random.Random(0)
-    words = (rng.choices("abcdefghij", k=n) for n in range(2, 42))
-    path.write_text("".join(" ".join(own) + "\n" for own in words))
-    _, err = typed("audit", "MODEL", "NAME.txt")
-    (remedy,) = re.findall("remedy: .*(jaxcontam audit .*)", err)
-    program, command, model, file, *_ = pasted(remedy)
-    assert (program, command) == ("jaxcontam", "audit")
-    assert Path(file).resolve() == path.resolve() and Path(model).is_dir()
-    assert not file.startswith("-")
+    texts = (" ".join(rng.choices("abcdefghij", k=9)) for _ in range(120))
+    rows = [{"question": text, field: "abc"[i // 40]} for i, text in enumerate(texts)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--text-field", "question", "--tests", "adjacency")
+    out, err = typed("audit", "MODEL", "NAME.jsonl", *words)
+    assert f"  neighbours of equal {printable(field)}\n" in out + err
+    (flags,) = re.findall(r"remedy: .*\((--(?s:.*?))\)\n", out + err)
+    assert pasted(flags) == ["--group-field", field]
 
 
 def test_a_release_and_its_proof(typed):

@@ -14,7 +14,7 @@ from tokenizers import (
     trainers,
 )
 
-from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.data.encoding import file_tokenizer, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     model_fingerprint,
@@ -23,6 +23,7 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.families import FAMILIES
 from tests.family_files import raw_config
+from tests.faults.folders import confined
 from tests.served_model import save
 
 CL100K = (
@@ -132,6 +133,23 @@ def test_a_token_that_the_file_lacks_has_the_id_that_is_stated(tmp_path):
     fast = read_fast_tokenizer(folder(tmp_path, made, added_tokens_decoder=more))
     own = made.encode("ab", add_special_tokens=False).ids
     assert fast.encode("ab<|turn|>", add_special_tokens=False) == [*own, n]
+
+
+def test_tokens_that_the_file_lacks_are_added_together(tmp_path):
+    """One by one, 30,000 take many minutes."""
+    made = TOKENIZERS["cl100k"]
+    n = made.get_vocab_size()
+    names = [*(f"<{i}>" for i in range(30_000)), "", "<1>", "<s>", "<far>"]
+    more = {str(n + i): {"content": name} for i, name in enumerate(names)}
+    path = folder(tmp_path, made, added_tokens_decoder=more) / "tokenizer.json"
+    with confined(seconds=60):
+        found = file_tokenizer(path)
+    assert found.get_vocab_size() == n + 30_000
+    assert [found.token_to_id(f"<{i}>") for i in (0, 1, 29_999)] == [
+        n,
+        n + 1,
+        n + 29999,
+    ]
 
 
 def test_no_merge_is_left_out_at_random(tmp_path):

@@ -17,6 +17,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.hub import model_directory
 from jaxcontam.models.torch_extra import need_torch
 from jaxcontam.report.report_files import part_path, replace_folder, sweep_parts
+from jaxcontam.terminal import printable
 
 _PICKLES = "pytorch_model*.bin"
 # Other weights, and their indices.
@@ -83,8 +84,10 @@ class Convert:
                 place.parent.mkdir(exist_ok=True)
                 shutil.copy2(path, place)
             replace_folder(partial, out)
-        without = f"; not copied: {', '.join(left_out)}" if left_out else ""
-        print(f"{self.out}: {len(places):,} tensors as safetensors{without}")
+        names = ", ".join(map(printable, left_out))
+        without = f"; not copied: {names}" if names else ""
+        name = printable(self.out)
+        print(f"{name}: {len(places):,} tensors as safetensors{without}")
 
 
 def _others(source: Path) -> tuple[list[Path], list[str]]:

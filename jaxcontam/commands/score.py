@@ -15,7 +15,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.report.report_files import make_folder, replace_bytes
-from jaxcontam.terminal import json_text, printable, visible
+from jaxcontam.terminal import json_text, printable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Score(ScoringFlags, TextFlags):
         replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
         print(f"{printable(self.out)}: {len(lines)} texts")
         for words in texts.left_out:
-            print(visible(f"{texts.name}: {words}"))
+            print(printable(f"{texts.name}: {words}"))
         return 0
 
 

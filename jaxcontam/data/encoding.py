@@ -150,10 +150,15 @@ def file_tokenizer(path: Path) -> Tokenizer:
     config = path.with_name("tokenizer_config.json")
     fields = read_json_object(config) if config.is_file() else {}
     more = {int(i): one for i, one in fields.get("added_tokens_decoder", {}).items()}
+    added: dict[str, AddedToken] = {}
+    n_known = tokenizer.get_vocab_size()
     for index, token in sorted(more.items()):
-        is_new = tokenizer.token_to_id(token["content"]) is None
-        if is_new and index == tokenizer.get_vocab_size():
-            tokenizer.add_tokens([AddedToken(**token)])
+        text = token["content"]
+        is_new = text and text not in added and tokenizer.token_to_id(text) is None
+        if is_new and index == n_known + len(added):
+            added[text] = AddedToken(**token)
+    # Together: each call builds its search of all added tokens anew.
+    tokenizer.add_tokens([*added.values()])
     bos = fields.get("bos_token")
     bos = bos.get("content") if isinstance(bos, dict) else bos
     bos_id = tokenizer.token_to_id(bos) if isinstance(bos, str) else None

@@ -108,7 +108,7 @@ def check_tensor_names(path: Path) -> None:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         data = file.read(size) if size <= _MOST_HEADER else b""
-    if data.startswith(b"{"):
+    if data.lstrip().startswith(b"{"):
         try:
             parse_json(data, path, object_pairs_hook=once)
         except InputError as e:
@@ -119,6 +119,11 @@ def check_tensor_names(path: Path) -> None:
 def _files(directory: Path) -> Iterator[tuple[Path, int]]:
     """Plain files of a folder, and templates in a folder of it, with their sizes."""
     for folder, pattern in ((directory, "*"), (directory / TEMPLATES, "*.jinja")):
+        # Names that cannot be listed can still be opened.
+        if folder.is_dir() and not os.access(folder, os.R_OK):
+            raise InputError(
+                f"{folder}: its files cannot be listed", hint="chmod u+rx the folder"
+            )
         for path in sorted(folder.glob(pattern)):
             try:
                 found = path.stat()

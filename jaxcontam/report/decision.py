@@ -21,6 +21,7 @@ from jaxcontam.results.terms import (
     Reason,
     base_null,
 )
+from jaxcontam.terminal import printable
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {
@@ -338,7 +339,7 @@ def told(names: Sequence[str]) -> str:
 
 def plain_name(name: str) -> str:
     """The name of a pre-test in words for people."""
-    kind, _, field = name.partition(":")
+    kind, _, field = printable(name).partition(":")
     words = _PLAIN.get(kind, kind.replace("_", " ") + "{of_field}")
     return words.format(
         field=field,

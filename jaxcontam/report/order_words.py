@@ -35,6 +35,7 @@ from jaxcontam.results.terms import (
     Words,
     base_null,
 )
+from jaxcontam.terminal import printable, shell_line
 
 Kind = Literal["memory", "both", "alike", "unclear", "against", "unlike", "nothing"]
 
@@ -540,7 +541,7 @@ class Advice:
     def _sentences(self, ways: Sequence[tuple[str, list[str]]]) -> list[str]:
         is_audit = list(self.command[:1]) == ["audit"]
         return [
-            f"{words} ({shlex.join(flags)})" if flags and is_audit else words
+            f"{words} ({shell_line(flags)})" if flags and is_audit else words
             for words, flags in ways
         ]
 
@@ -571,7 +572,7 @@ class Advice:
                 if cure[:1] != [flag] or (moved and flag not in _STRIPS):
                     continue
                 if flag not in command or command[command.index(flag) + 1] != cure[1]:
-                    return words.format(value=cure[1]), cure
+                    return words.format(value=printable(cure[1])), cure
         # Numbers that stand in the texts.
         if any(check.name.startswith("number_") for check in failed):
             return _REWRITE, []

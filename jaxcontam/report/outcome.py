@@ -97,7 +97,7 @@ def _print_ways(
 ) -> None:
     for i, way in enumerate(ways):
         remedy = f"remedy for {told(names)}" if names else "remedy"
-        console.print(f"  {'or' if i else remedy}: {way}")
+        console.say(f"  {'or' if i else remedy}: {way}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
