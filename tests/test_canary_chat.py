@@ -262,8 +262,8 @@ def test_bad_input_is_refused_before_a_model_loads(
     tmp_path, monkeypatch, capsys, flags, error
 ):
     monkeypatch.chdir(tmp_path)
-    words = ["canary", "--chat", "r.jsonl", "--secret", "s.json"]
-    assert main([*words, *flags]) == 2
+    chat = [] if "--chat" in flags else ["--chat", "r.jsonl"]
+    assert main(["canary", *chat, "--secret", "s.json", *flags]) == 2
     assert error in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

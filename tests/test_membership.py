@@ -115,7 +115,7 @@ def test_verify_judges_a_report_again(labelled, capsys):
 def test_verify_finds_a_number_that_was_changed(labelled, tmp_path, capsys):
     document = read(labelled)
     primary_of(document)["p_value"] *= 0.99
-    for name in ("texts.jsonl", "report.html"):
+    for name in ("texts.jsonl", "report.html", "results.csv", "SHA256SUMS"):
         (tmp_path / name).write_bytes((labelled / name).read_bytes())
     (tmp_path / "report.json").write_text(json.dumps(document))
     assert main(["verify", str(tmp_path)]) == 3

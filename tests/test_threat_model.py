@@ -39,8 +39,8 @@ LIMITS = {
     f"at most {4 * benchmark._MOST_CHARACTERS / 1e6:g} MB": 1,
     f"{benchmark._MOST_CHARACTERS / 1e6:g} million characters": 1,
     f"a file {benchmark._MOST_BYTES >> 20} MiB": 1,
-    f"reading it takes at most {files._MEMORY >> 30} GiB and {files._MEMORY_A_BYTE} "
-    "times its size (on Linux) |": 1,
+    f"MiB; reading it takes at most {files._MEMORY >> 30} GiB and "
+    f"{files._MEMORY_A_BYTE} times its size": 1,
     f"2^{family._MOST.bit_length() - 1} (counts) or 10^{_LARGEST}": 1,
     f"{encoding._MOST_MEMORY >> 30} GiB and {encoding._MOST_SECONDS:g} s for a MiB": (
         encoding._PART_BYTES >> 20
