@@ -97,7 +97,14 @@ def _print_ways(
 ) -> None:
     for i, way in enumerate(ways):
         remedy = f"remedy for {told(names)}" if names else "remedy"
-        console.say(f"  {'or' if i else remedy}: {way}")
+        line = f"  {'or' if i else remedy}: {way}"
+        sentence, begin, flags = line.rpartition(" (--")
+        if begin and len(line) > console.width:
+            console.print(sentence)
+            # Flags are copied: never broken over lines.
+            console.say(f"    (--{flags}")
+        else:
+            console.print(line)
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:
