@@ -11,11 +11,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from safetensors.numpy import load_file, save_file
 
 # What a rerun may change, and what a digest follows.
 VOLATILE = {"started", "wall_seconds", "jaxcontam", "digests", "digest", "command"}
@@ -33,7 +36,7 @@ RELATIVE = 1e-9
 FLAGS: dict[str, str] = {}
 # Fields of OLD by their path, as regular expressions -> their path in NEW.
 FIELDS: dict[str, str] = {}
-# Fields of OLD that no result has any more.
+# Fields of OLD that no result has any more, or that say something else.
 LEFT: tuple[str, ...] = (r"/(first_tokens|n_used|stop)$",)
 
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
@@ -51,7 +54,7 @@ CASES: dict[str, str] = {
     "audit t": "audit {model} {s10} --tests sharded_t",
     "audit cut": "audit {model} {s10} --max-example-tokens 12 --limit 48",
     "audit bfloat16": "audit {model} {s10} --dtype bfloat16 --tests direction",
-    "audit reference": "audit {model} {s10} --reference {model} --tests direction",
+    "audit reference": "audit {model} {s10} --reference {reference} --tests direction",
     "audit options": "audit {model} {choices} --tests options --answer-field answer"
     " --options-field options",
     "audit groups": "audit {model} {rows} --text-field question --group-field source",
@@ -60,7 +63,7 @@ CASES: dict[str, str] = {
     "audit a slip": "audit {model} {s10} --tests stratifed",
     "membership": MEMBERSHIP,
     "membership alone": "membership {model} {s0a} --nonmembers {s10}",
-    "membership all": f"{MEMBERSHIP} --scores all --reference {{model}} --limit 60",
+    "membership all": f"{MEMBERSHIP} --scores all --reference {{reference}} --limit 60",
     "membership labels": "membership {model} {labelled} --label-field label",
     "membership documents": "membership {model} {labelled} --label-field label"
     " --document-field source",
@@ -69,8 +72,8 @@ CASES: dict[str, str] = {
     "replicate control": f"{REPLICATE} --k 20 --control {{others}}",
     "replicate compare": f"{REPLICATE} --k 8 --compare first_instances,cdd",
     "replicate reference": f"{REPLICATE} --k 20 --control {{others}}"
-    " --reference {model} --group-field source",
-    "inflation": f"{INFLATION} --reference {{model}}",
+    " --reference {reference} --group-field source",
+    "inflation": f"{INFLATION} --reference {{reference}}",
     "inflation unpaired": f"{INFLATION} --unpaired --equally-hard",
     "inflation groups": f"{INFLATION} --group-field source",
     "calibrate": "calibrate {model} {s0a} --tests direction --draws 5",
@@ -183,6 +186,12 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
         for i, (line, label) in enumerate(labels)
     ]
     write("labelled", [json.dumps(row) for row in labelled])
+    # A reference is another model: here one whose weights are a little smaller.
+    names["reference"] = str(work / "reference")
+    shutil.copytree(quickstart / "model", names["reference"])
+    for path in Path(names["reference"]).glob("*.safetensors"):
+        smaller = {key: 0.99 * value for key, value in load_file(path).items()}
+        save_file(smaller, path, {"format": "pt"})
     names["repeats"] = str(work / "repeats.txt")
     lines = [line for i, line in enumerate(texts["s0a"]) for _ in range(1 + i % 3)]
     Path(names["repeats"]).write_text("\n".join(lines[:90]) + "\n")
@@ -226,11 +235,11 @@ def main() -> int:
         after = run(
             new, [FLAGS.get(word, word) for word in asked], work / f"new{i}" / "run"
         )
-        expected = in_new_words(before[2])
+        expected, found = in_new_words(before[2]), in_new_words(after[2])
         wrong = [
-            f"{key}: {expected.get(key)!r} -> {after[2].get(key)!r}"
-            for key in sorted({*expected, *after[2]})
-            if not same(expected.get(key), after[2].get(key))
+            f"{key}: {expected.get(key)!r} -> {found.get(key)!r}"
+            for key in sorted({*expected, *found})
+            if not same(expected.get(key), found.get(key))
         ]
         wrong += [f"exit {before[0]} -> {after[0]}"] * (before[0] != after[0])
         wrong += [f"{before[1]!r} -> {after[1]!r}"] * (before[1] != after[1])
