@@ -234,7 +234,9 @@ def test_memory_that_runs_out_is_one_line(capsys):
 
 def test_names_in_a_picture_are_no_formulas():
     names = ["$\\frac{x$", "$^$", "模型"]
-    rows = [Interval(name=name, value=1, low=0, high=2) for name in names]
+    rows = [
+        Interval(name=name, value=1, low=0, high=2, colour="black") for name in names
+    ]
     picture = intervals_plot(rows, "AUC", nothing=0)
     assert all(f">{name}</text>" in picture for name in names)
 
