@@ -216,10 +216,6 @@ def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
     assert row.order_provenance == "unknown"
 
 
-def declare(row):
-    row |= {"order_provenance": "declared", "verdict": "contaminated", "reasons": []}
-
-
 def clear(row):
     row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
 
@@ -239,14 +235,13 @@ def smaller(arrays):
 @pytest.mark.parametrize(
     ("change", "arrays", "fault"),
     [
-        (declare, nothing, "order_provenance is 'declared', recomputed 'published'"),
         (clear, nothing, "reference.p_value is 0.7, recomputed"),
         (nothing, drop, "no scores of a reference model"),
         (nothing, zero, "reference.p_value is"),
         (nothing, smaller, "the reference was asked for other scores"),
     ],
 )
-def test_forged_word_or_reference_is_found(beside, tmp_path, change, arrays, fault):
+def test_forged_reference_is_found(beside, tmp_path, change, arrays, fault):
     out = tmp_path / "out"
     shutil.copytree(beside[1], out)
     assert fault in forged(out, change, arrays)
