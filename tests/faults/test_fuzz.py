@@ -29,7 +29,7 @@ from tests.faults.test_large_files import ROOT
 
 pytestmark = pytest.mark.unoptimised
 
-FEW, MANY = 3, 185
+FEW, MANY = 3, 187
 """Inputs for each hundredth of a target's share."""
 MOST_BYTES, MOST_SECONDS = 1 << 30, 20
 TARGETS = targets()
