@@ -43,7 +43,8 @@ def drift_of_an_engine():
 @pytest.mark.parametrize("drifted", [drift_of_a_server, drift_of_an_engine])
 def test_drift_cannot_favour_rows_that_stand_first_in_a_plan(drifted):
     found = np.array(drifted())
-    assert sorted(found) == pytest.approx(-np.arange(N, 0, -1) / N)
+    # Each at a time of its own; a few are asked twice, as a check.
+    assert len(set(found)) == N and found.min() == pytest.approx(-1, abs=0.02)
     # In the plan's order the halves differ by 0.5; the standard error of the
     # difference of two random halves is 2 / sqrt(12 N) = 0.0236.
     assert abs(found[: N // 2].mean() - found[N // 2 :].mean()) < 4 * 0.0236
