@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import load_file, save_file
 
 # What a rerun may change, and what a digest follows.
@@ -88,7 +89,6 @@ CASES: dict[str, str] = {
     "release": "release {released} --seed-file {seed_file} --check",
     "canary": "canary {model} --secret {secrets} --held-out {held_out}",
     "score": "score {model} {s10} --out scores.jsonl",
-    "verify": "verify {report}",
     "train": "-m train.pretrain --corpus {s50} --preset pulse"
     " --canaries {s10}=4 --out model --seed 3",
     "population": "-m train.population --corpus {s50} --sets {s10} --models 2"
@@ -189,12 +189,16 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
         for i, (line, label) in enumerate(labels)
     ]
     write("labelled", [json.dumps(row) for row in labelled])
-    # A reference is another model: here one whose weights are a little smaller.
+    # A reference is another model: here one whose weights are a little off.
     names["reference"] = str(work / "reference")
     shutil.copytree(quickstart / "model", names["reference"])
     for path in Path(names["reference"]).glob("*.safetensors"):
-        smaller = {key: 0.99 * value for key, value in load_file(path).items()}
-        save_file(smaller, path, {"format": "pt"})
+        rng = np.random.default_rng(0)
+        noisy = {
+            name: value + rng.normal(0, 0.02, value.shape).astype(value.dtype)
+            for name, value in load_file(path).items()
+        }
+        save_file(noisy, path, {"format": "pt"})
     names["repeats"] = str(work / "repeats.txt")
     lines = [line for i, line in enumerate(texts["s0a"]) for _ in range(1 + i % 3)]
     Path(names["repeats"]).write_text("\n".join(lines[:90]) + "\n")
@@ -215,7 +219,6 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
             print(f"{name} is not made: {error}")
     return names | {
         "model": str(quickstart / "model"),
-        "report": str(quickstart),
         "released": str(work / "released.jsonl"),
         "seed_file": str(work / "seed.json"),
         "secrets": str(work / "secrets.txt"),

@@ -6,41 +6,15 @@ import shutil
 import ml_dtypes
 import numpy as np
 import pytest
-from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
-from jaxcontam.models.config import llama_shape
-from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.checkpoint import load_checkpoint
 from tests.faults.folders import allowed, contents, said
 from tests.faults.fuzzed import Target
 from tests.faults.mutations import as_json, changed, damaged
 from tests.faults.test_fuzz import fuzz
-from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
-
-SHAPE = llama_shape(
-    vocab_size=280, d_model=8, n_layers=1, n_heads=2, d_ff=8, context=16
-)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A folder of a model that knows nothing."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer = train_tokenizer(["the cat sat on the mat"] * 3, 280)
-    save_checkpoint(Decoder(SHAPE, rngs=nnx.Rngs(0)), tokenizer, folder)
-    return folder
-
-
-@pytest.fixture
-def spoilt(model, tmp_path):
-    """A copy, a benchmark beside it, and the refusal of an audit."""
-    copy = shutil.copytree(model, tmp_path / "tiny")
-    # Letters in no order: a file that rises is refused before its model is read.
-    (tmp_path / "b.txt").write_text("".join(f"line {c}\n" for c in "hbkdagljcfei"))
-    return copy
 
 
 def refusal(folder, capsys, codes=(2,)):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flax import nnx
 
 import jaxcontam as jc
 from jaxcontam.analyses.chat_turns import tuning_notes
@@ -25,14 +24,11 @@ from jaxcontam.models.chat import read_chat_layout
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     read_fast_tokenizer,
-    save_checkpoint,
 )
-from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.remote_model import read_local_tokenizer
 from tests.faults.folders import confined, contents, said
 from tests.faults.test_large_files import ROOT
-from tests.faults.test_model_faults import SHAPE, header, with_header
-from train.tokenizer import train_tokenizer
+from tests.faults.test_model_faults import header, with_header
 
 pytestmark = pytest.mark.unoptimised
 
@@ -41,22 +37,6 @@ FOR_EVER = (
     "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
     "{% endfor %}{% endfor %}{% endfor %}"
 )
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A folder of a model that knows nothing."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer = train_tokenizer(["the cat sat on the mat"] * 3, 280)
-    save_checkpoint(Decoder(SHAPE, rngs=nnx.Rngs(0)), tokenizer, folder)
-    return folder
-
-
-@pytest.fixture
-def spoilt(model, tmp_path):
-    """A copy, and a benchmark beside it."""
-    (tmp_path / "b.txt").write_text("".join(f"line {c}\n" for c in "hbkdagljcfei"))
-    return shutil.copytree(model, tmp_path / "tiny")
 
 
 def layout(folder, template):
