@@ -26,6 +26,8 @@ VOLATILE = {"started", "wall_seconds", "jaxcontam", "digests", "digest", "comman
 VOLATILE |= {
     "schema",
     "code",
+    "key",
+    "making_seconds",
     "train_seconds",
     "test_seconds",
     "cpu_seconds",
@@ -92,7 +94,7 @@ CASES: dict[str, str] = {
     "train": "-m train.pretrain --corpus {s50} --preset pulse"
     " --canaries {s10}=4 --out model --seed 3",
     "population": "-m train.population --corpus {s50} --sets {s10} --models 2"
-    " --tiny --steps 40 --copies 0 1 --n-examples 20 --out population",
+    " --tiny --steps 20 --copies 0 1 --n-examples 20 --out population",
 }
 
 
