@@ -1,6 +1,5 @@
 """Every test on small designs, six kinds of exchangeable scores, and its size."""
 
-import dataclasses
 import functools
 import math
 import zlib
@@ -8,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.methods import sharded_t
-from jaxcontam.stats.adjacency import double_centred, path_sums
+from jaxcontam.methods import METHODS
+from jaxcontam.methods.versions import VersionMethod
 from jaxcontam.stats.direction import (
     antisymmetric,
     directed_sums,
@@ -20,9 +19,9 @@ from jaxcontam.stats.direction import (
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums
-from jaxcontam.stats.pair_statistic import PairStrata, stratum_orders
-from jaxcontam.stats.randomisation import MODEL_TOLERANCE, ScoreKind, row_scores
-from jaxcontam.stats.rows import Matrix
+from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import adjacency_test
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, randomisation_test
 
 Kind = Callable[[np.random.Generator, np.ndarray], list[np.ndarray]]
 """Exchangeable values of rows of given lengths, rows independent of each other."""
@@ -72,60 +71,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 LEVELS = (0.05, 0.01, 0.001)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SizeTest:
-    """A test and how it is looked at.
-
-    Attributes:
-        p_value: (generator, kind) -> p of one fresh null data set of the kind.
-        exact: Whether its size may not exceed the level.
-        sharp: Whether its size is near the level where nothing is tied; bets and
-            other bounds stay below.
-        quick: Whether 12,000 p-values take seconds; the others are slow tests.
-    """
-
-    p_value: Callable[[np.random.Generator, Kind], float]
-    exact: bool = True
-    sharp: bool = True
-    quick: bool = True
-
-
-def _of_rows(
-    sizes_K: np.ndarray, p_of: Callable[[list[np.ndarray]], float], **told: bool
-) -> SizeTest:
-    """A test that reads rows of given lengths, and draws nothing itself."""
-    return SizeTest(p_value=lambda rng, kind: p_of(kind(rng, sizes_K)), **told)
-
-
-def _exact_test(
-    sizes: Sequence[int], scores: ScoreKind, *, quick: bool = True
-) -> SizeTest:
-    """The randomisation test of rows of given lengths, without its cross-check."""
-    return _of_rows(
-        np.array(sizes), lambda rows: 10.0 ** _log10_p(rows, scores), quick=quick
-    )
-
-
-def _log10_p(rows: Matrix, scores: ScoreKind) -> float:
-    scored = row_scores(rows, kind=scores, relative_tolerance=MODEL_TOLERANCE)
-    return lattice_tail(scored.differences.split(), scored.tolerance).log10_upper
-
-
-def _adjacency(n_strata: int, n_examples: int) -> SizeTest:
-    """The exact law over all orders of every stratum's pair matrix."""
-    rng_of_no_draw = np.random.default_rng(0)
-    orders_MS = stratum_orders(np.zeros(n_examples, np.int64), rng_of_no_draw)
-
-    def p_value(rows: list[np.ndarray]) -> float:
-        pairs = [row.reshape(n_examples, n_examples) for row in rows]
-        sums = [path_sums(double_centred(pairs_SS), orders_MS) for pairs_SS in pairs]
-        tolerance = MODEL_TOLERANCE * sum(float(np.abs(p).sum()) for p in pairs)
-        tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
-        return 10.0**tail.log10_upper
-
-    return _of_rows(np.full(n_strata, n_examples**2), p_value)
+DIGEST = "sha256:" + "5" * 64
 
 
 def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
@@ -138,14 +84,6 @@ def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
         runs=np.tile(_runs(S), (K, 1)),
         starts=S * np.arange(K),
     )
-
-
-def _direction(n_strata: int, n_examples: int, *, sparse: bool = False) -> SizeTest:
-    def p_value(rows: list[np.ndarray]) -> float:
-        pairs = np.reshape(rows, (-1, n_examples, n_examples))
-        return direction_p_value(needed_alone(pairs) if sparse else pairs)
-
-    return _of_rows(np.full(n_strata, n_examples**2), p_value, quick=sparse)
 
 
 def direction_p_value(pairs_KSS: np.ndarray) -> float:
@@ -174,63 +112,80 @@ def _runs(n_examples: int) -> np.ndarray:
     return runs_of(n_examples, length=4)
 
 
-def _local(sizes: Sequence[int], n_draws: int) -> SizeTest:
+def _of_method(
+    name: str, sizes: Sequence[int], n_sets: int, rng: np.random.Generator, kind: Kind
+) -> list[float]:
+    """p-values of a method of METHODS that reads rows of given lengths."""
+    row, p_values = METHODS[name], []
+    for _ in range(n_sets):
+        rows = kind(rng, np.array(sizes))
+        if isinstance(row, VersionMethod):
+            p_values.append(row.analyse(rows, 0).p_value)
+        else:
+            numbers = row.analyse(np.stack(rows), np.ones(len(rows)), 0)
+            p_values.append(numbers.p_value)
+    return p_values
+
+
+def _adjacency(rng: np.random.Generator, kind: Kind) -> float:
+    pairs_KSS = np.reshape(kind(rng, np.full(3, 25)), (3, 5, 5))
+    strata = strata_of(pairs_KSS)
+    return adjacency_test(strata, seed=0, content_digest=DIGEST, brief=True).p_value
+
+
+def _direction(rng: np.random.Generator, kind: Kind) -> float:
+    return direction_p_value(np.reshape(kind(rng, np.full(8, 64)), (8, 8, 8)))
+
+
+def _direction_sparse(rng: np.random.Generator, kind: Kind) -> float:
+    pairs_KSS = np.reshape(kind(rng, np.full(8, 64)), (8, 8, 8))
+    return direction_p_value(needed_alone(pairs_KSS))
+
+
+def _studentised(rng: np.random.Generator, kind: Kind) -> float:
+    rows = kind(rng, np.array([2, 3, 4, 5, 7, 9]))
+    return randomisation_test(rows, np.ones(6), scores="studentised").p_value
+
+
+def _local(rng: np.random.Generator, kind: Kind) -> float:
     """The best run of strata."""
-    sizes_K = np.array(sizes)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        rows = kind(rng, sizes_K)
-        ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
-        seed = int(rng.integers(2**32))
-        return local_evidence(rows, ties_K, seed=seed, n_draws=n_draws).p_value
-
-    return SizeTest(p_value=p_value, quick=False)
+    rows = kind(rng, np.array([2, 3, 5, 8, 4, 2, 9, 6]))
+    ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
+    seed = int(rng.integers(2**32))
+    return local_evidence(rows, ties_K, seed=seed, n_draws=999).p_value
 
 
-def _max_t(n_strata: int, n_columns: int, n_draws: int) -> SizeTest:
+def _max_t(rng: np.random.Generator, kind: Kind) -> float:
     """Three statistics of the same orders, two of them dependent; the best one."""
-    sizes_K = np.full(n_strata, n_columns)
-
-    def p_value(rng: np.random.Generator, kind: Kind) -> float:
-        first_KM, second_KM = (np.stack(kind(rng, sizes_K)) for _ in range(2))
-        values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
-        seed = int(rng.integers(2**32))
-        sums = shared_sums(values_QKM, n_draws=n_draws, seed=seed)
-        return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
-
-    return SizeTest(p_value=p_value, quick=False)
+    first_KM, second_KM = (np.stack(kind(rng, np.full(10, 5))) for _ in range(2))
+    values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
+    sums = shared_sums(values_QKM, n_draws=999, seed=int(rng.integers(2**32)))
+    return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
 
 
-def _sharded_t(n_shards: int, n_columns: int) -> SizeTest:
-    def p_value(rows: list[np.ndarray]) -> float:
-        return sharded_t.analyse(np.stack(rows), np.ones(n_shards), 0).p_value
-
-    return _of_rows(np.full(n_shards, n_columns), p_value, exact=False)
-
-
-# One row per test; small designs, because every combination of theirs can be counted.
-TESTS: Mapping[str, SizeTest] = {
-    "stratified": _exact_test([5] * 10, "centred"),
-    "stratified, auto": _exact_test([10] * 6, "auto"),
-    "stratified, studentised": _exact_test([5] * 10, "studentised"),
-    "stratified, on the grid": _exact_test([10] * 20, "auto", quick=False),
-    "reversal": _exact_test([2] * 20, "centred"),
-    "reversal, on the grid": _exact_test([2] * 40, "centred", quick=False),
-    "permutation": _exact_test([100], "centred"),
-    "different lengths": _exact_test([2, 2, 3, 4, 4, 5, 6, 8, 9, 10], "centred"),
-    "different lengths, studentised": _exact_test([2, 3, 4, 5, 7, 9], "studentised"),
-    "adjacency": _adjacency(3, 5),
-    "direction": _direction(8, 8),
-    "direction, sparse": _direction(8, 8, sparse=True),
-    "options": _exact_test([4] * 12, "centred"),
-    "canary": _exact_test([30] * 5, "centred"),
-    "canary_chat": _exact_test([64] * 32, "centred"),
-    "canary_alone": _exact_test([150], "centred"),
-    "local evidence": _local([10] * 12, 999),
-    "local evidence, different lengths": _local([2, 3, 5, 8, 4, 2, 9, 6], 999),
-    "max-T of three": _max_t(10, 5, 999),
-    "sharded_t, 10 shards": _sharded_t(10, 50),
+# Small designs, because every combination of theirs can be counted.
+TESTS: Mapping[str, Sequence[int] | Callable[[np.random.Generator, Kind], float]] = {
+    "stratified": [5] * 10,
+    "stratified, auto": [10] * 6,
+    "reversal": [2] * 20,
+    "permutation": [100],
+    "variants, different lengths": [2, 2, 3, 4, 4, 5, 6, 8, 9, 10],
+    "options": [4] * 12,
+    "canary": [30] * 5,
+    "canary_alone": [150],
+    "adjacency": _adjacency,
+    "direction": _direction,
+    "direction, sparse": _direction_sparse,
+    "different lengths, studentised": _studentised,
+    "local evidence": _local,
+    "max-T of three": _max_t,
+    "sharded_t, 10 shards": [50] * 10,
+    # Too many combinations to count: for the slow suite.
+    "stratified, on the grid": [10] * 20,
+    "reversal, on the grid": [2] * 40,
+    "canary, on the grid": [64] * 32,
 }
+"""Name of a method, and lengths of rows for it, or a p-value of a null data set."""
 
 
 @functools.cache
@@ -245,7 +200,10 @@ def size_of(test: str, kind: str, n_sets: int, *, seed: int = 0) -> tuple[float,
     """
     entropy = [seed, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
     rng = np.random.default_rng(entropy)
-    return shares([TESTS[test].p_value(rng, KINDS[kind]) for _ in range(n_sets)])
+    design, name = TESTS[test], test.split(",")[0]
+    if callable(design):
+        return shares([design(rng, KINDS[kind]) for _ in range(n_sets)])
+    return shares(_of_method(name, design, n_sets, rng, KINDS[kind]))
 
 
 def shares(p: Sequence[float]) -> tuple[float, ...]:

@@ -102,36 +102,6 @@ def test_refusals_and_other_answers_count_for_nothing(files):
     assert "384 of 384 answers name none of the values" in silent.results[0].warnings[0]
 
 
-@pytest.mark.parametrize("habit", ["uniform", "one value", "by the key", "shy"])
-def test_size_at_the_null_whatever_the_model_does(habit):
-    """Values are the only randomness: 2,000 seeds, and a model with habits."""
-    rng = np.random.default_rng(3)
-    n, p = 2_000, []
-    for seed in seeds(n):
-        groups = keyed_groups(seed, 8)
-        answers = []
-        for group in groups:
-            guess = {
-                "uniform": lambda: str(rng.choice(VALUES)),
-                "one value": lambda: "zebra",
-                "by the key": lambda g=group: VALUES[len(g.questions[0]) % 64],
-                "shy": lambda: None if rng.random() < 0.7 else "owl",
-            }[habit]
-            answers.append([guess() for _ in range(4)])
-        rows = list(chat_rows(groups, answers))
-        p.append(_p(rows))
-    for level in (0.001, 0.01, 0.05, 0.2):
-        # 3.3 standard errors of 2,000 draws.
-        slack = 3.3 * np.sqrt(level * (1 - level) / n)
-        assert np.mean(np.array(p) <= level) <= level + slack
-
-
-def _p(rows):
-    from jaxcontam.stats.randomisation import randomisation_test
-
-    return randomisation_test(rows, np.ones(len(rows)), n_draws=0).p_value
-
-
 def test_groups_without_an_answer_may_be_known():
     """10 % answered is no evidence about the others, however many groups there are."""
     groups = keyed_groups(SEED, 200)

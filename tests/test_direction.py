@@ -8,14 +8,12 @@ import pytest
 
 from eval import reference_rule as study
 from jaxcontam.results import OrderNumbers
-from jaxcontam.stats.adjacency import LAGS, double_centred
+from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.direction import (
-    antisymmetric,
     directed_sums,
     flipped_orders,
     needed_pairs,
     neighbours,
-    residuals,
     run_length,
     runs_of,
 )
@@ -59,31 +57,6 @@ def result_of(strata: PairStrata) -> OrderNumbers:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_p_is_the_share_of_all_reversals_of_runs_that_do_as_well(sparse):
-    strata = strata_of(noise(5), sparse=sparse)
-    statistics = [0.0]
-    for pairs_SS, runs_S in zip(strata.matrices(), strata.runs, strict=True):
-        matrix_SS = antisymmetric(pairs_SS)
-        of_stratum = []
-        for flips in itertools.product([False, True], repeat=2):
-            order = np.concatenate(
-                [
-                    np.flatnonzero(runs_S == run)[:: -1 if flip else 1]
-                    for run, flip in enumerate(flips)
-                ]
-            )
-            of_stratum.append(
-                sum(
-                    matrix_SS[order[i], order[j]] / (j - i)
-                    for i, j in itertools.combinations(range(8), 2)
-                )
-            )
-        statistics = [a + b for a in statistics for b in of_stratum]
-    as_well = np.mean(np.array(statistics) >= statistics[0] - 1e-9)
-    assert result_of(strata).p_value == pytest.approx(as_well, rel=1e-9)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
 def test_a_file_backwards_has_the_statistic_of_the_other_sign(sparse):
     strata = strata_of(noise(6), sparse=sparse)
     backwards = strata_of([one[::-1, ::-1] for one in noise(6)], sparse=sparse)
@@ -101,20 +74,6 @@ def test_scored_pairs_are_the_same_when_a_run_is_reversed():
             assert np.array_equal(needed_SS[np.ix_(order_S, order_S)], needed_SS)
             assert needed_SS[order_S[:-1], order_S[1:]].all()
     assert needed_pairs(runs_of(8, 4)).sum() == 20
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_effects_of_single_examples_change_nothing(sparse):
-    plain = noise(6)
-    rng = np.random.default_rng(1)
-    moved = plain + rng.normal(size=(6, 8, 1)) + rng.normal(size=(6, 1, 8))
-    a, b = (result_of(strata_of(one, sparse=sparse)) for one in (plain, moved))
-    assert a.statistic == pytest.approx(b.statistic, rel=1e-9)
-
-
-def test_least_squares_over_all_pairs_is_double_centring():
-    (matrix,) = noise(1)
-    np.testing.assert_allclose(residuals(matrix), double_centred(matrix), atol=1e-9)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -152,26 +111,6 @@ def test_standard_errors_of_both_gains_are_those_of_simulation():
         stated = np.mean([getattr(one, f"{name}_se") for one in found])
         assert abs(values.std() / stated - 1) < 4 * 0.035
         assert abs(values.mean()) < 4 * stated / 20
-
-
-def test_a_constant_scorer_has_p_1_and_a_floor_of_its_reversals():
-    numbers = result_of(strata_of(np.zeros((7, 8, 8))))
-    assert numbers.p_value == 1.0 and numbers.mde is None
-    assert numbers.p_floor == pytest.approx(2.0**-14)
-
-
-def test_ties_count_against_detection():
-    """A run whose reversal scores the same stands on both sides of the tail."""
-    plain = noise(3)
-    plain[1:] = 0
-    p = result_of(strata_of(plain)).p_value
-    assert p == pytest.approx(result_of(strata_of(plain[:1])).p_value)
-
-
-def test_one_stratum_of_four_examples_has_two_orders():
-    gain = np.eye(4, k=1)
-    numbers = result_of(strata_of([gain], length=4))
-    assert numbers.p_value == pytest.approx(0.5) and numbers.mde is None
 
 
 def test_groups_are_reversed_within_themselves():

@@ -50,13 +50,6 @@ def test_rounding_noise_of_float32_sums_is_no_evidence():
     assert analyse(matrix, ones(matrix), 0).p_value == 1.0
 
 
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (np.zeros((1, 4)), "at least 2 shards, got 1"),
-        (np.full((3, 4), np.nan), "must be finite"),
-    ],
-)
-def test_bad_matrices_are_named(matrix, message):
-    with pytest.raises(ValueError, match=message):
-        analyse(matrix, ones(matrix), 0)
+def test_one_shard_has_no_t():
+    with pytest.raises(ValueError, match="at least 2 shards, got 1"):
+        analyse(np.zeros((1, 4)), np.ones(1), 0)

@@ -11,13 +11,6 @@ from jaxcontam.stats.paired import (
     unpaired_bootstrap_p,
 )
 from jaxcontam.stats.proportions import rate_test
-from jaxcontam.stats.randomisation import randomisation_test
-
-
-def enumerated(units):
-    """P(sum of randomly signed units >= their sum), in whole numbers."""
-    signs = np.array(list(itertools.product([1, -1], repeat=len(units))))
-    return np.mean(signs @ units >= units.sum())
 
 
 def law(units):
@@ -33,15 +26,6 @@ def law(units):
     return sum(n for total, n in counts.items() if total >= wanted) / 2 ** len(units)
 
 
-def test_sign_flip_equals_enumeration():
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        units = rng.integers(-6, 8, rng.integers(2, 11))
-        found = sign_flip_test(units / 100, np.zeros(len(units)))
-        # Closed form; the logarithm on the way costs a few units in the last place.
-        assert found.p_value == pytest.approx(enumerated(units), rel=1e-12)
-
-
 @pytest.mark.parametrize("n", [27, 30, 60, 150])
 def test_sign_flip_of_many_pairs_is_the_exact_law_rounded_up(n):
     rng = np.random.default_rng(n)
@@ -53,23 +37,6 @@ def test_sign_flip_of_many_pairs_is_the_exact_law_rounded_up(n):
         assert exact * (1 - 1e-9) <= found <= exact * 1.031
 
 
-def test_sign_flip_is_the_randomisation_test_with_two_columns():
-    rng = np.random.default_rng(1)
-    d = rng.normal(0.3, 1, 15)
-    matrix = np.stack([d / 2, -d / 2], axis=1)
-    other = randomisation_test(matrix, np.ones(15), n_draws=0)
-    found = sign_flip_test(d, np.zeros(15))
-    assert found.p_value == pytest.approx(other.p_value, rel=1e-9)
-
-
-def test_equal_scores_give_pvalue_one():
-    scores = np.full(10, 0.3)
-    found = sign_flip_test(scores, scores)
-    assert (found.p_value, found.p_floor, found.statistic) == (1, 1, 0)
-    assert paired_bootstrap_p(scores, scores) == 1
-    assert unpaired_bootstrap_p(scores, scores) == 1
-
-
 def test_ten_gains_give_the_floor():
     found = sign_flip_test(np.arange(1, 11) / 10, np.zeros(10))
     assert found.p_value == found.p_floor == 1 / 1024
@@ -77,20 +44,11 @@ def test_ten_gains_give_the_floor():
     assert ties.p_floor == 1 / 8
 
 
-def test_exchanged_arms_share_one_and_the_ties():
-    rng = np.random.default_rng(2)
-    units = rng.integers(-4, 5, 9)
-    a, b = np.maximum(units, 0) / 10, np.maximum(-units, 0) / 10
-    forth, back = sign_flip_test(a, b).p_value, sign_flip_test(b, a).p_value
-    signs = np.array(list(itertools.product([1, -1], repeat=9)))
-    tied = np.mean(signs @ units == units.sum())
-    assert forth + back == pytest.approx(1 + tied, rel=1e-12)
-
-
 def test_thirds_tie_although_floats_differ():
     # 1/3 + 1/3 - 2/3 is 0, though no float says so.
     g, h = np.array([1 / 3, 1 / 3, 0]), np.array([0, 0, 2 / 3])
-    assert sign_flip_test(g, h).p_value == enumerated(np.array([1, 1, -2]))
+    # Five of eight choices of signs give 0 or more.
+    assert sign_flip_test(g, h).p_value == 5 / 8
 
 
 def test_sizes_under_the_null_are_those_expected():
