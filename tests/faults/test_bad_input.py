@@ -42,62 +42,6 @@ def model(pulse, tmp_path):
     return shutil.copytree(pulse / "model", tmp_path / "model")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "flags", "message"),
-    [
-        ("x.txt", "", [], "x.txt: no examples"),
-        ("x.txt", "only one\n", [], "x: 1 example, adjacency needs 4"),
-        ("x.txt", b"good\nb\xffd\n", [], "x.txt: byte 6: not UTF-8 (0xff)"),
-        ("x.txt", b"\xef\xbb\xbfgood\nb\xffd\n", [], "x.txt: byte 9: not UTF-8 (0xff)"),
-        ("x.jsonl", '{"a": 1}\n{"a": \n', [], "x.jsonl:2: not JSON"),
-        ("x.jsonl", "9" * 5000 + "\n", [], "x.jsonl:1: not JSON"),
-        (
-            "x.jsonl",
-            '{"q": "1"}\n{"q": "2"}\n',
-            ["--text-field", "question"],
-            "x.jsonl:1: no field 'question' (it has: q)",
-        ),
-        (
-            "x.jsonl",
-            '{"q": "1"}\n{"q": "2"}\n',
-            ["--group-field", "subject"],
-            "x: example 1: no field 'subject' (it has: q)",
-        ),
-        (
-            "x.jsonl",
-            '{"q": "a"}\n{"q": "\\ud800"}\n',
-            ["--text-field", "q"],
-            "x.jsonl:2: unpaired surrogate ('\\ud800')",
-        ),
-        ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
-        ("x.csv", "q,,,C\na,b,c,d\n", [], "x.csv:1: columns 2, 3 have no name"),
-    ],
-)
-def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message):
-    path = file(name, content)
-    out = path.parent / "out"
-    words = ["audit", pulse / "model", path, "--out", out, *flags]
-    assert message in refused(words, capsys)
-    assert not (out / "report.json").exists()
-    assert not (out / "orders.npz").exists()
-
-
-def test_output_that_is_a_file_is_refused_before_scoring(pulse, file, capsys):
-    path, out = file("x.txt", "a\nb\nc\nd\n"), file("out", "mine")
-    words = ["audit", pulse / "model", path, "--out", out]
-    assert "out: cannot be made" in refused(words, capsys)
-    assert out.read_text() == "mine"
-
-
-@pytest.mark.parametrize("name", ["sharded_t", "sharded_t_released"])
-def test_too_few_shards_are_refused_before_scoring(pulse, file, capsys, name):
-    path = file("x.txt", "a\nb\nc\n")
-    words = ["audit", pulse / "model", path, "--tests", name]
-    assert f"x: 1 strata have two different orders, {name} needs 2" in refused(
-        words, capsys
-    )
-
-
 def test_score_refuses_a_folder_before_the_model_loads(file, capsys):
     path = file("x.txt", "a\n")
     words = ["score", "no-such-model", path, "--out", path.parent]
