@@ -5,6 +5,7 @@ A group gives words and files to all its rows; a file that is false is removed.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import os
 import shlex
@@ -54,10 +55,20 @@ def tiny(tmp_path_factory):
 
 
 def _audits():
-    """An audit of two benchmarks, as `annotate` reads it."""
+    """An audit of two benchmarks, and one of another model of that name."""
     clean = order_result("arc_easy-test", verdict="no evidence", p_adjusted=0.4)
     report = audit_report(order_result("boolq"), clean, model="m")
     write_report(report, {}, Path("runs/one"))
+    other = dataclasses.replace(report.model, fingerprint="sha256:other")
+    report = audit_report(order_result("boolq"), model="m", seed=1)
+    write_report(dataclasses.replace(report, model=other), {}, Path("other/one"))
+
+
+def _changed():
+    """The same, whose numbers somebody changed."""
+    _audits()
+    path = Path("runs/one/report.json")
+    path.write_text(path.read_text().replace("no evidence", "inconclusive"))
 
 
 def _report():
@@ -66,7 +77,7 @@ def _report():
     write_files(report, [None], Path("my report"))
 
 
-_SCENES = {"audits": _audits, "report": _report}
+_SCENES = {"audits": _audits, "changed": _changed, "report": _report}
 
 
 def _contents():

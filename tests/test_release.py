@@ -236,31 +236,6 @@ def test_seed_and_released_file_are_never_one_file(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize(
-    ("content", "flags", "message"),
-    [
-        ("one\n", [], "x.txt: fewer than two different examples"),
-        ("one\none\n", [], "x.txt: fewer than two different examples"),
-        ("", [], "x.txt: no examples"),
-        ("a\r\r\nb\n", [], "x.txt: a record ends in a bare carriage return"),
-        ("a\nb\n", ["--out", "{folder}/y.csv"], "y.csv: must end in .txt"),
-        ("a\nb\n", ["--out", "{folder}/seed.json.txt", "--check"], "--check writes"),
-        ("a\nb\n", ["--out", "{folder}/no/y.txt"], "cannot be written (No such file"),
-        ("a\nb\n", ["--check"], "seed.json: no seed file (No such file"),
-    ],
-)
-def test_what_cannot_be_released_says_why(tmp_path, capsys, content, flags, message):
-    path = tmp_path / "x.txt"
-    path.write_bytes(content.encode())
-    flags = [flag.format(folder=tmp_path) for flag in flags]
-    seed = tmp_path / "seed.json"
-    assert main(["release", str(path), "--seed-file", str(seed), *flags]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") <= 2
-    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"kind": "other"}, "not a seed file of jaxcontam release"),
@@ -335,15 +310,6 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
         f"jaxcontam: error: {path}: not the file that {seed} released (the same "
         "records in another order)\n"
         "  hint: test the file exactly as it was released\n"
-    )
-
-
-def test_seed_files_are_as_many_as_benchmarks(capsys):
-    words = ["audit", "m", "a.txt", "b.txt", "--seed-file", "s.json"]
-    assert main(words) == 2
-    assert capsys.readouterr().err == (
-        "jaxcontam: error: --seed-file names 1 files for 2 benchmarks\n"
-        "  hint: it takes one for each, in their order\n"
     )
 
 

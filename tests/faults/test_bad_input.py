@@ -11,18 +11,6 @@ from jaxcontam.cli import main
 pytestmark = pytest.mark.unoptimised
 
 
-def refused(words, capsys):
-    """The message of a refusal, after checking its form."""
-    assert main([str(word) for word in words]) == 2
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert captured.out == ""
-    assert 1 <= len(lines) <= 2
-    assert lines[0].startswith("jaxcontam: error: ")
-    assert len(lines) == 1 or lines[1].startswith("  hint: ")
-    return captured.err
-
-
 @pytest.fixture
 def file(tmp_path):
     def write(name, content):
@@ -40,19 +28,6 @@ def file(tmp_path):
 def model(pulse, tmp_path):
     """A copy of the small model, to be spoilt."""
     return shutil.copytree(pulse / "model", tmp_path / "model")
-
-
-def test_score_refuses_a_folder_before_the_model_loads(file, capsys):
-    path = file("x.txt", "a\n")
-    words = ["score", "no-such-model", path, "--out", path.parent]
-    assert "is a folder" in refused(words, capsys)
-
-
-def test_score_does_not_write_over_its_texts(file, capsys):
-    path = file("x.txt", "a\n")
-    words = ["score", "no-such-model", path, "--out", path]
-    assert "--out is the file of the texts" in refused(words, capsys)
-    assert path.read_text() == "a\n"
 
 
 @pytest.mark.parametrize("bos", [True, False])
@@ -108,22 +83,6 @@ def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
     assert main(words) == 0
     document = json.loads((tmp_path / "o" / "report.json").read_text())
     assert document["model"]["name"] == pulse.name
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "flags", "message"),
-    [
-        ("m.csv", "1e200,1\n2,3\n", [], "row 1, column 1: 1e+200 is too large"),
-        ("m.csv", "1_0,1\n2,3\n", [], "row 1, column 1: '1_0' is no number"),
-        ("m.npy", b"", [], "m.npy: not a .npy array of numbers"),
-        ("m.csv", "1,2\n3,4\n", ["--seed", "-1"], "--seed must be at least 0"),
-    ],
-)
-def test_bad_matrices_are_named(file, capsys, name, content, flags, message):
-    path = file(name, content)
-    words = ["prove", path, "--out", path.parent / "out", *flags]
-    assert message in refused(words, capsys)
-    assert not (path.parent / "out").exists()
 
 
 def test_report_names_the_flags_that_make_it_again(file):
