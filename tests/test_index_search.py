@@ -144,3 +144,9 @@ def test_words_that_ten_examples_share_and_words_that_are_everywhere_are_boilerp
     totals = result()["totals"]
     assert (totals["found"], totals["boilerplate"]) == (1, 1)
     assert "1 have nothing there but boilerplate" in capsys.readouterr().out
+
+
+def test_an_index_that_the_server_has_not_is_told_in_its_words(capsys):
+    with serving(Index("w0")) as (url, _):
+        assert main(["overlap", f"infini-gram:{url}#v5", "bench.txt"]) == 2
+    assert "Invalid index: v5" in capsys.readouterr().err
