@@ -1,14 +1,13 @@
 """What a user cannot have costs one line: exit 2, at most one hint, nothing written.
 
 The rows are in refusals.toml: [words, what the line holds, what the hint holds, files].
-A group gives words and files to all its rows; a file may be a list of bytes, and one
-that is false is removed.
+A group gives words and files to all its rows; a file may be a list of bytes or a link,
+and one that is false is removed.
 """
 
 import contextlib
 import dataclasses
 import importlib
-import os
 import shlex
 import sys
 import tomllib
@@ -84,7 +83,7 @@ _SCENES = {"audits": _audits, "changed": _changed, "report": _report}
 def _contents():
     """What the folder holds."""
     return {
-        path: path.read_bytes() if path.is_file() else os.path.islink(path)
+        path: path.read_bytes() if path.is_file() else path.is_symlink()
         for path in sorted(Path().rglob("*"))
     }
 
@@ -108,7 +107,9 @@ def test_it_costs_one_line(
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        if text is not False:
+        if isinstance(text, dict):
+            path.symlink_to(text["link"])
+        elif text is not False:
             path.write_bytes(text.encode() if isinstance(text, str) else bytes(text))
     if "{tiny}" in words:
         words = words.replace("{tiny}", request.getfixturevalue("tiny"))
