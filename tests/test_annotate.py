@@ -209,16 +209,6 @@ def test_leaderboard_of_a_row_a_model_gets_columns_of_audited_benchmarks_alone(
     assert not any(name.startswith("size_") for name in first)
 
 
-def test_nothing_is_replaced(tmp_path, runs, capsys):
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(lm_eval_results()))
-    annotated(path, runs)
-    command = ["annotate", str(path), "--audit", str(runs)]
-    assert main(command) == 2
-    assert "results.annotated.json: exists, and is not" in capsys.readouterr().err
-    assert main([*command, "--out", str(tmp_path / "other.json")]) == 0
-
-
 def test_of_two_audits_of_one_file_the_newest_beside_a_reference_counts(
     tmp_path, runs, capsys
 ):
@@ -245,29 +235,6 @@ def test_of_two_audits_of_one_file_the_newest_beside_a_reference_counts(
     assert f"in {runs}/plain" in said
 
 
-def test_a_flag_that_stands_twice_is_refused(tmp_path, runs, capsys):
-    words = ["annotate", "b.csv", "--audit", str(runs / "one"), "--audit", "other"]
-    assert main(words) == 2
-    assert capsys.readouterr().err == (
-        "jaxcontam: error: --audit stands 2 times\n  hint: --audit A B takes several\n"
-    )
-    assert main(["prove", "m.csv", "--seed", "1", "--seed=2"]) == 2
-    assert "--seed stands 2 times\n  hint: give it once" in capsys.readouterr().err
-
-
-def test_two_models_of_one_name_are_refused(tmp_path, runs, capsys):
-    path = tmp_path / "board.csv"
-    path.write_text("model,benchmark\npythia-160m,boolq\n")
-    report = audit_report(order_result("boolq"), model="pythia-160m", seed=1)
-    model = dataclasses.replace(report.model, fingerprint="sha256:other")
-    row = order_result("piqa")
-    write_report(
-        dataclasses.replace(report, model=model, results=(row,)), {}, runs / "two"
-    )
-    assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    assert "pythia-160m: two audits fit" in capsys.readouterr().err
-
-
 def test_two_files_of_one_report_that_fit_one_task_are_refused(tmp_path, capsys):
     rows = order_result("arc_easy"), order_result("arc_easy-test")
     report = audit_report(*rows, model=MODEL)
@@ -277,58 +244,3 @@ def test_two_files_of_one_report_that_fit_one_task_are_refused(tmp_path, capsys)
     assert main(["annotate", str(path), "--audit", str(tmp_path / "one")]) == 2
     err = capsys.readouterr().err
     assert f"{MODEL} on arc_easy: two audits fit (arc_easy in " in err
-
-
-def test_a_report_that_was_changed_is_refused(tmp_path, runs, capsys):
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(lm_eval_results()))
-    report = runs / "one" / "report.json"
-    report.write_text(report.read_text().replace("no evidence", "inconclusive"))
-    assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    assert f"{report}: differs from its digest" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.txt", "", "unknown suffix '.txt'"),
-        ("a.json", "{", "not json"),
-        ("a.json", "[1]", "expected an object, or a list of objects"),
-        ("a.json", '{"score": 1}', "no column 'model' (it has: score)"),
-        ("a.json", '{"results": [], "config": 1}', "of another type"),
-        ("a.json", '{"eval": {"task": "t"}, "status": "error"}', "without results"),
-        ("a.csv", "model,benchmark\nm\n", "a.csv:2: 1 columns (the header has 2)"),
-        ("a.csv", "model,b,b\nm,1,2\n", "two columns named 'b'"),
-        ("a.eval", "no zip", "a.eval: not readable"),
-        (
-            "a.json",
-            '{"model_info": {"id": 1}, "evaluation_results": [{"evaluation_name": "b", '
-            '"source_data": {"dataset_name": "b"}, "score_details": {"details": 1}}]}',
-            "of another type",
-        ),
-    ],
-)
-def test_bad_files_are_one_line(tmp_path, runs, capsys, name, content, message):
-    path = tmp_path / name
-    path.write_text(content)
-    assert main(["annotate", str(path), "--audit", str(runs)]) == 2
-    err = capsys.readouterr().err
-    assert message in err and "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--audit", "."], "no report.json of an audit, nor in a folder in it"),
-        (["--audit", "{runs}", "--same", "x"], "--same must be A=B"),
-    ],
-)
-def test_bad_flags_are_one_line(tmp_path, runs, capsys, monkeypatch, flags, message):
-    monkeypatch.chdir(tmp_path / "runs" / "one")
-    (runs / "one" / "empty").mkdir()
-    monkeypatch.chdir(runs / "one" / "empty")
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(lm_eval_results()))
-    flags = [flag.format(runs=runs) for flag in flags]
-    assert main(["annotate", str(path), *flags]) == 2
-    assert message in capsys.readouterr().err

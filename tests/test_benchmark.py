@@ -298,6 +298,10 @@ def test_what_cannot_be_read_is_refused(write, name, content, flags, message, hi
     assert hint in told
 
 
+def test_a_number_of_5000_digits_is_not_json(write):
+    assert ":1: not JSON (" in refusal(write("a.jsonl", "9" * 5000))[0]
+
+
 @pytest.mark.parametrize("flags", [{"text_field": "text"}, {"template": "{text}"}])
 def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
     jsonl = write("set.jsonl", '{"text": "x"}\n{"q": 1, "a": 2}\n')

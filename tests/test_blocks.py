@@ -99,12 +99,6 @@ def test_checks_of_blocks_within_groups_take_the_groups_of_blocks(tmp_path):
     assert found == order_checks(blocks, grouped)
 
 
-def test_blocks_cannot_be_groups_too(capsys):
-    flags = ["--group-field", "f", "--block-field", "f"]
-    assert main(["audit", "m", "x.jsonl", *flags]) == 2
-    assert "name the same field" in capsys.readouterr().err
-
-
 def test_limit_never_cuts_a_block(tmp_path):
     """A part of a block would always stand last in the published order."""
     path = write(tmp_path / "x.jsonl", ["a", "a", "b", "c", "c", "c"])
@@ -123,29 +117,6 @@ def test_audit_with_a_limit_keeps_whole_blocks(tmp_path, pulse, capsys):
     assert main([*words, *flags, "--out", str(tmp_path / "out")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["results"]
     assert row["n_examples"] == 19
-
-
-def test_unknown_block_field_names_its_flag_before_the_model_is_read(tmp_path, capsys):
-    path = write(tmp_path / "x.jsonl", ["a", "a", "b", "c"])
-    out = tmp_path / "out"
-    words = ["audit", "no-such-model", str(path), "--block-field", "pasage"]
-    assert main([*words, "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "no field 'pasage'" in said
-    assert "--block-field must name a field" in said
-    assert not out.exists()
-
-
-def test_groups_that_leave_no_order_say_so(tmp_path, pulse, capsys):
-    path = write(tmp_path / "x.jsonl", [f"p{i}" for i in range(17)])
-    words = ["audit", str(pulse / "model"), str(path), "--group-field", "passage"]
-    for tests in ("adjacency", "stratified", "reversal", "permutation"):
-        out = tmp_path / tests
-        assert main([*words, "--tests", tests, "--out", str(out)]) == 2
-        said = capsys.readouterr().err
-        assert "strata have two different orders" in said
-        assert said.count("\n") == 2
-        assert not out.exists()
 
 
 def test_secondary_test_without_an_order_is_left_out_with_a_warning(

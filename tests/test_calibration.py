@@ -191,17 +191,3 @@ def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
             before["tokens_scored"] + before["cached_tokens"]
         )
         assert after["rejections"] == before["rejections"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--draws", "0"], "--draws must be at least 1, got 0"),
-        (["--tests", "revrsal"], "unknown test 'revrsal'"),
-        (["--seed", "-1"], "--seed must be at least 0"),
-        (["--store", "x", "--no-store"], "contradict"),
-    ],
-)
-def test_bad_input_is_one_line(words, message, capsys):
-    assert main(["calibrate", "model", "file.txt", *words]) == 2
-    assert message in capsys.readouterr().err

@@ -143,55 +143,6 @@ def test_made_files_are_secret_whole_and_never_overwritten(tmp_path, capsys):
     assert (secret.read_text(), held_out.read_text()) == (first, second)
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ("", "no model\n  hint: name one, or draw secrets with --make N\n"),
-        ("m --make 1", "--make asks no model\n"),
-        ("--make 0", "--make must be at least 1, got 0\n"),
-        ("m --n-held-out 9", "--n-held-out goes with --make\n"),
-        ("--make 3 --n-held-out 2", "--n-held-out 2 for --make 3\n"),
-        ("--make 3 --prefix a\nb", "--prefix must be one line\n"),
-        ("m --seed -1", "--seed must be at least 0, got -1\n"),
-    ],
-)
-def test_bad_flags_are_refused(tmp_path, capsys, words, error):
-    files = ["--secret", str(tmp_path / "s.txt"), "--held-out", str(tmp_path / "h.txt")]
-    assert main(["canary", *filter(None, words.split(" ")), *files]) == 2
-    assert capsys.readouterr().err.startswith(f"jaxcontam: error: {error}")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("secret", "held_out", "error"),
-    [
-        (
-            "a\nb\n",
-            "c\nd\na\n",
-            "{h}: example 3 is secret 1\n"
-            "  hint: held-out sequences must never have been used\n",
-        ),
-        ("a\na\n", "c\nd\n", "{s}: a secret stands there twice\n"),
-        (
-            "a\nb\n",
-            "c\n",
-            "{h}: 1 held-out sequences for 2 secrets\n"
-            "  hint: each secret needs at least one; 999 give p down to 0.001\n",
-        ),
-        ("a\n", "", "{h}: no examples\n  hint: nothing to test in this file\n"),
-    ],
-)
-def test_bad_files_are_refused_before_the_model_loads(
-    tmp_path, capsys, secret, held_out, error
-):
-    s, h = tmp_path / "s.txt", tmp_path / "h.txt"
-    s.write_text(secret)
-    h.write_text(held_out)
-    words = ["canary", "no-such-model", "--secret", str(s), "--held-out", str(h)]
-    assert main(words) == 2
-    assert capsys.readouterr().err == "jaxcontam: error: " + error.format(s=s, h=h)
-
-
 def test_command_tests_a_model_and_keeps_the_secrets_to_itself(pulse, tmp_path, capsys):
     secret, held_out, out = tmp_path / "s.txt", tmp_path / "h.txt", tmp_path / "out"
     Canary(make=3, n_held_out=31, secret=secret, held_out=held_out).run()

@@ -214,30 +214,6 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
     assert json.loads(seed.read_text())["seed"] not in page + said
 
 
-@pytest.mark.parametrize(
-    ("flags", "error"),
-    [
-        (["m", "--held-out", "h"], "--held-out does not go with --chat"),
-        (["m", "--store", "d"], "--store does not go with --chat"),
-        (["m", "--template", "Q: "], "--template needs {question} and no other field"),
-        (["m", "--template", "{question} {q}"], "{question} and no other field, got"),
-        (["--make", "1"], "--make 1: too few groups for p <= 0.001, were all known"),
-        (["m", "--min-effect", "1.5"], "--min-effect must be at most 1 with --chat"),
-        (["m", "--new-tokens", "0"], "--new-tokens must be at least 1, got 0"),
-        (["m"], "s.json: no seed file"),
-        (["--make", "2", "--chat", "r.txt"], "r.txt: must end in .jsonl"),
-    ],
-)
-def test_bad_input_is_refused_before_a_model_loads(
-    tmp_path, monkeypatch, capsys, flags, error
-):
-    monkeypatch.chdir(tmp_path)
-    chat = [] if "--chat" in flags else ["--chat", "r.jsonl"]
-    assert main(["canary", *chat, "--secret", "s.json", *flags]) == 2
-    assert error in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("new_tokens", [64, 400])
 def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tokens):
     longest = max(

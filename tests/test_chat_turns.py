@@ -124,14 +124,6 @@ def test_tuned_models_are_told_by_template_and_card(
     assert [said in note for note in notes] == ([] if said is None else [True])
 
 
-@pytest.mark.parametrize(
-    "flags", [{"separator": "x"}, {"block_field": "b"}, {"tests": "options"}]
-)
-def test_flags_that_a_template_leaves_no_room_for_are_refused(flags):
-    with pytest.raises(InputError, match="--chat-template goes with no --separator"):
-        AuditDesign(chat_template="user", **flags)
-
-
 def test_model_without_template_and_record_without_answer_are_refused(
     pulse, chat_model
 ):

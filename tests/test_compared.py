@@ -188,22 +188,6 @@ def test_a_text_without_a_p_value_says_why_and_is_verified(tmp_path, capsys):
     assert main(["verify", str(out)]) == 0
 
 
-def test_a_document_of_both_labels_is_refused_before_a_model_is_opened(
-    tmp_path, capsys
-):
-    path = tmp_path / "split.jsonl"
-    rows = [
-        {"input": text, "label": i % 2, "book": i // 5}
-        for i, text in enumerate(MEMBERS)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["membership", "nowhere", str(path), "--document-field", "book"]
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "5 documents hold non-members and other texts, such as '0'" in said
-    assert "leave --document-field out where" in said
-
-
 def test_documents_that_have_one_name_in_two_files_are_told(tmp_path):
     paths = [tmp_path / f"{name}.jsonl" for name in ("seen", "unseen")]
     for path, texts in zip(paths, (MEMBERS, OTHERS), strict=True):

@@ -104,11 +104,6 @@ def test_a_hub_name_is_converted_by_its_name_and_revision():
     assert line in convert_hint(folder)
 
 
-def test_a_folder_without_pickles_is_refused(tied, tmp_path, capsys):
-    assert main(["convert", str(tied / "safe"), str(tmp_path / "new")]) == 2
-    assert "no pytorch_model.bin" in capsys.readouterr().err
-
-
 @pytest.fixture
 def pickled(tmp_path):
     """A folder whose pickle is honest, in the middle of what is left alone."""

@@ -84,31 +84,6 @@ def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
     assert parse_mesh(asked.mesh) == answer.shape
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--preset", "1.4x", "--on", "v4-8"), "unknown preset '1.4x'"),
-        (("--preset", "1.4b", "--on", "v5e-9"), "v5e-9: no such size"),
-        (("--preset", "1.4b", "--on", "tpu-8"), "unknown hardware 'tpu-8'"),
-        (("--preset", "1.4b", "--on", "v4-8", "--mesh", "data=3"), "v4-8 has 4 chips"),
-        (("--preset", "pulse", "--on", "v5e-8", "--batch-rows", "12"), "12 rows"),
-        (
-            ("--preset", "1.4b", "--on", "v5e-4", "--tokens", "0"),
-            "--tokens must be above 0",
-        ),
-        (("--preset", "124m", "--on", "h100-7", "--mesh", "model=7"), "divides by 7"),
-        (("--preset", "pulse", "--on", "v4-8", "--efficiency", "2"), "at most 1"),
-        (("--preset", "pulse", "--on", "v4-8", "--row-tokens", "65"), "context of 64"),
-    ],
-)
-def test_bad_input_is_one_line_before_anything_is_compiled(capsys, words, says):
-    out, err = _run(capsys, 2, *words)
-    assert out == ""
-    line, *hint = err.splitlines()
-    assert line.startswith("train.dry_run: error: ") and says in line, line
-    assert len(hint) <= 1
-
-
 def test_weights_are_counted_as_the_presets_are_named():
     # GPT-2's own count of its smallest model; 1.1 B is TinyLlama's. 16 bytes each.
     assert state_bytes(PRESETS["124m"], 1) == 16 * 124_439_808

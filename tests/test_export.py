@@ -90,13 +90,6 @@ def test_a_step_without_a_checkpoint_names_those_that_there_are(
     assert "there are: 10, 20" in error
 
 
-def test_what_is_no_run_is_refused(run_dir, tmp_path, monkeypatch, capsys):
-    assert _export(monkeypatch, tmp_path / "nothing") == 2
-    assert "nothing: no such folder" in capsys.readouterr().err
-    assert _export(monkeypatch, tmp_path) == 2
-    assert f"is {tmp_path} the folder of a run?" in capsys.readouterr().err
-
-
 def test_a_folder_of_something_else_is_kept(run_dir, tmp_path, monkeypatch, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert _export(monkeypatch, run_dir, "--out", tmp_path) == 2

@@ -14,7 +14,6 @@ from jaxcontam.commands.audit import Audit
 from jaxcontam.commands.flags import check_positive, flags_of, own_folder
 from jaxcontam.commands.membership import Membership
 from jaxcontam.commands.prove import Prove
-from jaxcontam.commands.score import Score
 from jaxcontam.errors import InputError
 
 
@@ -46,11 +45,6 @@ def test_number_below_one_is_named_as_its_flag(value):
 
 def test_number_that_is_not_given_passes():
     assert check_positive(Command(model="m"), "limit") is None
-
-
-def test_score_refuses_batches_of_no_tokens_before_it_reads_anything():
-    with pytest.raises(InputError, match="--batch-tokens must be at least 1"):
-        Score(model="none", texts=Path("none"), out=Path("none"), batch_tokens=-5)
 
 
 def test_reports_named_by_their_flags_share_scores_unless_a_folder_is_named():

@@ -11,7 +11,6 @@ from jaxcontam.analyses.known_texts import (
     draw_shots,
     left_out,
 )
-from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.methods.membership.readings import fitting_shots
 from jaxcontam.report.numbers import plain_p
@@ -73,31 +72,6 @@ def test_a_shot_that_is_too_long_is_passed_over():
     assert fitting_shots(shots[:1], MEMBERS, model) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["m"], "no texts to score"),
-        (["m", "a.txt", "--members", "b.txt"], "--members without --nonmembers"),
-        (["m", "a.txt", "--k", "0"], "--k must be above 0 and at most 100, got 0"),
-        (["m", "a.txt", "--fpr", "1.5"], "--fpr must lie between 0 and 1, got 1.5"),
-        (["m", "a.txt", "--limit", "0"], "--limit must be at least 1, got 0"),
-        (["m", "a.txt", "--fpr", "0.1", "0.1"], "--fpr names a rate twice (0.1, 0.1)"),
-        (["m", "nowhere.txt"], "nowhere.txt: no such file"),
-    ],
-)
-def test_bad_flags_are_one_line(words, line, capsys):
-    assert main(["membership", *words]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"jaxcontam: error: {line}" and len(said) <= 2
-
-
 @pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
 def test_a_p_value_is_never_shown_below_what_it_is(p):
     assert p <= float(plain_p(p)) <= p * 1.11
-
-
-def test_labels_of_one_side_are_refused_before_a_model_is_opened(tmp_path, capsys):
-    path = tmp_path / "one.jsonl"
-    path.write_text('{"input": "a b", "label": 1}')
-    assert main(["membership", "nowhere", str(path)]) == 2
-    assert "one: every label says member" in capsys.readouterr().err

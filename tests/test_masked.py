@@ -6,7 +6,6 @@ import types
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.masked import MaskedModel
 
@@ -151,16 +150,13 @@ def test_a_replaced_word_keeps_the_space_before_it(kind):
     }
 
 
-def test_a_name_that_is_no_folder_is_not_asked_of_the_hub(monkeypatch, capsys):
+def test_a_name_that_is_no_folder_is_not_asked_of_the_hub(monkeypatch):
     monkeypatch.setattr(
         "transformers.AutoTokenizer.from_pretrained",
         lambda *_, **__: pytest.fail("opened"),
     )
     with pytest.raises(InputError, match="org/name: no such folder"):
         MaskedModel.load("org/name")
-    words = ["membership", "no-model", "no-texts.txt", "--masked-lm", "org/name"]
-    assert main(words) == 2
-    assert "--masked-lm org/name: no such folder" in capsys.readouterr().err
 
 
 def test_an_empty_text_has_no_neighbours(masked):

@@ -86,32 +86,6 @@ def test_quoted_cells_far_down_are_read_and_blank_lines_at_the_end_left_out(save
 
 
 @pytest.mark.parametrize(
-    ("content", "message", "hint"),
-    [
-        (
-            "published,1\n1,2\n",
-            "row 1, column 1: 'published' is no number",
-            "comma-separated numbers, below names of columns or alone",
-        ),
-        (
-            "1;2\n3;4\n",
-            "row 2, column 1: '3;4' is no number",
-            "comma-separated numbers, below names of columns or alone",
-        ),
-        ("published,shuffled\n", "no numbers", "the file is empty"),
-        ("", "no numbers", "the file is empty"),
-        ("\n\n", "no numbers", "the file is empty"),
-        (b"1,2\n3,\xe9\n", "byte 6: not UTF-8", ""),
-    ],
-)
-def test_file_that_is_no_matrix_is_refused_with_a_way_out(save, content, message, hint):
-    path = save("m.csv", content)
-    with pytest.raises(InputError) as caught:
-        read_matrix(path)
-    assert (str(caught.value), caught.value.hint) == (f"{path}: {message}", hint)
-
-
-@pytest.mark.parametrize(
     ("matrix", "message"),
     [
         (

@@ -297,26 +297,6 @@ def test_token_counts_of_a_corpus_are_kept(model, files, tmp_path):
     assert kept.stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--scores", "min_kk"], "unknown score 'min_kk'"),
-        (["--scores", "loss,min_kk"], "unknown score 'min_kk'"),
-        (["--scores", "reference"], "reference: needs a reference model"),
-        (["--primary", "zlib", "--scores", "loss"], "--primary zlib is not among"),
-        (["--scores"], "--scores names no score"),
-    ],
-)
-def test_scores_that_cannot_be_computed_are_refused(
-    model, files, tmp_path, words, line, capsys
-):
-    out = tmp_path / "out"
-    texts = str(files / "both.jsonl")
-    assert main(["membership", model, texts, "--out", str(out), *words]) == 2
-    assert line in capsys.readouterr().err
-    assert not (out / "report.json").exists()
-
-
 # Eight seconds.
 @pytest.mark.slow
 def test_all_goes_without_what_no_text_can_stand_behind(model, files, tmp_path):

@@ -20,14 +20,6 @@ def write_rows(path, rows):
     return str(path)
 
 
-def test_two_files_whose_texts_are_in_other_fields_are_refused(tmp_path, capsys):
-    seen = write_rows(tmp_path / "seen.jsonl", [{"input": t} for t in MEMBERS])
-    unseen = write_rows(tmp_path / "unseen.jsonl", [{"snippet": t} for t in OTHERS])
-    for words in (["--members", seen], [seen]):
-        assert main(["membership", "m", *words, "--nonmembers", unseen]) == 2
-        assert "'input' in seen and 'snippet' in unseen" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.parquet"])
 def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path):
     rows = [{"text": f"{i} + 1?", "answer": str(i + 1)} for i in range(12)]

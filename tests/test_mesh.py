@@ -176,32 +176,6 @@ def test_a_model_of_which_little_divides_is_refused(d_ff, share):
     assert "a divisor of the model's width 32," in caught.value.hint
 
 
-def test_mesh_of_more_devices_than_there_are_is_refused_before_loading(
-    tmp_path, capsys
-):
-    from jaxcontam.cli import main
-
-    texts, out = tmp_path / "texts.txt", tmp_path / "rows.jsonl"
-    texts.write_text("one\ntwo\n")
-    empty = tmp_path / "model"
-    empty.mkdir()
-    n = len(jax.devices())
-    words = ["score", str(empty), str(texts), "--out", str(out)]
-    assert main([*words, "--mesh", f"data=1,model={n + 1}"]) == 2
-    assert capsys.readouterr().err == (
-        f"jaxcontam: error: --mesh data=1,model={n + 1} needs {n + 1} devices, "
-        f"found {n}\n  hint: leave data out to use all\n"
-    )
-
-
-@pytest.mark.parametrize("flag", [["--mesh", "model=2"], ["--distributed"]])
-def test_devices_of_a_served_model_are_not_ours_to_choose(flag, capsys):
-    from jaxcontam.cli import main
-
-    assert main(["score", "api:http://x/v1#m", "t.txt", "--out", "o", *flag]) == 2
-    assert f"{flag[0]} goes with a model directory" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_two_processes_share_a_mesh_and_read_their_halves(one, tmp_path):
     folder = tmp_path / "model"

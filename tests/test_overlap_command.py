@@ -284,33 +284,6 @@ def test_an_example_without_its_text_keeps_its_id_and_is_in_no_list(files, capsy
     assert (files / "o/not_found.txt").read_text() == "2\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["none", "bench.txt"], "none: no such file or folder"),
-        (["docs", "none.txt"], "none.txt: no such file"),
-        (["docs/readme.md", "bench.txt"], "unknown suffix '.md'"),
-        (["docs/one.jsonl", "bench.txt", "--text-field", "body"], "no field 'body'"),
-        (["docs", "bench.txt", "--limit", "0"], "--limit must be at least 1, got 0"),
-        (
-            ["docs", "bench.txt", "--template", "{a}", "--benchmark-field", "a"],
-            "--template and --benchmark-field exclude each other",
-        ),
-        (["docs", "bench.txt", "--out", "bench.txt"], "bench.txt: cannot be made"),
-        (["empty.txt", "bench.txt"], "empty.txt: no text"),
-        (["docs", "bench.txt", "--budget", "9"], "--budget goes with an index"),
-        (["infini-gram:x", "b.txt", "--text-field", "a"], "--text-field goes with"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_2(files, words, message, capsys):
-    (files / "empty.txt").touch()
-    assert main(["overlap", *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("jaxcontam: error: ") and said.err.count("\n") <= 2
-    assert message in said.err
-
-
 def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
     (files / "docs/one.jsonl").write_text('{"body": "x"}\n' * 5_000)
     assert main(["overlap", "docs", "bench.txt"]) == 2

@@ -62,22 +62,6 @@ def test_plan_from_a_pilot_repeats_its_standard_error(pulse, tmp_path, capsys):
     assert found["tokens_per_second"] > 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "a plan needs --effect and --sd, or --pilot"),
-        (["--effect", "1", "--sd", "-1"], "--sd must be positive, got -1.0"),
-        (["--effect", "1", "--sd", "1", "--level", "2"], "--level must be between"),
-        (["--effect", "1", "--sd", "1", "--tests", "revrsal"], "unknown test"),
-        (["--effect", "1", "--sd", "1", "--benchmark", "x"], "there is none"),
-        (["--pilot", "nowhere"], "nowhere/report.json: no report"),
-    ],
-)
-def test_bad_input_is_one_line(words, message, capsys):
-    assert main(["plan", *words]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_test_that_the_pilot_lacks_borrows_the_spread_of_whole_orders(capsys, pulse):
     words = ["--pilot", str(pulse), "--benchmark", "pydocs-1", "--effect", "1"]
     found = planned(capsys, *words, "--tests", "permutation,reversal,stratified")
@@ -88,8 +72,3 @@ def test_test_that_the_pilot_lacks_borrows_the_spread_of_whole_orders(capsys, pu
     assert main(["plan", *words, "--tests", "permutation"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Not in the pilot, planned with the spread of" in said
-
-
-def test_pilot_with_several_benchmarks_names_them(pulse, capsys):
-    assert main(["plan", "--pilot", str(pulse)]) == 2
-    assert "choose with --benchmark: " in capsys.readouterr().err

@@ -81,22 +81,6 @@ def test_a_pod_scores_in_shares_and_its_first_process_judges(files):
     assert row["tokens_scored"] == 0
 
 
-def test_what_no_process_of_several_can_do_is_refused(files, capsys):
-    for flag in (["--distributed"], ["--shard", "0/2"]):
-        for model in ("api:http://127.0.0.1:9/v1#m", "lm_eval:hf:pretrained=m"):
-            assert main(["audit", model, str(files / "b.txt"), *flag]) == 2
-            said = capsys.readouterr().err
-            assert f"{flag[0]} goes with a model directory" in said
-        words = ["audit", "m", str(files / "b.txt"), *flag]
-        assert main([*words, "--dry-run"]) == 2
-        assert "--dry-run is for one process" in capsys.readouterr().err
-        assert main([*words, "--no-store"]) == 2
-        assert "is kept in a store" in capsys.readouterr().err
-        words = ["membership", "m", str(files / "b.txt"), *flag]
-        assert main([*words, "--reference", "api:http://127.0.0.1:9/v1#m"]) == 2
-        assert "--reference must be a model directory" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     words = [*AUDIT, "together", "--mesh", "model=2"]

@@ -13,7 +13,6 @@ import pytest
 
 from jaxcontam.cli import main
 from jaxcontam.commands.prove import Prove
-from jaxcontam.errors import InputError
 
 
 @pytest.fixture
@@ -123,23 +122,6 @@ def test_boundaries_as_number_and_as_file_give_an_effect_per_boundary(
         found = prove(path, boundaries=str(save(name, content)))
         assert found["effect"] == pytest.approx(gain / boundaries_K.sum())
         assert found["p_value"] == plain["p_value"], "boundaries scale the effect alone"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("1\n2\n3\n", "--boundaries {b}: 3 numbers for 2 rows"),
-        ("1\n-2\n", "--boundaries {b}: must be positive"),
-        ("1,2\n", "{b}: 2 columns (needs 1)"),
-        ("1\nx\n", "{b}: row 2, column 1: 'x' is no number"),
-        *((n, "--boundaries {b}: must be positive") for n in ("0", "-1", "nan", "inf")),
-    ],
-)
-def test_boundaries_that_do_not_fit_are_refused(save, prove, content, message):
-    path = save("b.csv", content) if "\n" in content else content
-    with pytest.raises(InputError) as caught:
-        prove(save("m.csv", "1,2\n3,4\n"), boundaries=str(path))
-    assert str(caught.value) == message.format(b=path)
 
 
 def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxcontam import Audit
-from jaxcontam.cli import main
 from jaxcontam.commands import audit as audit_command
 from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.methods.adjacency import METHOD as ADJACENCY
@@ -283,10 +282,3 @@ def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault)
     out = tmp_path / "out"
     shutil.copytree(both_prefer, out)
     assert fault in forged(out, change, arrays)
-
-
-def test_reference_of_what_takes_none_is_refused(capsys):
-    words = ["audit", "m", "x.txt", "--reference", "older", "--tests", "stratified"]
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "--reference goes with direction, adjacency or" in said

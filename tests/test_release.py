@@ -181,28 +181,6 @@ def test_two_releases_of_a_file_have_seeds_of_their_own(tmp_path):
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("taken", ["seed.json", "x-released.txt"])
-@pytest.mark.parametrize("dangling", [False, True])
-def test_existing_output_is_kept_and_nothing_else_is_written(
-    tmp_path, capsys, taken, dangling
-):
-    path = tmp_path / "x.txt"
-    path.write_text("a\nb\n")
-    if dangling:
-        (tmp_path / taken).symlink_to(tmp_path / "nowhere")
-    else:
-        (tmp_path / taken).write_text("mine")
-    before = {p.name for p in tmp_path.iterdir()}
-    words = ["release", str(path), "--seed-file", str(tmp_path / "seed.json")]
-    assert main(words) == 2
-    assert capsys.readouterr().err == (
-        f"jaxcontam: error: {tmp_path / taken}: exists, and is not overwritten\n"
-        "  hint: give another name, or move it\n"
-    )
-    assert {p.name for p in tmp_path.iterdir()} == before
-    assert dangling or (tmp_path / taken).read_text() == "mine"
-
-
 def test_file_system_without_links_is_written_all_the_same(tmp_path, monkeypatch):
     def no_links(*_, **__):
         raise OSError(95, "not supported")
@@ -217,47 +195,6 @@ def test_file_system_without_links_is_written_all_the_same(tmp_path, monkeypatch
         "seed.json",
     }
     assert main(["release", str(path), "--seed-file", str(seed)]) == 2
-
-
-@pytest.mark.parametrize("out", ["s.jsonl", "./a/../s.jsonl", "link/s.jsonl"])
-def test_seed_and_released_file_are_never_one_file(tmp_path, monkeypatch, capsys, out):
-    """One of them would replace the other, and the secret seed would be lost."""
-    monkeypatch.chdir(tmp_path)
-    Path("x.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
-    Path("a").mkdir()
-    Path("link").symlink_to(".")
-    before = sorted(p.name for p in tmp_path.iterdir())
-    assert main(["release", "x.jsonl", "--seed-file", "s.jsonl", "--out", out]) == 2
-    assert capsys.readouterr().err == (
-        f"jaxcontam: error: {Path(out)}: two outputs would go to this file\n"
-        "  hint: give each a name of its own\n"
-    )
-    assert sorted(p.name for p in tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("content", "flags", "message"),
-    [
-        ("one\n", [], "x.txt: fewer than two different examples"),
-        ("one\none\n", [], "x.txt: fewer than two different examples"),
-        ("", [], "x.txt: no examples"),
-        ("a\r\r\nb\n", [], "x.txt: a record ends in a bare carriage return"),
-        ("a\nb\n", ["--out", "{folder}/y.csv"], "y.csv: must end in .txt"),
-        ("a\nb\n", ["--out", "{folder}/seed.json.txt", "--check"], "--check writes"),
-        ("a\nb\n", ["--out", "{folder}/no/y.txt"], "cannot be written (No such file"),
-        ("a\nb\n", ["--check"], "seed.json: no seed file (No such file"),
-    ],
-)
-def test_what_cannot_be_released_says_why(tmp_path, capsys, content, flags, message):
-    path = tmp_path / "x.txt"
-    path.write_bytes(content.encode())
-    flags = [flag.format(folder=tmp_path) for flag in flags]
-    seed = tmp_path / "seed.json"
-    assert main(["release", str(path), "--seed-file", str(seed), *flags]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") <= 2
-    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
 
 
 @pytest.mark.parametrize(
@@ -335,15 +272,6 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
         f"jaxcontam: error: {path}: not the file that {seed} released (the same "
         "records in another order)\n"
         "  hint: test the file exactly as it was released\n"
-    )
-
-
-def test_seed_files_are_as_many_as_benchmarks(capsys):
-    words = ["audit", "m", "a.txt", "b.txt", "--seed-file", "s.json"]
-    assert main(words) == 2
-    assert capsys.readouterr().err == (
-        "jaxcontam: error: --seed-file names 1 files for 2 benchmarks\n"
-        "  hint: it takes one for each, in their order\n"
     )
 
 

@@ -340,30 +340,6 @@ def test_a_tokenizer_of_another_model_is_refused(served, tmp_path, capsys):
     assert not list(tmp_path.glob("out/*"))
 
 
-@pytest.mark.parametrize(
-    ("model", "flags", "expected"),
-    [
-        ("org/name", ("--tokenizer", "d"), "--tokenizer goes with a model behind a"),
-        ("org/name", ("--budget", "3"), "--budget goes with a model behind a server"),
-        ("api:http://h/v1#m", ("--dtype", "bfloat16"), "--dtype goes with a model dir"),
-        ("api:http://h/v1#m", ("--batch-tokens", "9"), "--batch-tokens goes with a"),
-        ("api:http://h/v1#m", ("--budget", "3"), "--budget needs"),
-        ("api:http://h/v1#m", ("--price-in", "-1"), "--price-in must be at least 0"),
-        ("api:http://h/v1#m", ("--context", "2"), "--context must be at least 8"),
-        ("api:http://h/v1#m", ("--concurrency", "0"), "--concurrency must be at least"),
-        ("api:http://h/v1", (), "MODEL must be api:URL#NAME"),
-        ("api:http://h/v1#m", ("--tokenizer", "none"), "--tokenizer none: no such"),
-    ],
-)
-def test_flags_that_do_not_fit_the_model_are_refused(
-    model, flags, expected, served, capsys
-):
-    said = refused(
-        capsys, "audit", model, served.benchmark, "--text-field", "text", *flags
-    )
-    assert expected in said
-
-
 def test_other_commands_take_served_models_too(served, tmp_path):
     ids = ("--tokenizer", served.folder)
     (tmp_path / "v.jsonl").write_text(

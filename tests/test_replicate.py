@@ -161,34 +161,6 @@ def test_a_sheet_that_people_filled_in_is_read_back(recorded, tmp_path):
     assert main(["verify", str(out)]) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["replicate"], "no model and benchmark"),
-        (["replicate", "M", "--recorded", "f.csv"], "--recorded asks no model"),
-        (["replicate", "M", "b.txt", "--compare", "cda"], "did you mean 'cdd'?"),
-        (["replicate", "M", "b.txt", "--judge", "gpt"], "must be local or api:"),
-        (["replicate", "M", "b.txt", "--budget", "5"], "--budget needs --price-in"),
-        (["replicate", "M", "b.txt", "--k", "0"], "--k must be at least 1"),
-        (
-            ["replicate", "M", "b.txt", "--reference", "R"],
-            "--reference needs --control",
-        ),
-        (["replicate", "--recorded", "f.csv", "--reference", "R"], "does not go with"),
-        (["replicate", "M", "b.txt", "--first-field", "a"], "go together"),
-        (["replicate", "M", "nowhere.txt"], "no such file"),
-        (["replicate", "--recorded", "nowhere.csv"], "nowhere.csv"),
-        (["replicate", "--recorded", "f.csv", "--k", "9"], "--k does not go with"),
-        (["replicate", "--recorded", "f.csv", "--stop", "x"], "--stop does not go"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(words, says, capsys):
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert "Traceback" not in said
-
-
 def test_measures_of_two_instructions_refuse_completions_of_one(
     recorded, tmp_path, capsys
 ):

@@ -271,15 +271,3 @@ def test_dry_run_knows_what_was_answered_and_what_a_judge_takes(asked, capsys):
     tokens = re.search(r"The judge: at most 12 requests, ([\d,]+) prompt", said)[1]
     assert 12 * 800 < int(tokens.replace(",", "")) < 12 * 1200
     assert "6,000 new ones, at most about 0.02" in said
-
-
-@pytest.mark.parametrize("flag", ["--bleurt", "--embedding-model", "--annotated"])
-def test_what_is_needed_last_is_opened_before_anything_is_paid(
-    flag, server, files, tmp_path
-):
-    url, seen = server(lambda prompt: pytest.fail("asked"))
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    words = ["replicate", url, str(files / "pairs.jsonl"), "--task", "nli"]
-    assert main([*words, flag, str(empty), "--out", str(tmp_path / "out")]) == 2
-    assert not seen

@@ -170,42 +170,6 @@ def test_an_edited_page_or_table_is_found(tmp_path):
     assert policy in page.read_text().partition("<title>")[0]
 
 
-@pytest.mark.parametrize(
-    ("missing", "hint"),
-    [
-        (["report.json"], "copy the whole folder"),
-        (["orders.npz"], "copy the whole folder"),
-        (["report.json", "results.csv"], "copy the whole folder"),
-        (["report.html"], "jaxcontam report"),
-        (["results.csv", "report.html"], "jaxcontam report"),
-        (["SHA256SUMS"], "jaxcontam report"),
-    ],
-)
-def test_a_part_of_a_report_is_told_by_what_is_missing(tmp_path, capsys, missing, hint):
-    folder = tmp_path / "my report"
-    write_files(audit_report(order_result(verdict="contaminated")), [None], folder)
-    for name in missing:
-        (folder / name).unlink()
-    assert main(["verify", str(folder)]) == 2
-    wrong, told = capsys.readouterr().err.splitlines()
-    assert wrong == (
-        f"jaxcontam: error: {folder}: not whole, missing: {', '.join(missing)}"
-    )
-    assert f"hint: {hint}" in told
-    if hint == "jaxcontam report":
-        assert told.endswith(f"{hint} '{folder}' writes them again")
-
-
-def test_evidence_without_its_report_is_told(tmp_path, capsys):
-    """As a run leaves it that was killed between its first two files."""
-    write_files(audit_report(order_result(verdict="contaminated")), [None], tmp_path)
-    for path in tmp_path.iterdir():
-        if path.name != "orders.npz":
-            path.unlink()
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "not whole, missing: report.json\n" in capsys.readouterr().err
-
-
 def test_parts_that_a_killed_run_left_are_swept(tmp_path):
     """Of a process that has ended at once, where nobody knows after ten minutes."""
     ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -166,33 +166,3 @@ def test_scores_of_one_command_are_served_to_another(
     assert main([*words, str(third), "--no-store"]) == 0
     assert len(asked_of_kernel) == 2 * n_batches
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--store", "{file}"], "is a file"),
-        (["--store", "{file}/below"], "scores cannot be read (Not a directory)"),
-        (["--store", "{file}", "--no-store"], "contradict each other"),
-        (["--store", "gs://b/run"], "gs://b/run: a store is a folder, no address"),
-    ],
-)
-def test_folder_that_cannot_be_one_is_refused_in_one_line(
-    pulse, benchmark, tmp_path, capsys, flags, message
-):
-    flags = [flag.format(file=benchmark) for flag in flags]
-    words = [
-        "audit",
-        str(pulse / "model"),
-        str(benchmark),
-        "--out",
-        str(tmp_path / "o"),
-    ]
-    assert main([*words, *flags]) == 2
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert captured.out == ""
-    assert lines[0].startswith("jaxcontam: error: ")
-    assert message in lines[0]
-    assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("  hint: "))
-    assert not (tmp_path / "o" / "report.json").exists()

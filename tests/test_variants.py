@@ -182,36 +182,6 @@ def test_padding_of_rows_is_undone():
         unpadded(np.array([[1.0, np.nan, 2.0]]))
 
 
-@pytest.mark.parametrize(
-    ("lines", "error"),
-    [
-        ('{"text": "a"}\n', "row 1: no field 'variants' (it has: text)"),
-        ('{"t": "a"}\n', "row 1: no field 'text' (it has: t)"),
-        (
-            '{"text": "a", "variants": [1]}\n',
-            "row 1: 'variants' is not a list of strings",
-        ),
-        ('{"text": "a", "variants": [" "]}\n', "row 1: a version is blank"),
-        (
-            '{"text": "a", "variants": ["b"]}\n{"text": "a", "variants": ["\\ud800"]}',
-            "row 2: unpaired surrogate ('\\ud800')",
-        ),
-        (
-            '{"text": "a", "variants": ["a"]}\n',
-            "no row has a rewrite that differs from its text",
-        ),
-    ],
-)
-def test_bad_rows_are_named_before_the_model_loads(tmp_path, capsys, lines, error):
-    path = tmp_path / "v.jsonl"
-    path.write_text(lines)
-    assert main(["variants", "no-such-model", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    place = f"{path}: "
-    assert said[0] == f"jaxcontam: error: {place}{error}"
-    assert len(said) <= 2
-
-
 def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
     path = tmp_path / "v.jsonl"
     path.write_text(

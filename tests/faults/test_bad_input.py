@@ -11,18 +11,6 @@ from jaxcontam.cli import main
 pytestmark = pytest.mark.unoptimised
 
 
-def refused(words, capsys):
-    """The message of a refusal, after checking its form."""
-    assert main([str(word) for word in words]) == 2
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert captured.out == ""
-    assert 1 <= len(lines) <= 2
-    assert lines[0].startswith("jaxcontam: error: ")
-    assert len(lines) == 1 or lines[1].startswith("  hint: ")
-    return captured.err
-
-
 @pytest.fixture
 def file(tmp_path):
     def write(name, content):
@@ -40,75 +28,6 @@ def file(tmp_path):
 def model(pulse, tmp_path):
     """A copy of the small model, to be spoilt."""
     return shutil.copytree(pulse / "model", tmp_path / "model")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "flags", "message"),
-    [
-        ("x.txt", "", [], "x.txt: no examples"),
-        ("x.txt", "only one\n", [], "x: 1 example, adjacency needs 4"),
-        ("x.txt", b"good\nb\xffd\n", [], "x.txt: byte 6: not UTF-8 (0xff)"),
-        ("x.txt", b"\xef\xbb\xbfgood\nb\xffd\n", [], "x.txt: byte 9: not UTF-8 (0xff)"),
-        ("x.jsonl", '{"a": 1}\n{"a": \n', [], "x.jsonl:2: not JSON"),
-        ("x.jsonl", "9" * 5000 + "\n", [], "x.jsonl:1: not JSON"),
-        (
-            "x.jsonl",
-            '{"q": "1"}\n{"q": "2"}\n',
-            ["--text-field", "question"],
-            "x.jsonl:1: no field 'question' (it has: q)",
-        ),
-        (
-            "x.jsonl",
-            '{"q": "1"}\n{"q": "2"}\n',
-            ["--group-field", "subject"],
-            "x: example 1: no field 'subject' (it has: q)",
-        ),
-        (
-            "x.jsonl",
-            '{"q": "a"}\n{"q": "\\ud800"}\n',
-            ["--text-field", "q"],
-            "x.jsonl:2: unpaired surrogate ('\\ud800')",
-        ),
-        ("x.csv", "q,q\na,b\nc,d\n", [], "x.csv:1: two columns named 'q'"),
-        ("x.csv", "q,,,C\na,b,c,d\n", [], "x.csv:1: columns 2, 3 have no name"),
-    ],
-)
-def test_bad_files_are_named(pulse, file, capsys, name, content, flags, message):
-    path = file(name, content)
-    out = path.parent / "out"
-    words = ["audit", pulse / "model", path, "--out", out, *flags]
-    assert message in refused(words, capsys)
-    assert not (out / "report.json").exists()
-    assert not (out / "orders.npz").exists()
-
-
-def test_output_that_is_a_file_is_refused_before_scoring(pulse, file, capsys):
-    path, out = file("x.txt", "a\nb\nc\nd\n"), file("out", "mine")
-    words = ["audit", pulse / "model", path, "--out", out]
-    assert "out: cannot be made" in refused(words, capsys)
-    assert out.read_text() == "mine"
-
-
-@pytest.mark.parametrize("name", ["sharded_t", "sharded_t_released"])
-def test_too_few_shards_are_refused_before_scoring(pulse, file, capsys, name):
-    path = file("x.txt", "a\nb\nc\n")
-    words = ["audit", pulse / "model", path, "--tests", name]
-    assert f"x: 1 strata have two different orders, {name} needs 2" in refused(
-        words, capsys
-    )
-
-
-def test_score_refuses_a_folder_before_the_model_loads(file, capsys):
-    path = file("x.txt", "a\n")
-    words = ["score", "no-such-model", path, "--out", path.parent]
-    assert "is a folder" in refused(words, capsys)
-
-
-def test_score_does_not_write_over_its_texts(file, capsys):
-    path = file("x.txt", "a\n")
-    words = ["score", "no-such-model", path, "--out", path]
-    assert "--out is the file of the texts" in refused(words, capsys)
-    assert path.read_text() == "a\n"
 
 
 @pytest.mark.parametrize("bos", [True, False])
@@ -164,22 +83,6 @@ def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
     assert main(words) == 0
     document = json.loads((tmp_path / "o" / "report.json").read_text())
     assert document["model"]["name"] == pulse.name
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "flags", "message"),
-    [
-        ("m.csv", "1e200,1\n2,3\n", [], "row 1, column 1: 1e+200 is too large"),
-        ("m.csv", "1_0,1\n2,3\n", [], "row 1, column 1: '1_0' is no number"),
-        ("m.npy", b"", [], "m.npy: not a .npy array of numbers"),
-        ("m.csv", "1,2\n3,4\n", ["--seed", "-1"], "--seed must be at least 0"),
-    ],
-)
-def test_bad_matrices_are_named(file, capsys, name, content, flags, message):
-    path = file(name, content)
-    words = ["prove", path, "--out", path.parent / "out", *flags]
-    assert message in refused(words, capsys)
-    assert not (path.parent / "out").exists()
 
 
 def test_report_names_the_flags_that_make_it_again(file):
