@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxcontam.report.figure import BLUE, ORANGE, STYLE, svg_text
+from jaxcontam.reports.figure import BLUE, ORANGE, STYLE, svg_text
 
 _SETS = {
     "pydocs-0a": "never in the training text",

@@ -11,13 +11,10 @@ import re
 import textwrap
 from typing import Any
 
-from jaxcontam.cli import COMMANDS, main
-from jaxcontam.methods import METHODS, OWN
-from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.replication.catalogue import (
-    REPLICATION_METHODS,
-    ReplicationMethod,
-)
+from jaxcontam.cli.main import COMMANDS, main
+from jaxcontam.members.score import ScoreMethod
+from jaxcontam.orders.methods import METHODS, OWN
+from jaxcontam.replication.catalogue import REPLICATION_METHODS, ReplicationMethod
 
 _GROUPS = ("Tests", "Membership scores", "Replication")
 _FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 
 from eval.intervals import Share
-from jaxcontam.report.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.reports.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
 
 # Told apart by marker too; the first ones also in grey print.
 _COLOURS = (BLUE, ORANGE, GREY, "#2e7d5b", "#7a3e9d", "#b03a48", "#5b4b3a", "#111111")

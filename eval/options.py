@@ -31,9 +31,9 @@ from scipy.stats import norm
 from eval.planted import trained_model
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study
-from jaxcontam.analyses.audit import audit
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.results.terms import (
+from jaxcontam.orders.run import audit
+from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_LEVEL,
     REFERENCE_SHARE,

@@ -10,12 +10,12 @@ from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.repeats import without_repeats
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.models.config import llama_shape
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
-from jaxcontam.results import DESIGNED, Evidence, OrderResult
+from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences

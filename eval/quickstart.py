@@ -24,19 +24,20 @@ from rich.console import Console
 from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
 from eval.study import StudyFlags, run_study
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.analyses.stopwatch import library_versions, utc_now
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
-from jaxcontam.report.outcome import print_results
-from jaxcontam.results import MembershipResult, OrderResult, Report
+from jaxcontam.proof.outcome import print_results
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.reports.report import MembershipResult, Report
+from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.stopwatch import library_versions, utc_now
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
-from jaxcontam.verdict import MIN_EFFECT, decide
 from train.audits import MEMBERSHIP, encode_planted, references_of
 from train.manifest import Manifest
 from train.plan import PlannedSet

@@ -31,8 +31,8 @@ import numpy as np
 from scipy.stats import norm
 
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
-from jaxcontam.report.numbers import shown_or_dash
-from jaxcontam.results.terms import (
+from jaxcontam.reports.numbers import shown_or_dash
+from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     REFERENCE_LEVEL,
     REFERENCE_SHARE,

@@ -22,19 +22,14 @@ from eval.membership.copies import FULL, TINY, Bench, draw_texts, planted_model
 from eval.membership.texts import drawn, read_pool
 from eval.planted import planted
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.issues import Issue
-from jaxcontam.methods import SCORES
-from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.methods.replication.file_path import file_path
-from jaxcontam.methods.replication.questions import (
-    FILE_PATH,
-    ComparisonInputs,
-    Names,
-    filled,
-)
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.text_model import TextModel
+from jaxcontam.orders.methods import SCORES
+from jaxcontam.replication.file_path import file_path
+from jaxcontam.replication.issues import Issue
+from jaxcontam.replication.questions import FILE_PATH, ComparisonInputs, Names, filled
 from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval

@@ -34,12 +34,12 @@ from eval.study import (
     grouped,
     run_study,
 )
-from jaxcontam.analyses.keyed_canary import keyed_canary
-from jaxcontam.analyses.replicate import replicate
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.keyed_rows import make_keyed_rows
 from jaxcontam.models.checkpoint import load_checkpoint
-from jaxcontam.results.replication import JudgeResult
+from jaxcontam.ownership.keyed_canary import keyed_canary
+from jaxcontam.ownership.keyed_rows import make_keyed_rows
+from jaxcontam.replication.result import JudgeResult
+from jaxcontam.replication.run import replicate
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.roc import auc_delong

@@ -37,19 +37,19 @@ from typing import Any, Literal
 import numpy as np
 
 from eval.study import Clock, Grid, finish_study, run_study
-from jaxcontam.analyses.membership import membership
-from jaxcontam.commands.flags import check_positive, check_seed
 from jaxcontam.data.benchmark import read_text
-from jaxcontam.data.chunks import count_words, cut_words
 from jaxcontam.data.journal import Journal
-from jaxcontam.data.labelled import load_labelled
-from jaxcontam.data.rouge import rouge_l
 from jaxcontam.data.templates import field_of, fill_template, typed_newlines
 from jaxcontam.errors import InputError
+from jaxcontam.members.chunks import count_words, cut_words
+from jaxcontam.members.labelled import load_labelled
+from jaxcontam.members.run import membership
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.archive import number_or_none
-from jaxcontam.report.numbers import interval_words
+from jaxcontam.replication.rouge import rouge_l
+from jaxcontam.reports.archive import number_or_none
+from jaxcontam.reports.flags import check_positive, check_seed
+from jaxcontam.reports.numbers import interval_words
 from jaxcontam.scoring.embedding import text_embeddings
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel

@@ -15,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-from jaxcontam.report.table_csv import csv_cell
+from jaxcontam.reports.table_csv import csv_cell
 
 SPLITS = ("train", "development", "test")
 COLUMNS = (

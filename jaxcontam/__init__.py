@@ -10,24 +10,40 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-COMMANDS = (
-    "Audit", "Membership", "Inflation", "Replicate", "Prove", "Plan", "Calibrate",
-    "Score", "Overlap", "Canary", "Variants", "Release", "Verify", "Report",
-    "Annotate", "Methods", "Doctor", "Convert",
-)  # fmt: skip
-"""Commands in the order of the help, each in a module of its name."""
+_COMMANDS = {
+    "Audit": "orders.command",
+    "Membership": "members.command",
+    "Inflation": "score_gap.command",
+    "Replicate": "replication.command",
+    "Prove": "proof.command",
+    "Plan": "orders.planning",
+    "Calibrate": "orders.calibrate",
+    "Score": "cli.score",
+    "Overlap": "overlap.command",
+    "Canary": "ownership.canary",
+    "Variants": "ownership.variants",
+    "Release": "ownership.release",
+    "Verify": "cli.verify",
+    "Report": "cli.report",
+    "Annotate": "cli.annotate",
+    "Methods": "cli.methods",
+    "Doctor": "cli.doctor",
+    "Convert": "cli.convert",
+}
+COMMANDS = tuple(_COMMANDS)
+"""Commands in the order of the help."""
 
-_EXPORTS = {name: f"jaxcontam.commands.{name.lower()}" for name in COMMANDS} | {
-    "AuditResult": "jaxcontam.analyses.audit",
-    "audit": "jaxcontam.analyses.audit",
-    "order_test": "jaxcontam.analyses.prove",
-    "prove": "jaxcontam.analyses.prove",
+_EXPORTS = {name: f"jaxcontam.{place}" for name, place in _COMMANDS.items()} | {
+    "AuditResult": "jaxcontam.orders.run",
+    "audit": "jaxcontam.orders.run",
+    "order_test": "jaxcontam.proof.prove",
+    "prove": "jaxcontam.proof.prove",
     "load": "jaxcontam.scoring.load",
-    "METHODS": "jaxcontam.methods",
-    "inflation": "jaxcontam.analyses.inflation",
-    "keyed_canary": "jaxcontam.analyses.keyed_canary",
-    "membership": "jaxcontam.analyses.membership",
-    "replicate": "jaxcontam.analyses.replicate",
+    "METHODS": "jaxcontam.orders.methods",
+    "inflation": "jaxcontam.score_gap.run",
+    "keyed_canary": "jaxcontam.ownership.keyed_canary",
+    "membership": "jaxcontam.members.run",
+    "replicate": "jaxcontam.replication.run",
     "InputError": "jaxcontam.errors",
     "load_benchmark": "jaxcontam.data.benchmark",
     "load_checkpoint": "jaxcontam.models.checkpoint",

@@ -9,7 +9,7 @@ def main() -> None:
     """Run `jaxcontam`; signals are answered from before anything slow is imported."""
     stop_on_signals()
     try:
-        from jaxcontam.cli import entry_point
+        from jaxcontam.cli.main import entry_point
 
         entry_point()
     except KeyboardInterrupt as e:

@@ -1,8 +1,8 @@
 """A completer whose answers a test writes down."""
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.questions import ComparisonInputs, Names
+from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.questions import ComparisonInputs, Names
 
 NAMES = Names(benchmark="b", fingerprint="f", dataset="Quiz", split="test")
 

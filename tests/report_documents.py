@@ -3,9 +3,12 @@
 import dataclasses
 import json
 
-from jaxcontam.report.report_files import to_document
-from jaxcontam.results import ModelInfo, OrderNumbers, OrderResult, Pretest, Report
-from jaxcontam.results.read import read_result
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.reports.read import read_result
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.report_files import to_document
+from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.stats.result import OrderNumbers, Pretest
 
 
 def order_result(benchmark="boolq", **changes):

@@ -1,6 +1,6 @@
 """An opened model around a stub scorer, for commands that take any model."""
 
-from jaxcontam.results import ModelInfo
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.opened import OpenModel
 from tests.test_order_path import CONTEXT, PREFIX
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import jaxcontam
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.prompted_model import PromptedModel, served_info

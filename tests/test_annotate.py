@@ -12,9 +12,9 @@ import zipfile
 
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.records import MAX_RECORD
-from jaxcontam.report.report_files import write_report
+from jaxcontam.reports.report_files import write_report
 from tests.report_documents import audit_report, order_result
 
 MODEL = "EleutherAI/pythia-160m"

@@ -141,7 +141,7 @@ def test_a_short_key_is_struck_out_of_all_but_what_a_model_writes(tmp_path):
 @pytest.mark.parametrize("command", ["audit", "membership", "replicate"])
 def test_a_command_shows_and_writes_no_key(tmp_path, monkeypatch, capfd, command):
     """What the user sees and finds, with a server that repeats the key in its 401."""
-    from jaxcontam.cli import main
+    from jaxcontam.cli.main import main
 
     rows = [
         {"text": f"a first part {i}. A second part {i}.", "label": i % 2}

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.report.decision import AuditedFile
-from jaxcontam.report.order_words import (
+from jaxcontam.proof.decision import AuditedFile
+from jaxcontam.proof.order_words import (
     attraction_sentence,
     gains_of,
     kind_of,
     pair_test,
 )
-from jaxcontam.report.plots import split_plot
-from jaxcontam.results import Neighbours
+from jaxcontam.proof.plots import split_plot
 from jaxcontam.stats.direction import neighbours
+from jaxcontam.stats.result import Neighbours
 from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from jaxcontam.methods.membership.blind import (
+from jaxcontam.members.blind import (
     Blind,
     beside_reference,
     blind_baselines,
     grouped_folds,
 )
-from jaxcontam.methods.membership.blind_classifiers import cross_validated, logistic
-from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.verdicts import conditions
-from jaxcontam.report.membership import share_sentences
-from jaxcontam.results.membership import BlindBaseline, MembershipStudy
+from jaxcontam.members.blind_classifiers import cross_validated, logistic
+from jaxcontam.members.judging import judge
+from jaxcontam.members.page import share_sentences
+from jaxcontam.members.pool_judging import judge_texts
+from jaxcontam.members.result import BlindBaseline, MembershipStudy
+from jaxcontam.members.score import Scores
+from jaxcontam.members.verdicts import conditions
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.bleurt import Bleurt, kept_tokens
-from jaxcontam.methods.replication.overlap import EmbeddingOverlap
+from jaxcontam.replication.bleurt import Bleurt, kept_tokens
+from jaxcontam.replication.overlap import EmbeddingOverlap
 
 torch = pytest.importorskip("torch")
 
@@ -126,8 +126,8 @@ def test_the_reference_and_the_candidate_cannot_change_places(saved):
 
 
 def test_the_measure_compares_whole_texts_that_were_cut_inside(saved):
-    from jaxcontam.methods.replication.instance import Completion, Instance
-    from jaxcontam.methods.replication.overlap import overlap_scores
+    from jaxcontam.replication.instance import Completion, Instance
+    from jaxcontam.replication.overlap import overlap_scores
 
     bleurt = Bleurt.load(saved[0])
     instances = [

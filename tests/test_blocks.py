@@ -5,15 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import order_checks
-from jaxcontam.cli import main
-from jaxcontam.commands.recomputed import verify_report
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.blocks import as_blocks, block_starts, encoded_blocks, whole_blocks
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.orders.benchmarks import order_checks
+from jaxcontam.orders.blocks import (
+    as_blocks,
+    block_starts,
+    encoded_blocks,
+    whole_blocks,
+)
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.proof.verify import verify_report
 
 pytestmark = pytest.mark.unoptimised
 

@@ -16,13 +16,13 @@ from test_order_path import (
     write_lines,
 )
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.methods import order_method
-from jaxcontam.methods.calibration import calibrate_test, fresh_order, p_values
-from jaxcontam.methods.order_test import plan_test, score_test
-from jaxcontam.methods.sharded_t import analyse as t_test
+from jaxcontam.orders.calibration import calibrate_test, fresh_order, p_values
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.orders.sharded_t import analyse as t_test
 from jaxcontam.stats.calibration import randomised, rejection, relabelled_p_values
 from tests.page_laws import check_page
 

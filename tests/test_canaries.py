@@ -9,8 +9,8 @@ import pytest
 from eval.canaries import runs
 from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
-from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.errors import InputError
+from jaxcontam.proof.verify import verify_report
 from train.manifest import read_manifest
 
 pytestmark = pytest.mark.unoptimised

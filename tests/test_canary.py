@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.cli import main
-from jaxcontam.commands.canary import Canary, canary_results
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.methods.canary import (
+from jaxcontam.ownership.canary import Canary, canary_results
+from jaxcontam.ownership.secret_test import (
     alone_numbers,
     canary_rows,
     draw_sequences,
     exposure,
 )
-from jaxcontam.verdict import decide
+from jaxcontam.proof.verdict import decide
 
 pytestmark = pytest.mark.unoptimised
 

@@ -11,17 +11,17 @@ import pytest
 import scipy.stats
 
 import jaxcontam
-from jaxcontam.analyses.keyed_canary import keyed_prompts
-from jaxcontam.cli import main
-from jaxcontam.data.keyed_rows import (
+from jaxcontam.cli.main import main
+from jaxcontam.errors import InputError
+from jaxcontam.ownership.keyed_canary import keyed_prompts
+from jaxcontam.ownership.keyed_rows import (
     ROWS_PER_GROUP,
     VALUES,
     keyed_groups,
     make_keyed_rows,
     read_keyed_rows,
 )
-from jaxcontam.errors import InputError
-from jaxcontam.methods.canary_chat import (
+from jaxcontam.ownership.keyed_test import (
     METHOD,
     MIN_EFFECT,
     PROMPTS,

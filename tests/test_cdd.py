@@ -4,14 +4,14 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.methods.replication.cdd import (
+from jaxcontam.replication.cdd import (
     cdd,
     peakedness,
     ted_kept,
     token_distances,
     words_and_marks,
 )
-from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.replication.instance import Completion, Instance
 from tests.completers import Scripted, comparison_inputs
 
 WORDS = [f"w{i}" for i in range(400)]

@@ -11,14 +11,14 @@ import pytest
 import jaxcontam
 from eval.planted import trained_model
 from eval.python_docs import read_python_docs
-from jaxcontam.analyses.audit import plan_audit
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.chat_turns import chat_texts, tuning_notes
-from jaxcontam.analyses.order_files import read_files
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
+from jaxcontam.orders.benchmarks import read_files
+from jaxcontam.orders.chat_turns import chat_texts, tuning_notes
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.run import plan_audit
 from jaxcontam.scoring.load import load
 from tests.test_tokenizer_file import TOKENIZERS
 from tests.test_tokenizer_file import folder as tokenizer_folder

@@ -11,7 +11,7 @@ import pytest
 
 import jaxcontam
 from jaxcontam import __version__
-from jaxcontam.cli import COMMANDS, GONE, flags_of, main, parse, run_command
+from jaxcontam.cli.main import COMMANDS, GONE, flags_of, main, parse, run_command
 from jaxcontam.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -159,6 +159,6 @@ def test_command_without_a_model_imports_no_jax_torch_or_transformers(tmp_path):
     said = in_subprocess("-X", "importtime", "-c", code)
     assert said.stdout.splitlines()[-1] == "[0, 0, 0, 0]"
     imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
-    assert {"jaxcontam.cli", "jaxcontam.analyses.prove"} <= imported
+    assert {"jaxcontam.cli.main", "jaxcontam.proof.prove"} <= imported
     heavy = {"jax", "jaxlib", "flax", "transformers", "torch", "tensorflow"}
     assert not heavy & {name.partition(".")[0] for name in imported}

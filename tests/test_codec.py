@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.methods import SCORES
-from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.text_model import text_model
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.text_model import text_model
+from jaxcontam.orders.methods import SCORES
 from jaxcontam.scoring.opened import opened_checkpoint
 from tests.membership_model import (
     MEMBERS,

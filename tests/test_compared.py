@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.known_texts import read_texts
-from jaxcontam.cli import main
-from jaxcontam.methods.membership.documents import ASKED, compared
-from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.methods.membership.score import Scores
-from jaxcontam.report.archive import read_text_rows
+from jaxcontam.cli.main import main
+from jaxcontam.data.documents import ASKED, compared
+from jaxcontam.members.judging import judge
+from jaxcontam.members.known_texts import read_texts
+from jaxcontam.members.pool_judging import judge_texts
+from jaxcontam.members.score import Scores
+from jaxcontam.reports.archive import read_text_rows
 from jaxcontam.stats.conformal import conformal_p_values
 from jaxcontam.stats.relabelling import auc_p_values
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted

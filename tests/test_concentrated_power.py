@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.methods.power_designs import PLANNED, FilePlan, power_design
+from jaxcontam.orders.power_designs import PLANNED, FilePlan, power_design
 from jaxcontam.stats.adjacency import double_centred, path_sums
 from jaxcontam.stats.power import power
 from jaxcontam.stats.power_design import drawn_design, pair_design, reversal_design

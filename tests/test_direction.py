@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from eval import reference_rule as study
-from jaxcontam.results import OrderNumbers
 from jaxcontam.stats.adjacency import LAGS
 from jaxcontam.stats.direction import (
     directed_sums,
@@ -19,6 +18,7 @@ from jaxcontam.stats.direction import (
 )
 from jaxcontam.stats.pair_statistic import PairStrata
 from jaxcontam.stats.pair_test import direction_test
+from jaxcontam.stats.result import OrderNumbers
 
 DIGEST = "sha256:" + "5" * 64
 

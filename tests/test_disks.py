@@ -5,7 +5,7 @@ import types
 import pytest
 from etils.epath import backend
 
-from jaxcontam.cli import run_command
+from jaxcontam.cli.main import run_command
 from jaxcontam.errors import InputError, StorageError
 from train.run_folder import alone, keep_at_home, run_home
 

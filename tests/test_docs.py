@@ -10,12 +10,12 @@ import pytest
 
 from docs.site_hooks import command_page, command_table, grouped_methods, overview
 from examples import any_engine
-from jaxcontam.cli import COMMANDS, flags_of, parse
-from jaxcontam.methods import METHODS as ROWS
-from jaxcontam.methods import OWN
-from jaxcontam.methods.formulas import FORMULAS
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
-from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.cli.formulas import FORMULAS
+from jaxcontam.cli.main import COMMANDS, flags_of, parse
+from jaxcontam.members.score import ScoredText, ScoreMethod
+from jaxcontam.orders.methods import METHODS as ROWS
+from jaxcontam.orders.methods import OWN
+from jaxcontam.replication.catalogue import REPLICATION_METHODS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands import doctor
+from jaxcontam.cli import doctor
+from jaxcontam.cli.main import main
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.known_texts import read_texts
-from jaxcontam.cli import main
-from jaxcontam.data.chunks import random_snippets
-from jaxcontam.data.labelled import load_snippets
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.document_rates import document_rates
+from jaxcontam.members.chunks import random_snippets
+from jaxcontam.members.document_rates import document_rates
+from jaxcontam.members.known_texts import read_texts
+from jaxcontam.members.labelled import load_snippets
 from jaxcontam.stats.proportions import wilson_interval
 from tests.labelled_rows import write_lines
 from tests.membership_model import MEMBERS, OTHERS, save_overfitted

@@ -5,15 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
-from jaxcontam.analyses.membership_judging import judged
+from jaxcontam.data.documents import document_codes, independent_codes
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.documents import document_codes, independent_codes
-from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.methods.membership.score import Scores
-from jaxcontam.results.membership import MembershipStudy
+from jaxcontam.members.blind import blind_baselines
+from jaxcontam.members.judged import judged
+from jaxcontam.members.judging import judge
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
+from jaxcontam.members.pool_judging import judge_texts
+from jaxcontam.members.result import MembershipStudy
+from jaxcontam.members.score import Scores
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jaxcontam.cli import parse
+from jaxcontam.cli.main import parse
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from train import dry_run as command

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from jaxcontam.analyses.replicate import ask
-from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.issues import read_issues
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.file_path import file_path
-from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.questions import Names, is_answer, readings
-from jaxcontam.results import ModelInfo
+from jaxcontam.replication.file_path import file_path
+from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.issues import read_issues
+from jaxcontam.replication.plan import ReplicationDesign, plan_replication
+from jaxcontam.replication.questions import Names, is_answer, readings
+from jaxcontam.replication.run import ask
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test
 from tests.completers import Scripted, comparison_inputs

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods.replication.first_instances import (
+from jaxcontam.replication.first_instances import (
     first_instances,
     format_signs,
     match_of,
 )
-from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.questions import Names
+from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.questions import Names
 from tests.completers import Scripted, comparison_inputs
 
 SENTENCES = [

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tyro
 
-from jaxcontam.cli import main
-from jaxcontam.commands.audit import Audit
-from jaxcontam.commands.flags import check_positive, flags_of, own_folder
-from jaxcontam.commands.membership import Membership
-from jaxcontam.commands.prove import Prove
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
+from jaxcontam.members.command import Membership
+from jaxcontam.orders.command import Audit
+from jaxcontam.proof.command import Prove
+from jaxcontam.reports.flags import check_positive, flags_of, own_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

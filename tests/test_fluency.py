@@ -6,15 +6,15 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.blind_classifiers import (
+from jaxcontam.members.blind import blind_baselines
+from jaxcontam.members.blind_classifiers import (
     fluency_of,
     held_out_logprobs,
     ngram_fluency,
 )
-from jaxcontam.methods.membership.judging import judge
-from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.methods.membership.score import Scores
+from jaxcontam.members.judging import judge
+from jaxcontam.members.pool_judging import judge_texts
+from jaxcontam.members.score import Scores
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 N, N_WORDS = 300, 24

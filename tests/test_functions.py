@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.report.report_files import read_document
+from jaxcontam.reports.report_files import read_document
 from tests.membership_model import CONTEXT, fast_tokenizer, fresh_decoder
 
 pytestmark = pytest.mark.unoptimised

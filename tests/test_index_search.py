@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands import index_search
+from jaxcontam.cli.main import main
+from jaxcontam.overlap import index_search
 from tests.api_server import serving
 from tests.overlap_texts import sentence
 

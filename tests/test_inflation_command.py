@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import jaxcontam as jc
-from jaxcontam.analyses.inflation import written_answers
-from jaxcontam.cli import main
-from jaxcontam.commands.inflation import Inflation
+from jaxcontam.cli.main import main
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError
 from jaxcontam.progress import silent
+from jaxcontam.score_gap.command import Inflation
+from jaxcontam.score_gap.run import written_answers
 from jaxcontam.scoring.api.address import parse_api
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.prompted_model import PromptedModel, served_info

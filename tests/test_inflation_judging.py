@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.inflation_judging import (
-    Comparison,
-    judged_inflation,
-    seen_groups,
-)
 from jaxcontam.errors import InputError
+from jaxcontam.score_gap.judging import Comparison, judged_inflation, seen_groups
 
 pytestmark = pytest.mark.unoptimised
 

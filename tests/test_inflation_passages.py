@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.inflation import related
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.score_gap.run import related
 from tests.labelled_rows import write_lines
 from tests.membership_model import fast_tokenizer, fresh_decoder
 

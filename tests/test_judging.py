@@ -6,18 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.methods.membership.blind import Blind
-from jaxcontam.methods.membership.judging import judge, score_pictures
-from jaxcontam.methods.membership.pool_judging import judge_texts
-from jaxcontam.methods.membership.score import Scores
-from jaxcontam.methods.membership.verdicts import (
-    conditions,
-    ranking_verdict,
-    verdict_warnings,
-)
-from jaxcontam.report.membership import membership_sentence
-from jaxcontam.report.plots import histogram, roc_plot
-from jaxcontam.results.membership import BesideReference, BlindBaseline
+from jaxcontam.members.blind import Blind
+from jaxcontam.members.judging import judge, score_pictures
+from jaxcontam.members.page import membership_sentence
+from jaxcontam.members.pool_judging import judge_texts
+from jaxcontam.members.result import BesideReference, BlindBaseline
+from jaxcontam.members.score import Scores
+from jaxcontam.members.verdicts import conditions, ranking_verdict, verdict_warnings
+from jaxcontam.proof.plots import histogram, roc_plot
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from jaxcontam.analyses.known_texts import (
+from jaxcontam.errors import InputError
+from jaxcontam.members.known_texts import (
     FEWEST,
     MEMBER,
     NONMEMBER,
@@ -11,9 +12,8 @@ from jaxcontam.analyses.known_texts import (
     draw_shots,
     left_out,
 )
-from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.readings import fitting_shots
-from jaxcontam.report.numbers import plain_p
+from jaxcontam.members.readings import fitting_shots
+from jaxcontam.reports.numbers import plain_p
 from tests.membership_model import MEMBERS, drawn_texts, overfitted
 
 pytestmark = pytest.mark.unoptimised

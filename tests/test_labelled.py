@@ -6,8 +6,8 @@ import pytest
 
 from jaxcontam.data import hub_splits
 from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
-from jaxcontam.data.labelled import load_labelled, parse_label
 from jaxcontam.errors import InputError
+from jaxcontam.members.labelled import load_labelled, parse_label
 from jaxcontam.models.hub import download_model
 from tests.labelled_rows import write_lines
 

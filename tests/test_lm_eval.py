@@ -87,7 +87,7 @@ def test_the_entry_points_of_the_harness_name_our_model_types():
 
     from lm_eval.api.registry import get_model
 
-    from jaxcontam.analyses import lm_eval_audit
+    from jaxcontam.orders import harness as lm_eval_audit
     from jaxcontam.scoring import lm_eval_backend
 
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]

@@ -17,12 +17,12 @@ from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 from membership_model import CONTEXT, drawn_texts, fast_tokenizer, fresh_decoder
 
-from jaxcontam.analyses import lm_eval_audit
-from jaxcontam.analyses.lm_eval_audit import AuditedLM
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.orders import harness as lm_eval_audit
+from jaxcontam.orders.harness import AuditedLM
 from jaxcontam.scoring.kernel import target_scores
 
 pytestmark = pytest.mark.unoptimised

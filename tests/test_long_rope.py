@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_decoder
 from jaxcontam.scoring.local import local_scorer

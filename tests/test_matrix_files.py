@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.commands import prove as command
-from jaxcontam.commands.prove import read_matrix
 from jaxcontam.errors import InputError
+from jaxcontam.proof import command
+from jaxcontam.proof.command import read_matrix
 from tests.test_prove import drawn, save  # noqa: F401
 
 

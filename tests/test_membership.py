@@ -6,11 +6,11 @@ import json
 import pytest
 
 import jaxcontam
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER
-from jaxcontam.cli import main
-from jaxcontam.commands.membership import Membership
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.report.archive import read_text_rows
+from jaxcontam.members.command import Membership
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER
+from jaxcontam.reports.archive import read_text_rows
 from tests.membership_model import MEMBERS, OTHERS, drawn_texts
 from tests.page_laws import check_page
 

@@ -11,10 +11,10 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods import SCORES
-from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.text_model import text_model
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.text_model import text_model
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.orders.methods import SCORES
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import opened_checkpoint
 from jaxcontam.scoring.prefixed import plan_prefixed

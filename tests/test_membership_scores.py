@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods import SCORES, score_method
-from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.score import ScoredText
-from jaxcontam.methods.membership.text_model import text_model
-from jaxcontam.methods.membership.token_scores import (
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.score import ScoredText
+from jaxcontam.members.text_model import text_model
+from jaxcontam.members.token_scores import (
     MIN_K,
     dc_pdd,
     gap_k,
@@ -27,6 +26,7 @@ from jaxcontam.methods.membership.token_scores import (
     surp,
     token_frequencies,
 )
+from jaxcontam.orders.methods import SCORES, score_method
 from jaxcontam.scoring.kernel import target_scores
 from jaxcontam.scoring.opened import opened_checkpoint
 from tests.membership_model import (

@@ -6,12 +6,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from jaxcontam.analyses.known_texts import read_texts
-from jaxcontam.cli import main
-from jaxcontam.commands.membership import Membership
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.report.archive import read_text_rows
+from jaxcontam.members.command import Membership
+from jaxcontam.members.known_texts import read_texts
+from jaxcontam.reports.archive import read_text_rows
 from tests.membership_model import MEMBERS, OTHERS
 
 

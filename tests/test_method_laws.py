@@ -23,10 +23,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderMethod, TestRow
-from jaxcontam.methods.pair_method import stratum_runs
-from jaxcontam.results import Evidence
+from jaxcontam.orders.method import OrderMethod, TestRow
+from jaxcontam.orders.methods import METHODS
+from jaxcontam.orders.pair_method import stratum_runs
+from jaxcontam.proof.result import Evidence
 from jaxcontam.stats import lattice, pair_test, randomisation
 from jaxcontam.stats.conformal import conformal_p_values, share_seen
 from jaxcontam.stats.direction import needed_pairs

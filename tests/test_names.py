@@ -16,7 +16,7 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 
 N_MEANINGS = 400
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from tests.random_items import HOUSE, random_items
 
 pytestmark = pytest.mark.unoptimised

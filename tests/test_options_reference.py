@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.commands.recomputed import verify_report
-from jaxcontam.commands.verify_again import ask_again
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.methods.options import METHOD
-from jaxcontam.methods.pair_method import reference_result
-from jaxcontam.results import Evidence
+from jaxcontam.orders.ask_again import ask_again
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.options import METHOD
+from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.verify import verify_report
 from jaxcontam.stats.randomisation import row_spread
 from tests.test_reference_model import forged, nothing
 

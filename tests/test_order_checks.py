@@ -10,10 +10,10 @@ import pytest
 
 import jaxcontam
 from jaxcontam import Audit
-from jaxcontam.analyses import order_files
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import check_files, read_files
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
+from jaxcontam.orders import benchmarks as order_files
+from jaxcontam.orders.benchmarks import check_files, read_files
+from jaxcontam.orders.design import AuditDesign
 from tests.stub_models import opened_stub
 from tests.test_order_path import random_bigrams, tokenizer  # noqa: F401
 

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, order_method
-from jaxcontam.methods.method import OrderMethod
-from jaxcontam.methods.order_test import plan_test, score_test
-from jaxcontam.methods.pair_method import PairMethod
+from jaxcontam.orders.method import OrderMethod
+from jaxcontam.orders.methods import METHODS, order_method
+from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 

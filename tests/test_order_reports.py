@@ -7,18 +7,18 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.commands.recomputed import verify_report
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.report.report_files import (
+from jaxcontam.proof.verdict import decide, screen
+from jaxcontam.proof.verify import verify_report
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
     sealed_text,
 )
-from jaxcontam.results import Report
-from jaxcontam.verdict import decide, screen
+from jaxcontam.reports.saved import write_files
 from tests.test_order_path import (
     memoriser,
     random_bigrams,

@@ -8,13 +8,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from jaxcontam.commands.overlap import Reached, load_state, save_state
 from jaxcontam.data import corpus, ngrams
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.data.occurrences import forms_of, occurrences
-from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.overlap.command import Reached, load_state, save_state
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.occurrences import forms_of, occurrences
 from tests.overlap_texts import sentence
 
 

@@ -7,21 +7,21 @@ import tracemalloc
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands import overlap as command
-from jaxcontam.commands.overlap import (
+from jaxcontam.cli.main import main
+from jaxcontam.data import corpus
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.corpus import list_corpus
+from jaxcontam.data.ngrams import overlap_index
+from jaxcontam.overlap import command
+from jaxcontam.overlap.command import (
     MEANING,
     Reached,
     load_state,
     save_state,
     search_files,
 )
-from jaxcontam.data import corpus
-from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.corpus import list_corpus
-from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.data.occurrences import forms_of, occurrences
-from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.occurrences import forms_of, occurrences
 from tests.overlap_texts import sentence
 
 

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
-from jaxcontam.data.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.data.occurrences import forms_of, occurrences
-from jaxcontam.data.overlap import OverlapSearch
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
+from jaxcontam.overlap.occurrences import forms_of, occurrences
 
 FRAME = (
     "Which function or class of the standard library of Python does the following "

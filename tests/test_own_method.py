@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderFile, OrderMethod
+from jaxcontam.orders.method import OrderFile, OrderMethod
+from jaxcontam.orders.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/how_to/own_method.md").read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def test_score_of_the_how_to_page_is_known_everywhere(package):
     [
         ("METHOD = 3", "mine: jaxcontam.methods: mine:METHOD must be a test"),
         (
-            "from jaxcontam.methods.membership.text_scores import LOSS as METHOD",
+            "from jaxcontam.members.text_scores import LOSS as METHOD",
             "the name 'loss' is taken",
         ),
     ],

@@ -68,7 +68,7 @@ def test_wheel_holds_jaxcontam_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {"jaxcontam", f"{wheel.name.split('-py3')[0]}.dist-info"}
-    assert "jaxcontam/cli.py" in names
+    assert "jaxcontam/cli/main.py" in names
 
 
 def test_wheel_holds_every_file_of_the_package_and_its_licence(wheel):
@@ -77,7 +77,7 @@ def test_wheel_holds_every_file_of_the_package_and_its_licence(wheel):
         ["git", "ls-files", "jaxcontam"], cwd=ROOT, capture_output=True, text=True
     ).stdout.splitlines()
     # Types, templates of pages and stored numbers; of a copy without git, these alone.
-    wanted = {"jaxcontam/py.typed", "jaxcontam/report/page.html.j2", *files}
+    wanted = {"jaxcontam/py.typed", "jaxcontam/reports/page.html.j2", *files}
     assert wanted <= names
     (info,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
     assert f"{info}/licenses/LICENSE" in names
@@ -112,7 +112,7 @@ def test_what_is_released_installs_and_runs_in_a_fresh_environment(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "reversibility" in done.stdout
     (installed,) = site.glob("jaxcontam-*.dist-info")
-    assert "jaxcontam/cli.py" in (installed / "RECORD").read_text()
+    assert "jaxcontam/cli/main.py" in (installed / "RECORD").read_text()
 
 
 def test_citation_file_has_what_its_format_asks_and_the_version_of_the_package():
@@ -161,7 +161,7 @@ def test_command_of_the_wheel_answers_help_without_jax(wheel, tmp_path):
 def test_package_imports_nothing_heavy_and_an_audit_few_modules():
     code = (
         "import sys, jaxcontam; package = list(sys.modules); "
-        "import jaxcontam.analyses.audit; print(package, list(sys.modules), sep='\\n')"
+        "import jaxcontam.orders.run; print(package, list(sys.modules), sep='\\n')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True

@@ -6,20 +6,21 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.cli import main
-from jaxcontam.report.figure import BLUE, GREY, ORANGE
-from jaxcontam.report.numbers import p_words
-from jaxcontam.report.order_page import order_page
-from jaxcontam.report.order_words import (
+from jaxcontam.cli.main import main
+from jaxcontam.proof.order_words import (
     assumed_sentence,
     screening_sentence,
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.report.page import render
-from jaxcontam.report.report_files import read_report
-from jaxcontam.results import Local, Pretest, Screening
+from jaxcontam.proof.page import order_page
+from jaxcontam.reports.figure import BLUE, GREY, ORANGE
+from jaxcontam.reports.method_notes import method_words
+from jaxcontam.reports.numbers import p_words
+from jaxcontam.reports.page import render
+from jaxcontam.reports.report import Screening
+from jaxcontam.reports.report_files import read_report
+from jaxcontam.stats.result import Local, Pretest
 from tests.page_laws import check_page, contrast, text_contrasts
 from tests.report_documents import audit_report, changed, order_result
 

@@ -8,19 +8,20 @@ from html import unescape
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.report.order_words import (
+from jaxcontam.proof.order_words import (
     own_order_rows,
     own_order_sentence,
     reference_sentence,
     side_by_side,
 )
-from jaxcontam.report.outcome import print_outcome
-from jaxcontam.results import Evidence, Pretest, ReferenceResult, UnscoredFile
+from jaxcontam.proof.outcome import print_outcome
+from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
+from jaxcontam.reports.method_notes import method_words
+from jaxcontam.reports.saved import write_files
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
 from jaxcontam.stats.pair_test import adjacency_test, direction_test
+from jaxcontam.stats.result import Pretest
 from jaxcontam.terminal import Terminal
 from tests.page_laws import check_page
 from tests.report_documents import audit_report, order_result

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.cost import pair_cost
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.local import checkpoint_scorer

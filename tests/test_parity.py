@@ -10,7 +10,7 @@ import pytest
 import transformers
 from flax import nnx
 
-from jaxcontam.commands.score import Score
+from jaxcontam.cli.score import Score
 from jaxcontam.models.checkpoint import load_checkpoint, load_decoder, save_checkpoint
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder

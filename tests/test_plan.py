@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.methods.power_designs import PLANNED
+from jaxcontam.cli.main import main
+from jaxcontam.orders.power_designs import PLANNED
 
 pytestmark = pytest.mark.unoptimised
 

@@ -11,9 +11,9 @@ import pytest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import checkpoint_scorer
 from train.manifest import read_manifest
 from train.population import Population

@@ -8,10 +8,10 @@ from flax import nnx
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test, score_test
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.run_batches import NonFiniteScoreError

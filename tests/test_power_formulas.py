@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.method import OrderFile
-from jaxcontam.methods.pair_method import PairMethod
-from jaxcontam.methods.power_designs import (
+from jaxcontam.orders.method import OrderFile
+from jaxcontam.orders.methods import METHODS
+from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.power_designs import (
     PLANNED,
     FilePlan,
     fewest_examples,

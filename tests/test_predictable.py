@@ -2,16 +2,16 @@
 
 import pytest
 
-from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.analyses.replicate_judging import CONTROL, PARTITION, Arm, Partition
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods.replication.fields import find_fields
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import judge_result
-from jaxcontam.methods.replication.local_judge import follows_from_first, judge_local
-from jaxcontam.methods.replication.split import draw_instances
-from jaxcontam.report.replication import replication_sentences
-from jaxcontam.results.replication import JudgeResult
+from jaxcontam.replication.fields import find_fields
+from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.judges import judge_result
+from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
+from jaxcontam.replication.local_judge import follows_from_first, judge_local
+from jaxcontam.replication.page import replication_sentences
+from jaxcontam.replication.result import JudgeResult
+from jaxcontam.replication.split import draw_instances
+from jaxcontam.reports.method_notes import method_words
 
 N_ROWS = 13
 KINDS = {

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from tokenizers import processors
 
-from jaxcontam.analyses.audit import plan_audit
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import read_files
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import Question
-from jaxcontam.methods.membership.text_model import text_model
-from jaxcontam.methods.versions import VersionSet, plan_texts
+from jaxcontam.members.text_model import text_model
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
+from jaxcontam.orders.benchmarks import read_files
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.run import plan_audit
+from jaxcontam.proof.versions import VersionSet, plan_texts
 from jaxcontam.scoring.choices import choice_groups
 from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.load import load

@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse.csgraph
 import scipy.stats
 
-from jaxcontam.results import Pretest
 from jaxcontam.stats.pretests import columns, gate, pretest_battery
 from jaxcontam.stats.pretests.checks import (
     autocorrelation,
@@ -19,6 +18,7 @@ from jaxcontam.stats.pretests.checks import (
 )
 from jaxcontam.stats.pretests.fields import natural_order, numbers
 from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
+from jaxcontam.stats.result import Pretest
 from tests.pretest_files import VOCABULARY, duplicated, failed, sentences
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from tests.pretrain_processes import finish_all, free_port
 from tests.served_model import save
 

@@ -11,8 +11,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands.prove import Prove
+from jaxcontam.cli.main import main
+from jaxcontam.proof.command import Prove
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import QuestionFields, read_questions
-from jaxcontam.data.score_columns import read_columns, read_model
 from jaxcontam.errors import InputError
+from jaxcontam.score_gap.score_columns import read_columns, read_model
 
 pytestmark = pytest.mark.unoptimised
 

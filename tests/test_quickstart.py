@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands.recomputed import verify_report
-from jaxcontam.report.report_files import sealed_text
+from jaxcontam.cli.main import main
+from jaxcontam.proof.verify import verify_report
+from jaxcontam.reports.report_files import sealed_text
 
 pytestmark = pytest.mark.unoptimised
 
@@ -257,7 +257,7 @@ def test_flipped_digit_in_the_archive_is_found(copied, array):
     np.savez(path, **arrays)
     assert main(["verify", str(copied)]) == 3
     # Even if the digests are made to fit.
-    from jaxcontam.report.report_files import ARCHIVE_NAME, archive_digest
+    from jaxcontam.reports.report_files import ARCHIVE_NAME, archive_digest
 
     document = read(copied)
     document["digests"] = {ARCHIVE_NAME: archive_digest(path)}

@@ -6,18 +6,13 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import result_row, to_document
-from jaxcontam.results import (
-    Local,
-    MembershipResult,
-    ModelInfo,
-    OrderResult,
-    Pretest,
-    Report,
-    ServedInfo,
-)
-from jaxcontam.results.read import read_result
-from jaxcontam.results.replication import ComparisonResult
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.replication.result import ComparisonResult
+from jaxcontam.reports.read import read_result
+from jaxcontam.reports.report import MembershipResult, Report
+from jaxcontam.reports.report_files import result_row, to_document
+from jaxcontam.scoring.info import ModelInfo, ServedInfo
+from jaxcontam.stats.result import Local, Pretest
 from tests.report_documents import order_result
 
 RANKING = MembershipResult(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jaxcontam.commands.recomputed import differences
-from jaxcontam.report.report_files import result_row
+from jaxcontam.proof.verify import differences
+from jaxcontam.reports.report_files import result_row
 from tests.report_documents import order_result
 
 

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from jaxcontam import Audit
-from jaxcontam.commands import audit as audit_command
-from jaxcontam.commands.recomputed import verify_report
-from jaxcontam.methods.adjacency import METHOD as ADJACENCY
-from jaxcontam.methods.direction import METHOD as DIRECTION
-from jaxcontam.methods.pair_method import loglik_gap, reference_result
-from jaxcontam.report.report_files import (
+from jaxcontam.orders import command as audit_command
+from jaxcontam.orders.adjacency import METHOD as ADJACENCY
+from jaxcontam.orders.direction import METHOD as DIRECTION
+from jaxcontam.orders.pair_method import loglik_gap, reference_result
+from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.verify import verify_report
+from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,
     sealed_text,
 )
-from jaxcontam.results import Evidence
 from tests.stub_models import opened_stub
 from tests.test_order_path import (
     bigrams,

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import norm
 
 from eval import reference_rule as study
-from jaxcontam.methods.direction import METHOD
-from jaxcontam.methods.pair_method import reference_result
-from jaxcontam.results import Evidence
+from jaxcontam.orders.direction import METHOD
+from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.result import Evidence
 from jaxcontam.stats.direction import backward_spread
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.cli import GONE, main
-from jaxcontam.report.report_files import write_report
+from jaxcontam.cli.main import GONE, main
+from jaxcontam.reports.report_files import write_report
+from jaxcontam.reports.saved import write_files
 from tests.report_documents import audit_report, order_result
 
 pytestmark = pytest.mark.unoptimised

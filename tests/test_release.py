@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import read_files
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.release import (
     check_release,
     cut_records,
@@ -21,6 +19,8 @@ from jaxcontam.data.release import (
     release_order,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.orders.benchmarks import read_files
+from jaxcontam.orders.design import AuditDesign
 
 pytestmark = pytest.mark.unoptimised
 

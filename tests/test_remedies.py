@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.report.decision import AuditedFile, plain_name
-from jaxcontam.report.order_words import Advice
-from jaxcontam.results import Pretest
+from jaxcontam.proof.decision import AuditedFile, plain_name
+from jaxcontam.proof.order_words import Advice
+from jaxcontam.reports.method_notes import method_words
 from jaxcontam.stats.pretests import columns, pretest_battery
+from jaxcontam.stats.result import Pretest
 from tests.report_documents import order_result
 
 COMMAND = ["audit", "my model", "x.jsonl"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.models.checkpoint import Checkpoint, save_checkpoint
 from jaxcontam.scoring.api.client import ApiClient

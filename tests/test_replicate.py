@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from jaxcontam.analyses.replicate_judging import ARMS
-from jaxcontam.cli import main
-from jaxcontam.report.archive import ASKED, read_text_rows
+from jaxcontam.cli.main import main
+from jaxcontam.replication.judging import ARMS
+from jaxcontam.reports.archive import ASKED, read_text_rows
 from jaxcontam.scoring.prompted_model import open_prompted
 from tests.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 
 SECOND = "the ferry to {} {} leaves the southern harbour at noon"
 IN_OTHER_WORDS = (

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from tests.membership_model import MEMBERS, OTHERS
 from tests.page_laws import check_page
 from tests.test_replicate import recorded, results  # noqa: F401

@@ -6,8 +6,8 @@ import io
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.annotate import read_sheet, sheet_text
-from jaxcontam.methods.replication.instance import Completion, Instance
+from jaxcontam.replication.annotate import read_sheet, sheet_text
+from jaxcontam.replication.instance import Completion, Instance
 
 N = 8
 INSTANCES = tuple(

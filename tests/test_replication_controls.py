@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, fisher_exact
 
-from jaxcontam.analyses.method_notes import method_words
-from jaxcontam.analyses.replicate_plan import ReplicationDesign, plan_replication
-from jaxcontam.methods.replication.control import (
+from jaxcontam.replication.control import (
     Side,
     beside_reference,
     fewest_above,
@@ -19,10 +17,12 @@ from jaxcontam.methods.replication.control import (
     share_p,
     why_no_more,
 )
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.judges import Facts, Judged, judge_result
-from jaxcontam.methods.replication.local_judge import closeness, is_short
-from jaxcontam.report.replication import replication_sentences
+from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.judges import Facts, Judged, judge_result
+from jaxcontam.replication.local_judge import closeness, is_short
+from jaxcontam.replication.page import replication_sentences
+from jaxcontam.replication.plan import ReplicationDesign, plan_replication
+from jaxcontam.reports.method_notes import method_words
 from jaxcontam.stats.proportions import rate_test
 
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from jaxcontam.methods.replication.instance import Completion, Instance, words_of
-from jaxcontam.methods.replication.judges import (
+from jaxcontam.replication.instance import Completion, Instance, words_of
+from jaxcontam.replication.judges import (
     Judged,
     agreement,
     algorithm_2,
     fewest_near,
     judge_result,
 )
-from jaxcontam.methods.replication.llm_judge import (
+from jaxcontam.replication.llm_judge import (
     judge_llm,
     judge_prompt,
     judge_version,
     parse_judgement,
 )
-from jaxcontam.methods.replication.local_judge import (
+from jaxcontam.replication.local_judge import (
     NEAR,
     instance_warnings,
     judge_local,

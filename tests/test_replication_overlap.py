@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.overlap import (
+from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
     Measure,
@@ -12,7 +12,7 @@ from jaxcontam.methods.replication.overlap import (
     overlap_results,
     overlap_scores,
 )
-from jaxcontam.report.replication import replication_sentences
+from jaxcontam.replication.page import replication_sentences
 from jaxcontam.stats.paired import sign_flip_test
 
 

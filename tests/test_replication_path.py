@@ -5,17 +5,13 @@ import re
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods.replication.fields import find_fields
-from jaxcontam.methods.replication.instance import Completion
-from jaxcontam.methods.replication.judges import judge_result
-from jaxcontam.methods.replication.local_judge import judge_local, judge_version
-from jaxcontam.methods.replication.overlap import (
-    ROUGE_L,
-    overlap_results,
-    overlap_scores,
-)
-from jaxcontam.methods.replication.prompts import load_prompts
-from jaxcontam.methods.replication.split import draw_instances
+from jaxcontam.replication.fields import find_fields
+from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.judges import judge_result
+from jaxcontam.replication.local_judge import judge_local, judge_version
+from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
+from jaxcontam.replication.prompts import load_prompts
+from jaxcontam.replication.split import draw_instances
 
 WORDS = (
     "amber",

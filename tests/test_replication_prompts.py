@@ -5,8 +5,8 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import Instance
-from jaxcontam.methods.replication.prompts import TASKS, load_prompts
+from jaxcontam.replication.instance import Instance
+from jaxcontam.replication.prompts import TASKS, load_prompts
 
 
 def instance(first="The first piece", label="1 (yes)"):

@@ -11,19 +11,10 @@ import pytest
 from eval.replication.recorded import read_recorded_folder
 from eval.replication.tables import Partition, successes, table_1, table_2
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.judges import (
-    Judged,
-    agreement,
-    consensus,
-    judge_result,
-)
-from jaxcontam.methods.replication.local_judge import judge_local
-from jaxcontam.methods.replication.overlap import (
-    ROUGE_L,
-    overlap_results,
-    overlap_scores,
-)
-from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.replication.judges import Judged, agreement, consensus, judge_result
+from jaxcontam.replication.local_judge import judge_local
+from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
+from jaxcontam.replication.recorded import read_recorded
 
 # Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))

@@ -8,8 +8,8 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.fields import Fields, find_fields
-from jaxcontam.methods.replication.split import (
+from jaxcontam.replication.fields import Fields, find_fields
+from jaxcontam.replication.split import (
     cut_text,
     draw_instances,
     instances_fingerprint,

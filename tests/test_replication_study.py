@@ -24,7 +24,7 @@ from eval.replication.models import (
 from eval.replication.recorded import recorded_partitions
 from eval.replication.rule import accused
 from eval.replication.tables import table_1, table_2
-from jaxcontam.methods.replication.control import (
+from jaxcontam.replication.control import (
     Side,
     beside_reference,
     more_copies,

@@ -11,18 +11,18 @@ import sys
 
 import pytest
 
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.cli import main
-from jaxcontam.commands.recomputed import digest_faults
-from jaxcontam.report.archive import archive_bytes
-from jaxcontam.report.report_files import (
+from jaxcontam.cli.main import main
+from jaxcontam.proof.verify import digest_faults
+from jaxcontam.reports.archive import archive_bytes
+from jaxcontam.reports.report_files import (
     read_document,
     replace_bytes,
     to_document,
     write_report,
 )
-from jaxcontam.report.table_csv import csv_cell, csv_text, results_csv
-from jaxcontam.results import Local, Neighbours
+from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.table_csv import csv_cell, csv_text, results_csv
+from jaxcontam.stats.result import Local, Neighbours
 from jaxcontam.terminal import visible
 from tests.report_documents import (
     audit_document,

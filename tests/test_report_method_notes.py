@@ -5,11 +5,11 @@ from string import Formatter
 
 import pytest
 
-from jaxcontam.analyses.method_notes import method_words, named_rows
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.replication.catalogue import REPLICATION_METHODS
-from jaxcontam.report.page import named_methods
-from jaxcontam.results.membership import SetResult
+from jaxcontam.members.result import SetResult
+from jaxcontam.orders.methods import METHODS
+from jaxcontam.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.reports.method_notes import method_words, named_rows
+from jaxcontam.reports.page import named_methods
 from tests.report_documents import audit_report
 
 pytestmark = pytest.mark.unoptimised

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from jaxcontam.report.page import (
+from jaxcontam.reports.page import (
     Badge,
     Code,
     Details,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.methods.sharded_t import METHOD, RELEASED, analyse
+from jaxcontam.orders.sharded_t import METHOD, RELEASED, analyse
 
 
 def ones(matrix):

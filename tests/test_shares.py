@@ -19,7 +19,7 @@ from store_process import (
     drawn_sequences,
 )
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring.scorer import Scorer

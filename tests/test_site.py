@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from jaxcontam.cli import COMMANDS
+from jaxcontam.cli.main import COMMANDS
 from tests.test_docs import METHODS, ROOT
 
 

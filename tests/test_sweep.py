@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.methods.membership.sweep import halves, sweep_methods, sweep_min_k
+from jaxcontam.members.sweep import halves, sweep_methods, sweep_min_k
 from jaxcontam.stats.roc import auc_delong
 
 LABELS = np.arange(400) % 2 == 0

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxcontam import results
-from jaxcontam.report import numbers
-from jaxcontam.report.outcome import print_results
+from jaxcontam.proof.outcome import print_results
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.reports import numbers
+from jaxcontam.reports.report import MembershipResult
+from jaxcontam.stats.result import OrderNumbers
 
 # p_text forgives 1e-9 of a unit in the last printed place, so that 0.05 computed as
 # 0.05 + 1e-17 is not printed as 0.051.
@@ -24,7 +26,7 @@ def p_text(result):
 
 def order_result(log10_p=-1.0, **fields):
     """A row of the report with these fields."""
-    numbers = results.OrderNumbers(
+    numbers = OrderNumbers(
         statistic=1.0,
         p_value=max(10.0**log10_p, 1e-300),
         log10_p=log10_p,
@@ -57,7 +59,7 @@ def order_result(log10_p=-1.0, **fields):
         "effect_unit": "nats per example boundary",
         "verdict": "contaminated",
     }
-    return results.OrderResult(**(stated | fields), numbers=numbers)
+    return OrderResult(**(stated | fields), numbers=numbers)
 
 
 def membership_result(auc=0.881, auc_se=0.031, **fields):
@@ -69,7 +71,7 @@ def membership_result(auc=0.881, auc_se=0.031, **fields):
         "reference": ("control",),
         "tokens_scored": 1,
     }
-    return results.MembershipResult(auc=auc, auc_se=auc_se, **(stated | fields))
+    return MembershipResult(auc=auc, auc_se=auc_se, **(stated | fields))
 
 
 def printed(rows, width, **options):

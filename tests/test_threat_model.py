@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.data import benchmark, encoding, files
 from jaxcontam.models.families import family
-from jaxcontam.report import report_files
+from jaxcontam.reports import report_files
 from jaxcontam.scoring.api import budget, policy, prompts, spot
 from tests.faults import test_fuzz
 

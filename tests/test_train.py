@@ -9,11 +9,11 @@ from flax import nnx
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.methods import order_method
-from jaxcontam.methods.order_test import plan_test
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test
 from tests.copy_rows import canary, in_one, steps_of_copy
 from tests.stepwise import train_decoder
 from tests.train_corpus import write_corpus

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from jaxcontam.cli import parse
+from jaxcontam.cli.main import parse
 from jaxcontam.models.checkpoint import load_checkpoint
 from tests.faults.test_train_kills import steps_done, write_texts
 from tests.pretrain_processes import finish_all, start_all

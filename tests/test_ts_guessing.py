@@ -9,15 +9,15 @@ import pytest
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.instance import Completion, Instance
-from jaxcontam.methods.replication.questions import (
+from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.questions import (
     MASK,
     MASKED_WORD,
     filled,
     is_answer,
     readings,
 )
-from jaxcontam.methods.replication.ts_guessing import (
+from jaxcontam.replication.ts_guessing import (
     TS_GUESSING_VERSION,
     hidden_option,
     hidden_word,

@@ -13,8 +13,8 @@ from eval.unlearning import (
     read_chunks,
     score_ratios,
 )
-from jaxcontam.data.rouge import rouge_l
 from jaxcontam.errors import InputError
+from jaxcontam.replication.rouge import rouge_l
 from jaxcontam.scoring import completions
 from tests.api_server import chat, serving
 from tests.unlearning_models import (

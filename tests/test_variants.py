@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxcontam.cli import main
-from jaxcontam.data.versions import load_versions
-from jaxcontam.methods.variants import variants_result
-from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
+from jaxcontam.cli.main import main
+from jaxcontam.ownership.variants_test import variants_result
+from jaxcontam.ownership.versions import load_versions
+from jaxcontam.proof.verdict import decide
+from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.rows import padded, unpadded
-from jaxcontam.verdict import decide
 
 pytestmark = pytest.mark.unoptimised
 

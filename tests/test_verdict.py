@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from jaxcontam import results
-from jaxcontam.results import DESIGNED, OrderResult, Pretest, ReferenceResult
-from jaxcontam.verdict import decide, screen
+from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult
+from jaxcontam.proof.verdict import decide, screen
+from jaxcontam.stats.result import OrderNumbers, Pretest
 
 
 def result(
@@ -22,7 +22,7 @@ def result(
     p_floor=1e-9,
     **kwargs,
 ):
-    numbers = results.OrderNumbers(
+    numbers = OrderNumbers(
         statistic=0.0,
         p_value=p,
         log10_p=log10_p,

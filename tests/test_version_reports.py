@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.report.report_files import (
+from jaxcontam.cli.main import main
+from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
     archive_digest,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.budget import ApiOptions

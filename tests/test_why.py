@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from jaxcontam.report.decision import AuditedFile, why
-from jaxcontam.results import Pretest, ReferenceResult
-from jaxcontam.verdict import decide
+from jaxcontam.proof.decision import AuditedFile, why
+from jaxcontam.proof.result import ReferenceResult
+from jaxcontam.proof.verdict import decide
+from jaxcontam.stats.result import Pretest
 from tests.report_documents import order_result
 
 pytestmark = pytest.mark.unoptimised

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.methods import METHODS, order_method
-from jaxcontam.methods.membership.score import ScoredText, ScoreMethod
-from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.orders.methods import METHODS, order_method
+from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.run_batches import NonFiniteScoreError

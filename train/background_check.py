@@ -19,9 +19,9 @@ from jaxcontam.data.ngrams import (
     overlap_index,
     words_of,
 )
-from jaxcontam.data.occurrences import RULES, Form, Occurrence, forms_of, occurrences
-from jaxcontam.data.overlap import OverlapSearch
 from jaxcontam.errors import InputError
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.occurrences import RULES, Form, Occurrence, forms_of, occurrences
 from train.manifest import SetOverlap
 from train.plan import PlannedSet
 

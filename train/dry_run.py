@@ -34,13 +34,13 @@ from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
-from jaxcontam.cli import run_module
-from jaxcontam.commands.flags import check_positive, flag_of
+from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.flops import forward_flops
 from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
+from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxcontam.cli import run_module
+from jaxcontam.cli.main import run_module
 from jaxcontam.data.files import writing
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import read_fast_tokenizer, save_checkpoint
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.report.report_files import replace_folder
+from jaxcontam.reports.report_files import replace_folder
 from train.checkpoints import restore_params, saved_steps
 from train.run_folder import MODEL_DIR
 

@@ -23,14 +23,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from jaxcontam.analyses.method_notes import named_rows
-from jaxcontam.cli import run_module
+from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError
-from jaxcontam.report import page as section
-from jaxcontam.report.figure import BLUE, GREY, STYLE, svg_text
-from jaxcontam.report.numbers import effect_words, p_cell
-from jaxcontam.report.page import render
-from jaxcontam.report.report_files import replace_bytes
+from jaxcontam.reports import page as section
+from jaxcontam.reports.figure import BLUE, GREY, STYLE, svg_text
+from jaxcontam.reports.method_notes import named_rows
+from jaxcontam.reports.numbers import effect_words, p_cell
+from jaxcontam.reports.page import render
+from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL
 from train.manifest import Manifest, PlantedSet, read_manifest
 from train.run_folder import MANIFEST_NAME, MODEL_DIR

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from jaxcontam.analyses.stopwatch import library_versions, utc_now
-from jaxcontam.cli import EXIT_PARTIAL, run_module
-from jaxcontam.commands.flags import check_positive, check_seed, flags_of
+from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.report_files import make_folder, replace_bytes
+from jaxcontam.reports.flags import check_positive, check_seed, flags_of
+from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.reports.stopwatch import library_versions, utc_now
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.identity import cpu_name
 from jaxcontam.sources import source_digest

@@ -27,10 +27,10 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from jaxcontam.errors import InputError
-from jaxcontam.methods.layouts import PairLayout, ScoredTest
-from jaxcontam.methods.order_test import PlannedTest, unscorable
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware
+from jaxcontam.orders.layouts import PairLayout, ScoredTest
+from jaxcontam.orders.order_test import PlannedTest, unscorable
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup

@@ -21,8 +21,8 @@ from rich.console import Console
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import abstract_decoder
-from jaxcontam.report.outcome import bare_table
-from jaxcontam.report.report_files import replace_folder
+from jaxcontam.proof.outcome import bare_table
+from jaxcontam.reports.report_files import replace_folder
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.stats.proportions import wilson_interval
 from train.manifest import Manifest, write_manifest

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam import __version__
-from jaxcontam.cli import parse, run_command
+from jaxcontam.cli.main import parse, run_command
 from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError

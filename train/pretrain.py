@@ -15,11 +15,9 @@ from typing import Annotated, Literal
 import tyro
 from jax.sharding import Mesh
 
-from jaxcontam.cli import parse, run_command
-from jaxcontam.commands.flags import check_positive, check_seed, flag_of
+from jaxcontam.cli.main import parse, run_command
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.methods import order_method
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     model_directory,
@@ -27,8 +25,10 @@ from jaxcontam.models.checkpoint import (
     read_fast_tokenizer,
 )
 from jaxcontam.models.flops import forward_flops
+from jaxcontam.orders.methods import order_method
 from jaxcontam.processes import is_first, joined
-from jaxcontam.report.report_files import make_folder
+from jaxcontam.reports.flags import check_positive, check_seed, flag_of
+from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.compilation_cache import keep_compiled
 from jaxcontam.scoring.mesh_shape import parse_mesh
 from jaxcontam.terminal import visible

@@ -19,7 +19,7 @@ from etils import epath
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
-from jaxcontam.report.report_files import make_folder
+from jaxcontam.reports.report_files import make_folder
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model

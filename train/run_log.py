@@ -21,7 +21,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.report.report_files import replace_bytes
+from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
 from train.page import write_training_page

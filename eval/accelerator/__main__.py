@@ -26,9 +26,9 @@ from eval.accelerator.subjects import device as device_of
 from eval.accelerator.training import measure_training
 from eval.speed.measure import versions
 from eval.study import Grid, print_grid, run_study, say, write_json
-from jaxcontam.analyses.stopwatch import utc_now
-from jaxcontam.commands.flags import check_positive
 from jaxcontam.errors import InputError, check_names
+from jaxcontam.reports.flags import check_positive
+from jaxcontam.reports.stopwatch import utc_now
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

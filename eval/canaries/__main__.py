@@ -45,17 +45,19 @@ from eval.canaries.runs import (
 from eval.canaries.tables import grids_of, numbers_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, StudyFlags, finish_study, run_study
-from jaxcontam.analyses.audit import with_reference
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.analyses.stopwatch import library_versions
-from jaxcontam.commands.flags import STORE_DIR, flags_of
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.orders.run import with_reference
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.report_files import PAGE_NAME
-from jaxcontam.results import Evidence, ModelInfo, OrderResult, Report
+from jaxcontam.proof.result import Evidence, OrderResult
+from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.reports.flags import STORE_DIR, flags_of
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.report_files import PAGE_NAME
+from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.stopwatch import library_versions
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
-from jaxcontam.verdict import MIN_EFFECT, decide
 from train.background_check import found_in
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet

@@ -6,7 +6,7 @@ from typing import Any
 from eval.canaries.runs import CANARIES, MOST_SEEN, Row, Run
 from eval.intervals import Share
 from eval.study import Column, Grid
-from jaxcontam.report.numbers import p_text
+from jaxcontam.reports.numbers import p_text
 
 LEVELS = (0.05, 0.001)
 _NONE = ""

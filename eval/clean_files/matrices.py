@@ -12,14 +12,14 @@ from eval.clean_files.files import texts
 from eval.clean_files.findings import Cell, Finding, asked, drawn_cell, silent
 from eval.clean_files.readers import KERNELS, Reader, chance
 from eval.natural_order.words import pseudoword
-from jaxcontam.commands.canary import canary_results
 from jaxcontam.data.benchmark import content_digest
-from jaxcontam.data.keyed_rows import VALUES, make_keyed_rows
 from jaxcontam.data.release import SEED_BYTES
-from jaxcontam.methods.variants import variants_result
-from jaxcontam.methods.versions import VersionSet, plan_texts, score_texts
+from jaxcontam.ownership.canary import canary_results
+from jaxcontam.ownership.keyed_rows import VALUES, make_keyed_rows
+from jaxcontam.ownership.variants_test import variants_result
+from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.in_memory import opened_function
-from jaxcontam.verdict import MIN_EFFECT, decide
 
 _SCORES = ("centred", "studentised", "auto")
 Rng = np.random.Generator

@@ -10,11 +10,11 @@ import numpy as np
 from eval.clean_files.files import texts, write
 from eval.clean_files.findings import Cell, Finding, drawn_cell
 from eval.clean_files.readers import Reader
-from jaxcontam.analyses.known_texts import NONMEMBER, RunTexts, read_texts
-from jaxcontam.analyses.membership_judging import JudgedRun, judged
 from jaxcontam.errors import InputError
-from jaxcontam.methods.membership.score import Scores
-from jaxcontam.results.membership import MembershipStudy
+from jaxcontam.members.judged import JudgedRun, judged
+from jaxcontam.members.known_texts import NONMEMBER, RunTexts, read_texts
+from jaxcontam.members.result import MembershipStudy
+from jaxcontam.members.score import Scores
 
 _NAMES = ("min_k", "loss", "zlib")
 _READERS = ("frequency", "length", "noise", "cauchy", "discrete", "constant")

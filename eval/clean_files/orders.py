@@ -14,9 +14,9 @@ from eval.natural_order.kind import loosened
 from eval.natural_order.words import pseudoword
 from jaxcontam.data.release import SEED_BYTES, make_release
 from jaxcontam.errors import InputError
-from jaxcontam.methods import TESTS
-from jaxcontam.results import OrderResult
-from jaxcontam.verdict import MIN_EFFECT, decide
+from jaxcontam.orders.methods import TESTS
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.verdict import MIN_EFFECT, decide
 
 _WANTED = "direction adjacency stratified reversal permutation sharded_rank sharded_t"
 _ORDER_TESTS = tuple(name for name in _WANTED.split() if name in TESTS)

@@ -24,9 +24,10 @@ from eval.leaderboard.methods import (
 from eval.study import data_file
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.methods import score_method, sharded_t, stratified
-from jaxcontam.methods.membership.blind import grouped_folds
-from jaxcontam.methods.membership.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.members.blind import grouped_folds
+from jaxcontam.members.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.orders import sharded_t, stratified
+from jaxcontam.orders.methods import score_method
 from jaxcontam.scoring.choices import choice_scores
 from jaxcontam.stats import conformal
 from jaxcontam.stats.inflation import gap_estimate

@@ -14,17 +14,17 @@ from eval.leaderboard.detector import (
     Subject,
     finding_of_p,
 )
-from jaxcontam.analyses.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.methods import order_method, score_method
-from jaxcontam.methods.layouts import PairLayout, SequenceLayout
-from jaxcontam.methods.membership.plan import Inputs, count_targets, score_texts
-from jaxcontam.methods.membership.score import Reading, ScoreMethod
-from jaxcontam.methods.method import OrderMethod, TestMethod
-from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.pair_method import PairMethod
-from jaxcontam.results import OrderNumbers
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
+from jaxcontam.members.plan import Inputs, count_targets, score_texts
+from jaxcontam.members.score import Reading, ScoreMethod
+from jaxcontam.orders.layouts import PairLayout, SequenceLayout
+from jaxcontam.orders.method import OrderMethod, TestMethod
+from jaxcontam.orders.methods import order_method, score_method
+from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.stats.relabelling import auc_p_values
+from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.roc import auc_delong
 
 # Twice as many orders, so many times, where those of short strata coincide.

@@ -18,8 +18,8 @@ from eval.leaderboard.detector import (
     read_only,
 )
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods.membership.text_model import TextModel
-from jaxcontam.results import ModelInfo
+from jaxcontam.members.text_model import TextModel
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer

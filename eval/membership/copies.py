@@ -11,12 +11,12 @@ from eval.membership.cells import Cell, Stratum, cells
 from eval.membership.texts import drawn
 from eval.planted import Model, planted, resized, trained_model
 from eval.python_docs import PythonDocs
-from jaxcontam.methods import METHODS
-from jaxcontam.methods.membership.blind import blind_baselines
-from jaxcontam.methods.membership.plan import Inputs, score_texts
-from jaxcontam.methods.membership.score import ScoreMethod
-from jaxcontam.methods.membership.text_model import TextModel, text_model
-from jaxcontam.methods.membership.token_scores import token_frequencies
+from jaxcontam.members.blind import blind_baselines
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.score import ScoreMethod
+from jaxcontam.members.text_model import TextModel, text_model
+from jaxcontam.members.token_scores import token_frequencies
+from jaxcontam.orders.methods import METHODS
 from jaxcontam.scoring.opened import opened_checkpoint
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset

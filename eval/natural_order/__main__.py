@@ -48,8 +48,8 @@ from eval.natural_order.transformers import (
 from eval.study import Clock, Column, Grid, StudyFlags, finish_study, grouped, run_study
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.report.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
-from jaxcontam.report.report_files import make_folder
+from jaxcontam.reports.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
+from jaxcontam.reports.report_files import make_folder
 
 PLANTED_NATS = 0.5
 _RECORDS = "records.jsonl"

@@ -28,18 +28,18 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.transformers import SHAPES, model_folder
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.data.repeats import without_repeats
-from jaxcontam.methods import adjacency, direction
-from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.methods.pair_method import reference_result
 from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.orders import adjacency, direction
+from jaxcontam.orders.benchmarks import order_checks
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
 
 _N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.

@@ -22,7 +22,7 @@ from eval.power.figures import power_figures
 from eval.power.model import Job, ModelRecord, Task, made
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
-from jaxcontam.cli import EXIT_PARTIAL
+from jaxcontam.cli.main import EXIT_PARTIAL
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.progress import progress_bar
 from train.population_workers import Failure, n_cores

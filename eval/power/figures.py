@@ -9,7 +9,7 @@ from eval.curves import MARKERS, Curve, copies_svg
 from eval.intervals import Share
 from eval.power.estimates import PowerRow
 from eval.study import grouped
-from jaxcontam.report.figure import STYLE, figure_axes, svg_text
+from jaxcontam.reports.figure import STYLE, figure_axes, svg_text
 
 # The level of the figures; tables have the others.
 _LEVEL = 0.001

@@ -12,13 +12,14 @@ import numpy as np
 
 from eval.study import Records
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.methods import order_method
-from jaxcontam.methods.layouts import Layout, PairLayout
-from jaxcontam.methods.method import OrderFile, OrderMethod, TestMethod
-from jaxcontam.methods.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.results import Evidence, OrderNumbers
+from jaxcontam.orders.layouts import Layout, PairLayout
+from jaxcontam.orders.method import OrderFile, OrderMethod, TestMethod
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.proof.result import Evidence
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.result import OrderNumbers
 from train.plan import PlannedSet
 from train.population_device import train_scanned
 from train.population_models import last_loss, n_parameters

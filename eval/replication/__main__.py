@@ -42,9 +42,9 @@ from eval.replication.models import (
 from eval.replication.recorded import recorded_partitions
 from eval.replication.tables import table_1, table_2
 from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study, say
-from jaxcontam.commands.replicate import Replicate
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import REPORT_NAME
+from jaxcontam.replication.command import Replicate
+from jaxcontam.reports.report_files import REPORT_NAME
 from train.sources import corpus_digest
 
 PLAIN = "plain"

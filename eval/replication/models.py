@@ -12,11 +12,11 @@ from eval.planted import Model, planted, trained_model
 from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.fields import find_fields
-from jaxcontam.methods.replication.prompts import Prompts, load_prompts
-from jaxcontam.methods.replication.split import draw_instances
 from jaxcontam.models.config import llama_shape
-from jaxcontam.report.report_files import make_folder, replace_bytes
+from jaxcontam.replication.fields import find_fields
+from jaxcontam.replication.prompts import Prompts, load_prompts
+from jaxcontam.replication.split import draw_instances
+from jaxcontam.reports.report_files import make_folder, replace_bytes
 from train.presets import PRESETS, Preset
 
 _WORDS = range(16, 51)

@@ -7,16 +7,12 @@ import numpy as np
 
 from eval.replication.tables import Partition
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.judges import Judged, consensus, judge_result
-from jaxcontam.methods.replication.local_judge import judge_local, judge_version
-from jaxcontam.methods.replication.overlap import (
-    ROUGE_L,
-    overlap_results,
-    overlap_scores,
-)
-from jaxcontam.methods.replication.recorded import Recorded, read_recorded
-from jaxcontam.methods.replication.split import instances_fingerprint
-from jaxcontam.results.replication import JudgeResult, OverlapResult
+from jaxcontam.replication.judges import Judged, consensus, judge_result
+from jaxcontam.replication.local_judge import judge_local, judge_version
+from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
+from jaxcontam.replication.recorded import Recorded, read_recorded
+from jaxcontam.replication.result import JudgeResult, OverlapResult
+from jaxcontam.replication.split import instances_fingerprint
 
 # The test that puts the asterisks of table 2 there.
 _TEST = "paired_bootstrap"

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.stats import binom, hypergeom
 
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
-from jaxcontam.methods.replication.control import COPIES_SHARE, share_p
-from jaxcontam.methods.replication.overlap import ALPHA, LEVEL
+from jaxcontam.replication.control import COPIES_SHARE, share_p
+from jaxcontam.replication.overlap import ALPHA, LEVEL
 
 _SIZES = (50, 100, 200)
 # Copies of the benchmark: the model's, and those of a reference that is weaker.

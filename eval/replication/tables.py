@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxcontam.results.replication import JudgeResult, OverlapResult
+from jaxcontam.replication.result import JudgeResult, OverlapResult
 
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT"}
 _JUDGES = {

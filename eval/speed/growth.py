@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxcontam.analyses.audit_design import AuditDesign
-from jaxcontam.analyses.order_files import order_checks
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
-from jaxcontam.methods import direction
-from jaxcontam.methods.order_test import plan_test
+from jaxcontam.orders import direction
+from jaxcontam.orders.benchmarks import order_checks
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.order_test import plan_test
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 

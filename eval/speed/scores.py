@@ -48,12 +48,12 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
     """
     import jax
 
-    from jaxcontam.methods import SCORES
-    from jaxcontam.methods.membership.plan import Inputs, score_texts
-    from jaxcontam.methods.membership.score import ScoredText
-    from jaxcontam.methods.membership.sweep import sweep_methods
-    from jaxcontam.methods.membership.text_model import text_model
-    from jaxcontam.methods.membership.token_scores import MIN_K, corpus_logprobs
+    from jaxcontam.members.plan import Inputs, score_texts
+    from jaxcontam.members.score import ScoredText
+    from jaxcontam.members.sweep import sweep_methods
+    from jaxcontam.members.text_model import text_model
+    from jaxcontam.members.token_scores import MIN_K, corpus_logprobs
+    from jaxcontam.orders.methods import SCORES
     from jaxcontam.scoring.opened import opened_checkpoint
 
     checkpoint = _checkpoint(tiny=tiny)

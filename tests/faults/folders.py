@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import signal
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.files import limited_memory
 from jaxcontam.errors import InputError, StorageError
 

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from jaxcontam.commands.prove import read_matrix
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.corpus import read_segments
 from jaxcontam.data.journal import Journal
-from jaxcontam.data.labelled import load_labelled
 from jaxcontam.data.options import read_items
 from jaxcontam.data.release import (
     KIND,
@@ -27,9 +25,11 @@ from jaxcontam.data.release import (
     read_release,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.prompts import load_prompts
-from jaxcontam.methods.replication.recorded import read_recorded
-from jaxcontam.report.archive import read_text_rows
+from jaxcontam.members.labelled import load_labelled
+from jaxcontam.proof.command import read_matrix
+from jaxcontam.replication.prompts import load_prompts
+from jaxcontam.replication.recorded import read_recorded
+from jaxcontam.reports.archive import read_text_rows
 from jaxcontam.scoring.api.answers import read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from jaxcontam.scoring.api.request import ApiError, RefusedError

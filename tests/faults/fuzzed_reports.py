@@ -6,16 +6,16 @@ import json
 
 from hypothesis import strategies as st
 
-from jaxcontam.cli import main
-from jaxcontam.report.archive import read_archive
-from jaxcontam.report.report_files import (
+from jaxcontam.cli.main import main
+from jaxcontam.reports.archive import read_archive
+from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     PAGE_NAME,
     REPORT_NAME,
     SUMS_NAME,
     sealed_text,
 )
-from jaxcontam.report.table_csv import RESULTS_NAME
+from jaxcontam.reports.table_csv import RESULTS_NAME
 from tests.faults.folders import contents
 from tests.faults.fuzzed import Target, a_file
 from tests.faults.mutations import as_json, changed, damaged

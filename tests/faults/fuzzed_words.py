@@ -6,7 +6,7 @@ import io
 
 from hypothesis import strategies as st
 
-from jaxcontam.cli import COMMANDS, parse
+from jaxcontam.cli.main import COMMANDS, parse
 from tests.faults.folders import allowed, contents
 from tests.faults.mutations import VALUES
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 
 pytestmark = pytest.mark.unoptimised
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from jaxcontam.analyses.saved import write_files
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
+from jaxcontam.reports.saved import write_files
 from tests.faults.fuzzed import RECORDED, table
 from tests.report_documents import audit_report, order_result
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.cli import run_command
+from jaxcontam.cli.main import run_command
 from jaxcontam.scoring.batching import Batch
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.cli import main, run_command
-from jaxcontam.commands.recomputed import digest_faults
+from jaxcontam.cli.main import main, run_command
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.report.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.report.report_files import (
+from jaxcontam.proof.verify import digest_faults
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.report_files import (
     PAGE_NAME,
     read_document,
     replace_bytes,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.models.fingerprint import fingerprint_files
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, table
@@ -113,7 +113,7 @@ def test_a_read_only_folder_is_one_line_and_stays_empty(closed, below, capsys):
 _WRITES = """
 import sys
 from pathlib import Path
-from jaxcontam.report.report_files import replace_bytes
+from jaxcontam.reports.report_files import replace_bytes
 
 for _ in range(40):
     replace_bytes(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, Target, table, targets
 from tests.faults.fuzzed_reports import archive_target, report_targets

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from tests.faults.folders import said
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from jaxcontam.cli import main, run_command
+from jaxcontam.cli.main import main, run_command
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples, encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import read_decoder_config
-from jaxcontam.report.plots import Interval, intervals_plot
+from jaxcontam.proof.plots import Interval, intervals_plot
 from jaxcontam.scoring.api.budget import most_bytes, most_values
 from jaxcontam.scoring.api.logprobs import Way
 from tests.api_server import serving

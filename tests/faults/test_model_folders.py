@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 import jaxcontam as jc
-from jaxcontam.analyses.chat_turns import tuning_notes
-from jaxcontam.cli import main
+from jaxcontam.cli.main import main
 from jaxcontam.data import encoding, model_files
-from jaxcontam.data.nearest import StaticEmbeddings
 from jaxcontam.errors import InputError
-from jaxcontam.methods.replication.bleurt import Bleurt
 from jaxcontam.models import chat_template
 from jaxcontam.models.chat import read_chat_layout
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     read_fast_tokenizer,
 )
+from jaxcontam.orders.chat_turns import tuning_notes
+from jaxcontam.overlap.nearest import StaticEmbeddings
+from jaxcontam.replication.bleurt import Bleurt
 from jaxcontam.scoring.remote_model import read_local_tokenizer
 from tests.faults.folders import confined, contents, said
 from tests.faults.test_large_files import ROOT

@@ -10,9 +10,9 @@ import sys
 import pytest
 from rich.table import Table
 
-from jaxcontam.cli import main, run_command
+from jaxcontam.cli.main import main, run_command
 from jaxcontam.errors import InputError
-from jaxcontam.report.report_files import ARCHIVE_NAME, REPORT_NAME, sealed_text
+from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, sealed_text
 from jaxcontam.terminal import Terminal, json_text, visible
 from tests.faults.folders import assert_nothing_is_obeyed, said
 from tests.faults.fuzzed import RECORDED, table
@@ -140,7 +140,7 @@ def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys, com
 
 CLEANS_UP = """
 import signal, sys, time
-from jaxcontam import cli
+from jaxcontam.cli import main as cli
 
 class Cleaned:
     def __del__(self):

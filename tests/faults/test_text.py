@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from jaxcontam.cli import main
-from jaxcontam.commands.prove import read_matrix
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.labelled import load_labelled
-from jaxcontam.methods.replication.prompts import load_prompts
-from jaxcontam.methods.replication.recorded import read_recorded
+from jaxcontam.members.labelled import load_labelled
+from jaxcontam.proof.command import read_matrix
+from jaxcontam.replication.prompts import load_prompts
+from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.terminal import visible
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, RECORDS, jsonl, table

@@ -1,0 +1,1 @@
+"""The command line: `main`, and tools that ask no question of their own."""

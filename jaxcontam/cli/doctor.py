@@ -1,0 +1,275 @@
+"""`jaxcontam doctor`: what is here, what is missing, and how to get it."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tyro.conf import Positional
+
+from jaxcontam import __version__
+from jaxcontam.errors import InputError, first_line
+from jaxcontam.terminal import Terminal
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+EXIT_FAULTS = 2
+
+_EXTRAS = {
+    "lm-eval": "models and tasks of lm-evaluation-harness",
+    "tensorboard": "training curves for TensorBoard",
+    "torch": "BLEURT, and masked language models for `neighbourhood`",
+}
+_GIB = 1 << 30
+# Below this a large model's store or a checkpoint soon has no room.
+_LITTLE_DISK = 2 * _GIB
+
+
+Finding = tuple[Literal["ok", "note", "fault"], str, str]
+"""`note` is what one can do without, `fault` what one cannot; what was found; a hint
+that says how to fix it, empty where nothing is wrong."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Say what is missing here, and how to get it; looks at a model and a file, too.
+
+    Examples:
+        jaxcontam doctor  # this machine
+        jaxcontam doctor MODEL_DIR benchmark.jsonl  # and what is to be audited
+    """
+
+    model: Positional[str | None] = None
+    """Model directory that is to be audited: is it complete? May be left
+    out."""
+    benchmark: Positional[str | None] = None
+    """File that it is to be audited on: does its own order pass the checks?"""
+
+    def run(self) -> int:
+        """Print a line a check; 0, or 2 if something that is needed is missing."""
+        console = Terminal(soft_wrap=True)
+        n_faults = 0
+        for state, text, hint in self._findings():
+            console.print(f"{state:<6} {text}")
+            if hint:
+                console.print(f"{'':<6} -> {hint}")
+            n_faults += state == "fault"
+        if n_faults:
+            console.print(f"\n{n_faults} to mend")
+        return EXIT_FAULTS if n_faults else 0
+
+    def _findings(self) -> Iterator[Finding]:
+        python = f"{platform.python_version()} on {platform.system()}"
+        here = f"jaxcontam {__version__}, Python {python} {platform.machine()}"
+        yield ("ok", here, "")
+        yield from requirements()
+        yield from devices()
+        yield from folders()
+        yield from extras()
+        yield from hub()
+        model, benchmark = self.model, self.benchmark
+        is_here = model is not None and Path(model).exists()
+        if benchmark is None and is_here and not Path(model or "").is_dir():
+            # A file is no model directory, nor is a pipe.
+            model, benchmark = None, model
+        if model is not None:
+            yield from model_findings(model)
+        if benchmark is not None:
+            yield from benchmark_findings(benchmark)
+
+
+def requirements() -> Iterator[Finding]:
+    """Packages that are missing or of a version that was never tried."""
+    n_right, lines = 0, _required()
+    if not lines:
+        hint = "pip install -c constraints.txt -e ."
+        yield ("fault", "jaxcontam is not installed, only on the path", hint)
+        return
+    for wanted in lines:
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        found, name = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
+        if found is None or not wanted.specifier.contains(found, prereleases=True):
+            what = "missing" if found is None else f"{found} is installed"
+            yield ("fault", f"{name}: {what}", f'pip install "{name}"')
+        else:
+            n_right += 1
+    yield ("ok", f"{n_right} packages in the versions that are asked for", "")
+
+
+def devices() -> Iterator[Finding]:
+    """Devices on which JAX computes, and those of this machine that it leaves idle."""
+    import jax
+
+    try:
+        found = jax.devices()
+    except RuntimeError as e:
+        line = first_line(e)
+        yield ("fault", f"JAX finds no device: {line}", "unset JAX_PLATFORMS")
+        return
+    kind, n = found[0].device_kind, len(found)
+    yield ("ok", f"JAX {jax.__version__} computes on {n} x {kind}", "")
+    if found[0].platform != "cpu":
+        return
+    n_cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        n_cores = len(os.sched_getaffinity(0))
+    yield ("ok", f"{n_cores} cores, {_memory()}", "")
+    idle = None
+    if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
+        idle = "an NVIDIA GPU", "cuda"
+    elif Path("/dev/accel0").exists():
+        idle = "a TPU", "tpu"
+    if idle is not None:
+        yield ("note", f"there is {idle[0]} that JAX does not use", _install(idle[1]))
+
+
+def folders() -> Iterator[Finding]:
+    """See if reports can be written here, and compiled programs kept."""
+    from jaxcontam.scoring.compilation_cache import compiled_in, keep_compiled
+
+    here = Path.cwd()
+    if not os.access(here, os.W_OK | os.X_OK):
+        yield ("note", f"{here}: not writable", "give --out a folder that is")
+    free = shutil.disk_usage(here).free
+    if free < _LITTLE_DISK:
+        yield ("note", f"{free / _GIB:.1f} GiB free here", "make room, or --out")
+    else:
+        yield ("ok", f"{free / _GIB:.0f} GiB free here", "")
+    keep_compiled()
+    if (kept := compiled_in()) is not None:
+        yield ("ok", f"compiled programs are kept in {kept}", "")
+        return
+    yield (
+        "note",
+        "compiled programs are not kept, so each run compiles anew",
+        "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
+    )
+
+
+def extras() -> Iterator[Finding]:
+    """Optional parts, by what they give; `devices` reports accelerators."""
+    if not (lines := _required()):
+        return
+    for extra, gives in _EXTRAS.items():
+        needs = [
+            one.name
+            for one in lines
+            if one.marker is not None
+            and one.marker.evaluate({"extra": extra})
+            and not one.marker.evaluate({"extra": ""})
+        ]
+        if all(map(_version, needs)):
+            yield ("ok", f"[{extra}] is installed: {gives}", "")
+        else:
+            yield ("note", f"[{extra}] is not installed: {gives}", _install(extra))
+
+
+def hub() -> Iterator[Finding]:
+    """See if gated models of the hub can be asked for; the token is never shown."""
+    from huggingface_hub import get_token
+
+    if get_token():
+        yield ("ok", "a token for the Hugging Face hub is set", "")
+    else:
+        yield ("note", "no token for the hub: no gated models", "hf auth login")
+
+
+def model_findings(model: str) -> Iterator[Finding]:
+    """Config, weights and tokenizer of a model, without reading the weights."""
+    from jaxcontam.models.checkpoint import (
+        model_directory,
+        read_config_fields,
+        read_decoder_config,
+        read_tokenizer,
+    )
+    from jaxcontam.models.weights import weight_files
+
+    try:
+        directory = model_directory(model)
+        raw = read_config_fields(directory)
+        _, config = read_decoder_config(directory)
+        files = weight_files(directory)
+        read_tokenizer(directory, raw)
+    except InputError as e:
+        yield ("fault", str(e), e.hint or "")
+        return
+    n_bytes = sum(path.stat().st_size for path in files)
+    size = f"{n_bytes / _GIB:.2f} GiB"
+    if n_bytes < _GIB:
+        size = f"{n_bytes / 2**20:.3g} MiB"
+    about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
+    kind = raw.get("model_type")
+    yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
+
+
+def benchmark_findings(benchmark: str) -> Iterator[Finding]:
+    """See if a file is read as examples, and which tests its own order allows."""
+    from jaxcontam.orders.benchmarks import HEAD, check_files, read_files
+    from jaxcontam.orders.design import AuditDesign
+    from jaxcontam.proof.decision import plain_name
+    from jaxcontam.proof.order_words import Advice
+    from jaxcontam.reports.method_notes import method_words
+
+    design = AuditDesign()
+    try:
+        files = read_files(benchmark, design)
+    except InputError as e:
+        yield ("fault", str(e), e.hint or "")
+        return
+    (found,) = files.benchmarks
+    first = f"the first begins {found.texts[0][:60]!r}"
+    yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
+    checked = check_files(files, design, most=HEAD)
+    for words in checked.heads:
+        yield ("note", words, "")
+    (checks,) = checked.pretests.values()
+    failed = [test for test in checks if not test.passed]
+    if not failed:
+        n_made = sum(test.applicable for test in checks)
+        yield ("ok", f"its order passes all {n_made} checks that apply", "")
+        return
+    names = "; ".join(plain_name(test.name) for test in failed)
+    hint = (
+        "a test of random orders would accuse any model that copies; direction, "
+        "which audit asks first, does not mind"
+    )
+    for file in checked.unscored:
+        command = ("audit", "MODEL", benchmark)
+        (way,) = Advice(command, method_words()).about_file(file)
+        hint = f"it points forwards: {way}"
+    yield ("note", f"its order is not random: {names}", hint)
+
+
+def _install(extra: str) -> str:
+    return f"pip install -c constraints.txt -e '.[{extra}]'"
+
+
+def _required() -> "list[Requirement]":
+    from packaging.requirements import Requirement
+
+    try:
+        lines = importlib.metadata.requires("jaxcontam") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [Requirement(line) for line in lines]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _memory() -> str:
+    try:
+        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return "memory unknown"
+    return f"{pages * page / _GIB:.0f} GiB of memory"

@@ -1,0 +1,347 @@
+"""`jaxcontam`: parse, call the library, print. No logic lives here."""
+
+import collections
+import contextlib
+import dataclasses
+import errno
+import functools
+import inspect
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import docstring_parser
+import tyro
+
+import jaxcontam
+from jaxcontam.arguments import flag_of
+from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
+from jaxcontam.processes import (
+    interrupted,
+    is_first,
+    joined,
+    signal_of,
+    stop_on_signals,
+)
+from jaxcontam.reports.flags import MERGE, DeviceFlags, is_positional, own_folder
+from jaxcontam.scoring.shares import ShareScored
+from jaxcontam.terminal import printable
+
+EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
+
+# Clean-ups take less.
+_AGAIN_SECONDS = 0.05
+
+# What is wrong stands at the start of a line or at its end, values between them.
+_LONGEST_LINE = 2_000
+
+# What a machine refuses, wherever it is met: rights, and room.
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REFUSALS = (*_DENIED, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+# One flag a switch; None is no word that a user types; BENCHMARK, not STR.
+_TYRO = (
+    tyro.conf.FlagCreatePairsOff,
+    tyro.conf.DisallowNone,
+    tyro.conf.PositionalMetavarFromFieldName,
+)
+
+_COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
+_SHELLS = ("bash", "zsh", "fish")
+
+GONE = {
+    "--completion": "jaxcontam --tyro-print-completion bash (or zsh, fish)",
+    "compare": "two reports side by side are ten lines of Python: "
+    "docs/how_to/hand_on.md",
+    "books": "jaxcontam membership MODEL books/ --members old/ --nonmembers new/",
+    "unlearning": "python -m eval.unlearning",
+    "membership --sweep-k": "sweep_k=True of jaxcontam.membership in Python",
+    "membership --convention": "convention='lt' of jaxcontam.membership in Python",
+    "membership --n-neighbours": "n_neighbours=N of jaxcontam.membership in Python",
+    "membership --shots": "shots=N of jaxcontam.membership in Python",
+    **dict.fromkeys(
+        (
+            "report --database-row",
+            "report --dataset",
+            "report --source",
+            "report --split-percent",
+            "report --reference",
+        ),
+        "python examples/database_rows.py DIR",
+    ),
+    "audit --effort": "--tests direction for quick; the default is the former standard",
+    "audit --first-tokens": "all tokens of an example count",
+}
+"""A command, or a command and its flag, that left -> what to use instead."""
+
+COMMANDS: dict[str, type] = {
+    name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse `argv` and run one command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        return run_command(lambda: print(jaxcontam.__version__))
+    if words[:1] and words[0] in _COMPLETION:
+        return run_command(lambda: _complete(words))
+    return run_command(lambda: _run(words))
+
+
+def entry_point() -> None:
+    """Console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 shows a question mark, and no traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    sys.unraisablehook = _ignored
+    sys.exit(main())
+
+
+def _ignored(found: Any) -> None:
+    """Send a signal again if it came in a clean-up, whose errors Python ignores."""
+    if found.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(found)
+        return
+    number = signal_of(found.exc_value)
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+
+
+def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> int:
+    """Run one command and turn its outcome into an exit code.
+
+    Bad input becomes one line and a hint on stderr; an interruption says that the
+    command can be run again. A command may return an exit code of its own.
+    """
+    try:
+        outcome = command()
+        # Else Python fails to, at its end.
+        sys.stdout.flush()
+    except (InputError, StorageError) as e:
+        print(f"{name}: error: {_line(str(e))}", file=sys.stderr)
+        if e.hint:
+            print(f"  hint: {_line(e.hint)}", file=sys.stderr)
+        return EXIT_INPUT if isinstance(e, InputError) else EXIT_PARTIAL
+    except SystemExit as e:
+        if e.code:
+            raise
+        # Help or a script for a shell was printed.
+        return EXIT_DONE
+    except KeyboardInterrupt as e:
+        return interrupted(e, name)
+    except BrokenPipeError:
+        # The reader of a pipe went away; nothing more can be printed.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return EXIT_DONE
+    except MemoryError as e:
+        print(f"{name}: error: memory ran out ({first_line(e)})", file=sys.stderr)
+        print("  hint: fewer examples need less: --limit N", file=sys.stderr)
+        return EXIT_PARTIAL
+    except OSError as e:
+        if e.errno not in _REFUSALS:
+            raise
+        if e.filename is None:
+            # Python would try once more to write what stdout still holds.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        place = _line(str(e.filename or "output"))
+        print(f"{name}: error: {place}: {e.strerror}", file=sys.stderr)
+        return EXIT_INPUT if e.errno in _DENIED else EXIT_PARTIAL
+    return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def run_module(
+    command: type,
+    name: str,
+    exit_code: Callable[[Any], object] = lambda outcome: outcome,
+) -> int:
+    """Run `python -m NAME` of a dataclass whose fields are the flags."""
+    stop_on_signals()
+
+    def run() -> object:
+        return exit_code(parse(command, sys.argv[1:], prog=f"python -m {name}").run())
+
+    return run_command(run, name=name)
+
+
+def _line(words: str) -> str:
+    words = printable(words)
+    if len(words) <= _LONGEST_LINE:
+        return words
+    half = _LONGEST_LINE // 2
+    return f"{words[:half]} ... {words[-half:]}"
+
+
+def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
+    """Parse words into a dataclass whose fields are the flags.
+
+    `--help` describes the flags under the class's docstring.
+    """
+    _describe_flags(command)
+    _refuse_repeated_flags(command, words)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parsed, unknown = tyro.cli(
+                command,
+                args=list(words),
+                prog=prog,
+                # Without it tyro drops the examples of a docstring.
+                description=inspect.getdoc(command),
+                return_unknown_args=True,
+                config=_TYRO,
+            )
+    except InputError:
+        # What follows an unknown flag was taken for another word.
+        _refuse_unknown_flags(command, words)
+        raise
+    except SystemExit as e:
+        if not e.code:
+            raise
+        _refuse_unknown_flags(command, words)
+        raise InputError(
+            _first_sentence(said.getvalue()), hint=f"see {prog} --help"
+        ) from None
+    if unknown:
+        if not unknown[0].startswith("-"):
+            raise InputError(
+                f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
+            )
+        raise _unknown_flag(command, unknown[0])
+    return parsed
+
+
+@functools.cache
+def _describe_flags(command: type) -> None:
+    """Give tyro each flag's words as one paragraph, and only defaults that say more.
+
+    It breaks the lines of an attribute's docstring where the source does, and prints
+    None, False and emptiness as defaults.
+    """
+    fields = {field.name: field for field in dataclasses.fields(command)}
+    for owner in command.__mro__:
+        if not dataclasses.is_dataclass(owner):
+            continue
+        kinds = inspect.get_annotations(owner)
+        words = {
+            param.arg_name: " ".join((param.description or "").split())
+            for param in docstring_parser.parse_from_object(owner).params
+        }
+        for name in kinds.keys() & fields.keys() & words.keys():
+            default = fields[name].default
+            hint = None
+            if default in (None, (), "") or default is False:
+                hint = ""
+            elif isinstance(default, str) and not default.isprintable():
+                hint = f"(default: {default!r})"
+            about = tyro.conf.arg(help=words[name], help_behavior_hint=hint)
+            kinds[name] = Annotated[kinds[name], about]
+        owner.__annotations__ = kinds
+
+
+def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
+    known = set(flags_of(command))
+    for flag in _flags_in(words):
+        if not {flag, flag.replace("--no-", "--", 1)} & known:
+            raise _unknown_flag(command, flag) from None
+
+
+def _unknown_flag(command: type, flag: str) -> InputError:
+    place = f"{command.__name__.lower()} {flag}"
+    if place in GONE:
+        return InputError(f"there is no {flag} any more", hint=GONE[place])
+    return unknown_name("flag", flag, flags_of(command))
+
+
+def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
+    """The parser takes the last of two and says nothing of the first."""
+    fields = dataclasses.fields(command)
+    several = {flag_of(one.name) for one in fields if "tuple" in str(one.type)}
+    for flag, n in collections.Counter(_flags_in(words)).items():
+        if n > 1 and flag in flags_of(command):
+            hint = f"{flag} A B takes several" if flag in several else "give it once"
+            raise InputError(f"{flag} stands {n} times", hint=hint)
+
+
+def _flags_in(words: Sequence[str]) -> list[str]:
+    flags = (word.partition("=")[0].replace("_", "-") for word in words)
+    return [flag for flag in flags if flag.startswith("--") and flag != "--"]
+
+
+def _run(words: list[str]) -> object:
+    if not words or words[0] in ("-h", "--help"):
+        _print_help()
+        return EXIT_DONE
+    if words[0] in GONE:
+        raise InputError(f"there is no {words[0]} any more", hint=GONE[words[0]])
+    if words[0] not in COMMANDS:
+        raise unknown_name("command", words[0], COMMANDS)
+    name, rest = words[0], words[1:]
+    command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
+    run = command.run
+    with own_folder(name, command):
+        of_devices = isinstance(command, DeviceFlags)
+        is_shared = of_devices and (command.shard is not None or command.distributed)
+        outcome = _run_share(command) if is_shared else run()
+    return outcome if isinstance(outcome, int) else EXIT_DONE
+
+
+def _run_share(command: Any) -> object:
+    """Run a command of which each process scores a share; of a pod the first judges."""
+    with joined(command.distributed):
+        judges = command.distributed and is_first()
+        try:
+            return command.run()
+        except ShareScored as e:
+            print(e)
+    if judges:
+        command = dataclasses.replace(command, distributed=False, shard=MERGE)
+        return command.run()
+    return None
+
+
+def _print_help() -> None:
+    """The commands; tyro's own list would first make the parsers of all of them."""
+    print("usage: jaxcontam COMMAND ...   (jaxcontam COMMAND --help lists its flags)\n")
+    width = max(map(len, COMMANDS))
+    for name, command in COMMANDS.items():
+        print(f"  {name:<{width}} {(command.__doc__ or '').splitlines()[0]}")
+    print(f"\n  {'--version':<{width}} prints the version")
+    print(f"  {_COMPLETION[0]} SHELL prints a script for {', '.join(_SHELLS)}")
+
+
+def _complete(words: list[str]) -> None:
+    if words[1:2] == [] or words[1] not in _SHELLS:
+        raise InputError(
+            f"{words[0]} takes a shell: {', '.join(_SHELLS)}",
+            hint=f"such as: source <(jaxcontam {_COMPLETION[0]} bash)",
+        )
+    tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="jaxcontam", args=words, config=_TYRO
+    )
+
+
+def _first_sentence(box: str) -> str:
+    lines: list[str] = []
+    below_title = False
+    for line in box.splitlines():
+        text = line.strip("│╭╮╰╯ ")
+        # Where the terminal has no UTF-8 the rules are drawn with hyphens.
+        is_rule = "─" in text or "---" in text
+        if lines and (is_rule or not text):
+            break
+        if below_title and text and not is_rule:
+            lines.append(text)
+        below_title = below_title or is_rule
+    return " ".join(lines) or "the command line does not parse"
+
+
+def flags_of(command: type) -> list[str]:
+    """The flags of a dataclass."""
+    fields = dataclasses.fields(command)
+    return [*(flag_of(one.name) for one in fields if not is_positional(one)), "--help"]

@@ -1,1 +1,0 @@
-"""Commands: one file each, a frozen dataclass whose fields are the flags."""

@@ -1,0 +1,1 @@
+"""Which texts were seen? Shi et al.: `membership`, of texts and of documents."""

@@ -1,0 +1,399 @@
+"""Reports of `jaxcontam membership`: one sentence to paste, and the page."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.members.result import (
+    BlindBaseline,
+    DocumentRates,
+    MembershipStudy,
+    OperatingPoint,
+    ScorePicture,
+    ScoreResult,
+    SetResult,
+    Sweep,
+    TextScores,
+    TextThreshold,
+)
+from jaxcontam.reports.numbers import (
+    interval_of,
+    interval_words,
+    plain_p,
+    shown_or_dash,
+)
+from jaxcontam.reports.page import (
+    MEMBERSHIP,
+    Code,
+    Figure,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    looks_sentence,
+    model_words,
+    report_page,
+)
+from jaxcontam.reports.read import read_result
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import Words
+
+COMMAND = "membership"
+
+_MEANINGS = {
+    "ranking": "A ranking, no proof: other topics, years or lengths on the two sides "
+    "move every score, so that blind baselines, which never ask the model, stand "
+    "beside. Texts that are only less fluent rank lower with every model; a reference "
+    "model that saw neither side (--reference) shows that.",
+    "set": "The p-value of a text is the share of known non-members that look at least "
+    "as familiar to the model. It holds on average over texts that come from where the "
+    "non-members come from; it is no proof for a single text. What stands among the "
+    "non-members, too, or more than once, has none.",
+    "scores": "Scores alone: higher looks more familiar to the model. Without known "
+    "non-members there is no threshold, no p-value and no verdict.",
+}
+_BOLD = (
+    " The score in bold was fixed beforehand, and decides alone; the others have no "
+    "correction for their number. AUC: how often a member scores above a non-member. "
+    "Gain: AUC of the blind features with the score, less AUC without it, both "
+    "cross-validated."
+)
+_ROC = (
+    "Share of members found against share of non-members taken for members, on "
+    "logarithmic axes: low false-positive rates are where a verdict on texts lives."
+)
+_BLIND = {
+    "bag_of_words": "a bag of words",
+    "length": "length, compression",
+    "numbers": "dates, numbers",
+    "ngram": "an n-gram model of each side",
+    "fluency": "an n-gram model of both sides",
+    "reference": "the reference model",
+}
+_CHECK = (
+    Code("texts.jsonl"),
+    " beside this file holds each text with all its scores; ",
+    Code("jaxcontam verify DIR"),
+    " computes every number and the verdict again from it, without the model.",
+)
+_RATES = (
+    "A rate is the share of a document's texts at or above the cut. It is no share of "
+    "the document that was read and no proof: unread documents show rates above zero, "
+    "and a low rate clears none. Intervals (Wilson) take texts for independent; those "
+    "of one document resemble each other, so that the truth is wider."
+)
+_HELD_OUT = "Each is judged by the cut that all other known documents give."
+_N_TOP = 20
+_BEGINNING = 120
+# Curves of more scores than this cannot be told apart.
+_N_CURVES = 6
+
+
+def study_of(report: Report) -> MembershipStudy:
+    """The study of a membership report: all that the run was asked for."""
+    return read_result(MembershipStudy, report.study, "report.study")
+
+
+def decisive_row(report: Report) -> ScoreResult | SetResult | None:
+    """The row that decides; None where no sides are known."""
+    rows = [row for row in report.results if isinstance(row, ScoreResult | SetResult)]
+    return next((row for row in rows if row.primary), None)
+
+
+def membership_page(
+    report: Report,
+    pictures: Sequence[ScorePicture],
+    texts: Sequence[TextScores],
+    words: Words,
+) -> Page:
+    """The page of a run on `texts`; `pictures` only where both sides are known."""
+    study, decisive = study_of(report), decisive_row(report)
+    kind = "ranking" if isinstance(decisive, ScoreResult) else "set"
+    first: list[Part] = [Paragraph(_MEANINGS[kind if decisive else "scores"])]
+    if decisive is not None:
+        sentence = membership_sentence(decisive, report.blind)
+        first.insert(0, Paragraph(sentence, "lead"))
+    warnings = (*study.warnings, *(decisive.warnings if decisive else ()))
+    first += map(Paragraph, [*beside_words(decisive), *share_sentences(study)])
+    if report.earlier:
+        first.append(Paragraph(looks_sentence(report.earlier)))
+    first += [Paragraph(f"Note: {warning}.") for warning in warnings]
+    sections = [
+        Section([*first, *_plots(pictures, texts, study.primary)]),
+        *_rankings(report, study),
+        *_thresholds(report.thresholds),
+        *_documents(study.documents),
+        *_top_texts(texts, study.primary),
+    ]
+    model = report.model
+    return report_page(
+        report,
+        sections,
+        words,
+        title="Membership report" + ("" if model is None else f": {model.name}"),
+        subtitle="" if model is None else model_words(model),
+        verdict=None if decisive is None else decisive.verdict,
+        kind=MEMBERSHIP,
+        check=_CHECK if decisive is not None else _CHECK[:2],
+    )
+
+
+def membership_sentence(
+    row: ScoreResult | SetResult, blind: Sequence[BlindBaseline]
+) -> str:
+    """One sentence about the row that decides, which can be pasted anywhere."""
+    best = max(blind, key=lambda one: one.auc, default=None)
+    without = "no blind baseline was made"
+    if best is not None:
+        without = f"the best blind baseline reaches {auc_words(best)}"
+    who = "as a set, these texts" if isinstance(row, SetResult) else "members"
+    verdict, meaning = row.verdict, "too few texts to tell"
+    if verdict == "confounded" and best is not None:
+        meaning = f"{blind_name(best.name)} tells the sides apart without the model"
+    elif verdict in ("members rank higher", "may rank higher"):
+        meaning = f"{who} look more familiar to the model than non-members"
+    elif verdict == "members rank lower":
+        meaning = f"{who} look less familiar to the model than non-members"
+    elif verdict == "no difference":
+        meaning = f"{who} look like non-members"
+    found = f"by {row.method}, AUC {auc_words(row)}, p {plain_p(row.p_value)}"
+    return f"{row.benchmark}: {verdict}: {meaning} {found}; {without}."
+
+
+def auc_words(row: ScoreResult | SetResult | BlindBaseline) -> str:
+    """An AUC with its interval, if it has one."""
+    return f"{row.auc:.2f}" if isinstance(row, SetResult) else interval_of(row, "auc")
+
+
+def blind_name(name: str) -> str:
+    """A blind baseline in words."""
+    return _BLIND.get(name, name)
+
+
+def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
+    """A true-positive rate with its interval; a dash where there is none."""
+    low = point.tpr_low if interval else None
+    return interval_words(point.tpr, low, point.tpr_high)
+
+
+def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
+    """The gain of a score over the blind baseline, with its interval."""
+    low = row.increment_low if interval else None
+    return interval_words(row.increment, low, row.increment_high, "+.2f")
+
+
+def operating_header(point: OperatingPoint) -> str:
+    """Header of a column of true-positive rates."""
+    sign = "≤" if point.convention == "le" else "<"
+    return f"TPR at FPR {sign} {point.fpr:.3g}"
+
+
+def sweep_sentence(sweep: Sweep) -> str:
+    """Which share of tokens was chosen, and what it is worth."""
+    tried = ", ".join(f"{name} {auc:.2f}" for name, auc in sweep.held_out_aucs.items())
+    return (
+        f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
+        f"{sweep.chosen}: AUC {sweep.auc:.2f} ± {sweep.auc_se:.2f} on the other half."
+    )
+
+
+def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
+    """How far the score that decides goes beyond a reference, if one was asked."""
+    beside = None if row is None else row.beside_reference
+    if beside is None:
+        return []
+    return [
+        f"Beside the reference model (AUC {beside.reference_auc:.2f}): {beside.score} "
+        f"(AUC {beside.score_auc:.2f}) ranks better, p {plain_p(beside.p_value)}; half "
+        "of what it shows is more than the reference shows, "
+        f"p {plain_p(beside.half_p_value)}."
+    ]
+
+
+def share_sentences(study: MembershipStudy) -> list[str]:
+    """How many texts were seen, at least, what that rests on, and CoDeC's shares."""
+    found, seen = [], study.seen
+    if seen is not None:
+        act, if_so = "were seen", ""
+        if seen.low and not seen.beyond_reference:
+            act = "rank above what the non-members explain"
+            if_so = (
+                " This may be a difference of kind: what a reference model that saw "
+                "neither side shows of it is not ruled out."
+            )
+        found.append(
+            f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
+            f"{act} (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
+            f"others are like the {seen.n_pool:,} non-members; seen texts that score "
+            f"like unseen ones are not counted.{if_so}"
+        )
+    if study.codec:
+        sides = ", ".join(
+            f"{one.share:.1%} of {one.n_texts:,} {one.role}s ({one.low:.1%} to "
+            f"{one.high:.1%})"
+            for one in study.codec
+        )
+        found.append(
+            f"CoDeC: another text of its own file lowers the confidence in {sides}; "
+            "texts of a kind that the model knows have a high share unseen."
+        )
+    return found
+
+
+def rate_sentence(found: DocumentRates) -> str:
+    """The cut of document rates, and what it makes of the known documents."""
+    return (
+        f"Rates of documents, by {found.method}: the cut at {found.threshold:.4g} gets "
+        f"{found.accuracy:.1%} of the texts of {found.n_members:,} seen and "
+        f"{found.n_nonmembers:,} unseen documents right. Judged by the others, a seen "
+        f"one shows a rate of {found.tpr_held_out:.0%} on average and an unseen one "
+        f"{found.fpr_held_out:.0%} (accuracy {found.accuracy_held_out:.1%})."
+    )
+
+
+def rate_table(found: DocumentRates, *roles: str) -> Table:
+    """Documents of some roles, highest rate first, then by name."""
+    rows = [row for row in found.rates if row.role in roles]
+    rows.sort(key=lambda row: (row.rate is None, -(row.rate or 0), row.document))
+    cells = [
+        [
+            row.document,
+            row.role,
+            str(row.n_scored),
+            shown_or_dash(row.rate, ".0%"),
+            "-" if row.rate is None else f"{row.rate_low:.0%} to {row.rate_high:.0%}",
+        ]
+        for row in rows
+    ]
+    header = ("document", "known as", "texts", "rate", "95 % interval")
+    return Table(header, cells, "rates of documents", words=(1,))
+
+
+def _documents(found: DocumentRates | None) -> list[Section]:
+    if found is None:
+        return []
+    asked = rate_table(found, "text")
+    known = rate_table(found, "member", "nonmember")
+    first: list[Part] = [Paragraph(rate_sentence(found)), Paragraph(_RATES, "quiet")]
+    first[1:1] = [asked] * bool(asked.rows)
+    return [
+        Section(first, "How much of each document?"),
+        Section(
+            [Paragraph(_HELD_OUT, "quiet"), known], "Known documents", is_folded=True
+        ),
+    ]
+
+
+def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
+    """How well each score ranks; of texts in question, how they differ without one."""
+    ranked = [row for row in report.results if isinstance(row, ScoreResult)]
+    counts = _counts(decisive_row(report), study)
+    blind = [[blind_name(one.name), auc_words(one)] for one in report.blind]
+    if not ranked:
+        header, label = ("blind baseline", "AUC (95 %)"), "blind baselines"
+        parts = [Table(header, blind, label), Paragraph(counts, "quiet")]
+        title = "Can the two files be told apart without the model?"
+        return [Section(parts, title)] if blind else []
+    points = ranked[0].operating_points
+    rows = [
+        [
+            f"{row.method} {row.setting}".rstrip(),
+            auc_words(row),
+            *map(tpr_words, row.operating_points),
+            plain_p(row.p_value),
+            increment_words(row),
+        ]
+        for row in ranked
+    ]
+    # Blind baselines have an AUC and nothing else.
+    blanks = [""] * (len(points) + 2)
+    rows += [[f"blind: {name}", auc, *blanks] for name, auc in blind]
+    header = ("score", "AUC (95 %)", *map(operating_header, points))
+    header += ("p, permuted labels", "gain over blind (95 %)")
+    looks = ["primary" if row.primary else "" for row in ranked]
+    label = "how well each score ranks"
+    parts: list[Part] = [
+        Table(header, rows, label, looks=[*looks, *["blind"] * len(blind)]),
+        Paragraph(counts + _BOLD, "quiet"),
+    ]
+    if study.sweep is not None:
+        parts.append(Paragraph(sweep_sentence(study.sweep)))
+    return [Section(parts, "How well each score ranks")]
+
+
+def _plots(
+    pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
+) -> list[Part]:
+    from jaxcontam.proof.plots import histogram, roc_plot
+
+    parts: list[Part] = []
+    # The primary score and the best others.
+    best = sorted(pictures, key=lambda one: (one.method != primary, -one.auc))
+    if best:
+        svg = roc_plot(best[:_N_CURVES], primary=primary)
+        parts.append(Figure(svg, _ROC))
+    sides: dict[str, list[float]] = {"nonmember": [], "member": [], "text": []}
+    for row in texts:
+        if (value := row.scores[primary]) is not None:
+            sides[row.role].append(value)
+    other = "member" if sides["member"] else "text"
+    if sides["nonmember"] and sides[other]:
+        groups = {"non-members": sides["nonmember"], f"{other}s": sides[other]}
+        svg = histogram(
+            {name: np.array(values) for name, values in groups.items()},
+            f"{primary}, higher = more likely a member",
+            "share of the texts",
+        )
+        caption = f"{primary} of every text; higher is more familiar to the model."
+        parts.append(Figure(svg, caption))
+    return parts
+
+
+def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
+    header = ("score", "wanted FPR", "threshold", "its FPR on new non-members (95 %)")
+    header += ("texts above", "discoveries (Benjamini-Hochberg)")
+    cells = [
+        [
+            row.method,
+            f"{row.fpr:.3g}",
+            "too few non-members" if row.threshold is None else f"{row.threshold:.4g}",
+            "-" if row.fpr_low is None else f"{row.fpr_low:.3f} to {row.fpr_high:.3f}",
+            shown_or_dash(row.n_above, "d"),
+            str(row.n_discoveries),
+        ]
+        for row in rows
+    ]
+    table = Table(header, cells, "thresholds")
+    return [Section([table], "Which threshold?")] if cells else []
+
+
+def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
+    asked = [
+        (value, row)
+        for row in texts
+        if row.role == "text" and (value := row.scores[primary]) is not None
+    ]
+    with_p = any(row.p_value is not None for row in texts)
+    rows = []
+    for value, row in sorted(asked, key=lambda one: -one[0])[:_N_TOP]:
+        rows.append([str(row.id), row.text[:_BEGINNING], f"{value:.4g}"])
+        p_value = row.no_p_value or plain_p(row.p_value)
+        rows[-1] += [p_value, plain_p(row.p_adjusted)] if with_p else []
+    header = ("text", "begins", primary, *(("p", "p, adjusted") if with_p else ()))
+    table = Table(header, rows, "most familiar texts", words=(1,))
+    return [Section([table], "Most familiar texts")] if rows else []
+
+
+def _counts(row: ScoreResult | SetResult | None, study: MembershipStudy) -> str:
+    if row is None:
+        return ""
+    kind = "members" if isinstance(row, ScoreResult) else "texts in question"
+    words = [f"{row.n_members:,} {kind}, {row.n_nonmembers:,} non-members"]
+    if isinstance(row, ScoreResult) and row.n_clusters is not None:
+        words.append(f"from {row.n_clusters:,} documents")
+    if study.n_left_out:
+        words.append(f"{study.n_left_out:,} texts stand in a prefix and are left out")
+    if study.n_unscored:
+        words.append(f"{study.n_unscored:,} texts have no token to score")
+    return "; ".join(words) + "."

@@ -1,0 +1,1 @@
+"""Was a file read in its published order? Oren et al.: `audit`, `plan`, `calibrate`."""

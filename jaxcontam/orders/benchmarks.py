@@ -1,0 +1,223 @@
+"""Files of an audit: read in published order, and their order checked."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.release import check_release
+from jaxcontam.data.repeats import without_repeats
+from jaxcontam.errors import InputError
+from jaxcontam.orders.blocks import as_blocks, block_starts, whole_blocks
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.methods import METHODS
+from jaxcontam.proof.result import DECLARED, DESIGNED, RELEASED, UnscoredFile, refusals
+from jaxcontam.reports.terms import Null
+from jaxcontam.stats.pretests import columns, pretest_battery
+from jaxcontam.stats.result import Pretest
+
+HEAD = 5_000
+"""Examples that a first look at the order of a file reads; all may take a minute."""
+
+Texts = str | Path | Benchmark | Sequence[str] | Sequence[Path | Benchmark]
+"""A file or hub name; strings in published order; or several files."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditFiles:
+    """Files as read; `items` are questions and options by the name of their file."""
+
+    benchmarks: tuple[Benchmark, ...]
+    items: Mapping[str, list[Item]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CheckedFiles:
+    """Files whose order was checked.
+
+    Attributes:
+        unscored: Files that are not worth a pass.
+        heads: What of a file was checked, where it was its first examples alone.
+    """
+
+    benchmarks: tuple[Benchmark, ...]
+    pretests: Mapping[str, tuple[Pretest, ...]]
+    n_repeats: Mapping[str, int]
+    unscored: tuple[UnscoredFile, ...]
+    heads: tuple[str, ...] = ()
+
+
+def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
+    """Read every file, or take texts that are there."""
+    sources = _sources(texts)
+    design.check_files(len(sources))
+    benchmarks, items = [], {}
+    for i, source in enumerate(sources):
+        benchmark = _read(source, design)
+        if design.seed_file:
+            if isinstance(source, Benchmark):
+                raise InputError("--seed-file goes with a file that was released")
+            sealed = check_release(
+                Path(source), design.seed_file[i], no_header=design.no_header
+            )
+            benchmark = dataclasses.replace(
+                benchmark, order_provenance=RELEASED, commitments=(sealed,)
+            )
+        elif design.shuffled and not design.decides_by_options:
+            benchmark = dataclasses.replace(benchmark, order_provenance=DECLARED)
+        if design.group_field is not None:
+            # Report mistakes before a model loads.
+            benchmark.groups(design.group_field)
+        if design.tests_options:
+            items[benchmark.name] = _items(source, design)
+        benchmarks.append(benchmark)
+    names = [benchmark.name for benchmark in benchmarks]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(
+            f"two benchmarks are named {min(repeated)!r}", hint="rename a file"
+        )
+    return AuditFiles(tuple(benchmarks), items)
+
+
+def check_files(
+    files: AuditFiles,
+    design: AuditDesign,
+    *,
+    most: int | None = None,
+    say: Callable[[str], None] = lambda words: None,
+) -> CheckedFiles:
+    """Leave out repeats, run the pre-tests, and say what is to be scored.
+
+    Needs no model. What `options` asks does not depend on the order of the file. The
+    pre-tests read the first `most` examples of each file, or all.
+    """
+    if design.tests_options_alone:
+        return CheckedFiles(files.benchmarks, {}, {}, ())
+    kept, unscored, n_repeats, pretests, heads = [], [], {}, {}, []
+    for benchmark in files.benchmarks:
+        # Blocks keep what they hold, repeats too.
+        is_blocks = design.block_field is not None
+        file = benchmark if is_blocks else without_repeats(benchmark)
+        n_repeats[file.name] = n = len(benchmark) - len(file)
+        pretests[file.name] = checks = order_checks(
+            file,
+            design,
+            most=most,
+            say=lambda words, name=file.name: say(f"checking {name}: {words}"),
+        )
+        if most is not None and len(file) > most:
+            heads.append(
+                f"{file.name}: checks read the first {most:,} of {len(file):,} "
+                "examples here; audit checks all"
+            )
+        refused = _refused(file, checks, design.test_names[0], n)
+        if refused is None or design.score_anyway or design.tests_options:
+            kept.append(file)
+        else:
+            unscored.append(refused)
+    return CheckedFiles(tuple(kept), pretests, n_repeats, tuple(unscored), tuple(heads))
+
+
+def order_checks(
+    benchmark: Benchmark,
+    design: AuditDesign,
+    *,
+    most: int | None = None,
+    say: Callable[[str], None] = lambda words: None,
+) -> tuple[Pretest, ...]:
+    """The battery on a file as it is tested: in groups, or with blocks for examples."""
+    group_field = design.group_field
+    if design.block_field is not None:
+        benchmark = as_blocks(benchmark, block_starts(benchmark, design.block_field))
+    benchmark = dataclasses.replace(
+        benchmark, texts=benchmark.texts[:most], rows=benchmark.rows[:most]
+    )
+    groups = None if group_field is None else benchmark.groups(group_field)
+    return pretest_battery(
+        benchmark.texts,
+        columns(benchmark.rows),
+        seed=design.seed,
+        groups=groups,
+        say=say,
+    )
+
+
+def _sources(texts: Texts) -> list[str | Path | Benchmark]:
+    if isinstance(texts, str | Path | Benchmark):
+        return [texts]
+    found = list(texts)
+    if found and all(isinstance(text, str) for text in found):
+        for i, text in enumerate(found):
+            check_text(str(text), f"example {i + 1}")
+        return [Benchmark("texts", tuple(map(str, found)), (None,) * len(found))]
+    if all(isinstance(source, Path | Benchmark) for source in found):
+        return found
+    raise InputError(
+        "texts must be strings in published order, a path, or several paths",
+        hint="[Path('a.jsonl'), Path('b.jsonl')] names two files",
+    )
+
+
+def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
+    if isinstance(source, Benchmark):
+        if design.template is not None or design.text_field is not None:
+            raise InputError(
+                "--template and --text-field go with files", hint="texts are texts"
+            )
+        benchmark = dataclasses.replace(
+            source,
+            texts=source.texts[: design.limit],
+            rows=source.rows[: design.limit],
+        )
+        if not len(benchmark):
+            raise InputError(f"{source.name}: no examples", hint="nothing to test")
+    else:
+        benchmark = load_benchmark(
+            source,
+            # The template of options may hold {options}, which no field is called.
+            template=None if design.tests_options_alone else design.template,
+            text_field=design.text_field,
+            no_header=design.no_header,
+            limit=None if design.block_field else design.limit,
+        )
+    if design.block_field is not None:
+        limit = len(benchmark) if design.limit is None else design.limit
+        benchmark = whole_blocks(benchmark, design.block_field, limit)
+    return benchmark
+
+
+def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
+    file = (
+        source
+        if isinstance(source, Benchmark)
+        else load_benchmark(source, limit=design.limit, no_header=design.no_header)
+    )
+    return read_items(
+        file,
+        options_field=design.options_field,
+        answer_field=design.answer_field,
+        template=design.template,
+    )
+
+
+def _refused(
+    benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
+) -> UnscoredFile | None:
+    null = cast(Null, getattr(METHODS[method], "null", ""))
+    if benchmark.order_provenance in ("seeded", RELEASED):
+        null = DESIGNED
+    if null == DESIGNED or not refusals(null, pretests):
+        return None
+    return UnscoredFile(
+        benchmark=benchmark.name,
+        fingerprint=benchmark.fingerprint,
+        order_provenance=benchmark.order_provenance,
+        n_examples=len(benchmark),
+        n_repeats=n_repeats,
+        method=method,
+        null=null,
+        pretests=tuple(pretests),
+        verdict="invalid design",
+    )

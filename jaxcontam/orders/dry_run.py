@@ -1,0 +1,267 @@
+"""`--dry-run`: what an audit would score, what that costs, and what it could find."""
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.orders import direction
+from jaxcontam.orders.layouts import PairLayout
+from jaxcontam.orders.method import Planned
+from jaxcontam.orders.order_test import PlannedTest
+from jaxcontam.orders.planning import floor_text
+from jaxcontam.orders.power_designs import scored_design
+from jaxcontam.progress import waiting_for
+from jaxcontam.proof.outcome import bare_table
+from jaxcontam.scoring.api.budget import Budget
+from jaxcontam.scoring.api.prompts import (
+    ApiEstimate,
+    CountedPrompts,
+    planned_requests,
+    sending_words,
+)
+from jaxcontam.scoring.cost import batch_seconds, n_positions
+from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.remote import RemoteScorer
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.power import detectable_effect
+from jaxcontam.terminal import Terminal, json_text
+
+SD_OF_ORDERS = (0.47, 19.0)
+"""Nats that chance adds to one boundary of a whole order, standard deviation, from the
+quietest to the loudest of ten sets that a model of 5.8 million parameters never saw:
+`python -m eval.canaries` (0.47 to 9.0, examples of 48 tokens), and then `jaxcontam
+audit DIR/model DIR/sets/*-held.jsonl --tests adjacency,stratified --limit 48` (7.1 to
+18.9, 64 to 127 tokens). Sets of `python -m eval.quickstart` lie between."""
+SD_OF_PAIRS = (2.2, 7.9)
+"""The same for centred pairs, by the second of these commands."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestEstimate:
+    """Cost of one test.
+
+    Attributes:
+        n_sequences: Distinct sequences, or pairs; 0 for direction beside a test whose
+            pairs tell it.
+        n_cached: How many of them the store holds, or will hold after the tests
+            before this one.
+        store_kb: What the store grows by, in 1,000 bytes.
+        log10_p_floor: log10 of the smallest p-value of the design; None if it has none.
+        mde_low: Smallest effect, nats a boundary, that it finds with power 0.8 at level
+            0.001 divided by the number of benchmarks, were chance as quiet as on the
+            quietest reference set; None where the floor of p is too high, or the test
+            cannot be planned.
+    """
+
+    benchmark: str
+    method: str
+    n_sequences: int
+    n_targets: int
+    n_cached: int
+    store_kb: float
+    log10_p_floor: float | None
+    mde_low: float | None
+    mde_high: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Cost of an audit.
+
+    Attributes:
+        minutes: Scoring time at the speed of a timed batch of zeros; loading,
+            compiling and the analysis come on top. None for a served model.
+        compiled_in: Folder where the compiler may have left the programs that were
+            timed; None if it keeps none.
+        requests: What a server would be sent; None for a local model.
+    """
+
+    tests: tuple[TestEstimate, ...]
+    minutes: float | None
+    price: float | None = None
+    compiled_in: str | None = None
+    requests: ApiEstimate | None = None
+
+
+def dry_run(
+    planned: Sequence[Planned],
+    scorer: SequenceScorer,
+    *,
+    names: Sequence[str],
+    price_per_hour: float | None,
+    budget: Budget,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Print what planned tests would cost; returns the same as a dictionary.
+
+    Times a batch of each kind, and scores none of theirs. `names` are all tests that
+    were asked for: direction may be read from the pairs of another one.
+    """
+    if not isinstance(scorer, Scorer | RemoteScorer):
+        raise InputError("--dry-run: the cost of this kind of model is not known")
+    with waiting_for("compiling and timing a batch"):
+        tests, positions = _estimated_tests(planned, scorer, names)
+        if isinstance(scorer, RemoteScorer):
+            assert isinstance(scorer.prompts, CountedPrompts)
+            requests = planned_requests(positions, scorer.prompts, budget)
+            found = Estimate(tests=tests, minutes=None, requests=requests)
+        else:
+            # Imports JAX, which a model of one's own has done before.
+            from jaxcontam.scoring.compilation_cache import compiled_in
+
+            seconds = scoring_seconds(scorer, positions)
+            price = None if price_per_hour is None else price_per_hour * seconds / 3600
+            found = Estimate(
+                tests=tests,
+                minutes=seconds / 60,
+                price=price,
+                compiled_in=compiled_in(),
+            )
+    if as_json:
+        print(json_text(dataclasses.asdict(found)))
+    else:
+        _print(found, Terminal())
+    return dataclasses.asdict(found)
+
+
+def _estimated_tests(
+    planned: Sequence[Planned],
+    scorer: Scorer | RemoteScorer,
+    names: Sequence[str],
+) -> tuple[tuple[TestEstimate, ...], collections.Counter[tuple[int, ...]]]:
+    """Cost of each test, and what all read: shapes of batches -> positions."""
+    tests: list[TestEstimate] = []
+    positions: collections.Counter[tuple[int, ...]] = collections.Counter()
+    promised: set[bytes] = set()
+    level = LEVEL / len({test.benchmark.name for test in planned})
+    n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
+    for test in planned:
+        is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
+        cost = test.layout.cost(scorer, None if is_alone else promised)
+        positions += cost.positions
+        rows = [
+            dataclasses.replace(
+                _free_estimate(test, level),
+                n_sequences=test.layout.n_scored,
+                n_targets=cost.n_targets,
+                n_cached=cost.n_cached,
+                store_kb=cost.store_bytes / 1000,
+            )
+        ]
+        if direction.METHOD.name in names and test.method.whole:
+            # Direction is read from the same pairs.
+            assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
+            method = direction.METHOD
+            layout = dataclasses.replace(test.layout, statistic=method.statistic)
+            read = dataclasses.replace(test, method=method, layout=layout)
+            is_after = test.method.name in names[: names.index(method.name)]
+            rows.insert(is_after, _free_estimate(read, level))
+        tests += rows
+    return tuple(tests), positions
+
+
+def _free_estimate(test: Planned, level: float) -> TestEstimate:
+    mde_low, mde_high = _mde_range(test, level)
+    # The published order is best in every stratum, and nothing ties with it.
+    is_exact = test.method.validity == "exact"
+    return TestEstimate(
+        benchmark=test.benchmark.name,
+        method=test.method.name,
+        n_sequences=0,
+        n_targets=0,
+        n_cached=0,
+        store_kb=0.0,
+        log10_p_floor=test.layout.log10_floor if is_exact else None,
+        mde_low=mde_low,
+        mde_high=mde_high,
+    )
+
+
+def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
+    """Time of batches at the speed of the commonest shape of each kind."""
+    seconds = 0.0
+    for rank in {len(shape) for shape in positions}:
+        own = {shape: n for shape, n in positions.items() if len(shape) == rank}
+        shape = max(own, key=lambda shape: own[shape])
+        n_batches = sum(own.values()) / n_positions(shape)
+        seconds += n_batches * batch_seconds(scorer, shape)
+    return seconds
+
+
+def _print(found: Estimate, console: Terminal) -> None:
+    stored = ["stored"] * any(test.n_cached for test in found.tests)
+    header = ("benchmark", "test", "tokens", *stored, "p floor", "MDE")
+    rows = (
+        [
+            test.benchmark,
+            test.method,
+            f"{test.n_targets:,}",
+            *[f"{test.n_cached:,}" for _ in stored],
+            floor_text(test.log10_p_floor),
+            "-"
+            if test.mde_low is None or test.mde_high is None
+            else f"{test.mde_low:.2g} to {test.mde_high:.2g}",
+        ]
+        for test in found.tests
+    )
+    console.print(bare_table(header, rows, words=(0, 1), gap=2))
+    if read := [test for test in found.tests if not test.n_sequences]:
+        console.print(
+            f"\n{read[0].method} reads the same scores: it costs nothing more."
+        )
+    n = len({test.benchmark for test in found.tests})
+    at = f"p <= {LEVEL / n:.2g}" + f" (0.001 / {n} files)" * (n > 1)
+    if any(test.mde_low is not None for test in found.tests):
+        console.print(
+            "\nMDE: smallest gain in nats, the same at each boundary, that is found "
+            f"with power 0.8 at {at}, if chance adds to a boundary what it added in a "
+            f"model of 5.8 million parameters ({SD_OF_ORDERS[0]:g} to "
+            f"{SD_OF_ORDERS[1]:g} nats in whole orders, {SD_OF_PAIRS[0]:g} to "
+            f"{SD_OF_PAIRS[1]:g} in pairs). This model may differ: the report says "
+            "what it was."
+        )
+    if any(test.mde_low is None for test in found.tests):
+        console.print(
+            "\nMDE -: not known before scoring. It is planned for orders of examples "
+            f"without groups, where the design can reach {at}."
+        )
+    if found.requests is not None:
+        console.print(f"\n{sending_words(found.requests)}")
+        return
+    assert found.minutes is not None
+    time = f"{found.minutes:.0f} minutes"
+    if found.minutes < 2:
+        time = f"{60 * found.minutes:.0f} seconds"
+    if left := sum(test.n_targets - test.n_cached for test in found.tests):
+        words = f"{left:,} tokens to score: about {time} at the speed of one batch now"
+        words += "." if found.price is None else f", at a price of {found.price:.2g}."
+        if added := sum(test.store_kb for test in found.tests):
+            words += f" The store grows by {added / 1000:,.1f} MB."
+    else:
+        words = "The store holds every score."
+    words += (
+        " No example was scored: only a batch of zeros was timed. No report and no "
+        "store was written."
+    )
+    if found.compiled_in is not None:
+        words += f" Compiled programs stay in {found.compiled_in}."
+    console.print(f"\n{words}")
+
+
+def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]:
+    if not isinstance(test, PlannedTest) or test.group_field is not None:
+        return None, None
+    design = scored_design(
+        test.method.name,
+        len(test.benchmark),
+        test.layout.n_strata + test.layout.n_dropped,
+        test.layout.n_orders,
+    )
+    if design is None:
+        return None, None
+    spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS
+    low, high = (detectable_effect(design, sd, level=level) for sd in spreads)
+    return low, high

@@ -1,0 +1,353 @@
+"""Order of the answer options: does the model prefer the published one?
+
+Dimension key
+    K  items
+    M  orders of the item with the most, M = m + 1
+    S  options of the largest item
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
+from jaxcontam.data.encoding import Encoder, encode_examples
+from jaxcontam.data.options import Item
+from jaxcontam.data.provenance import Provenance
+from jaxcontam.errors import InputError
+from jaxcontam.orders.layouts import Layout, ScoredTest
+from jaxcontam.orders.method import Planned, TestMethod
+from jaxcontam.progress import Progress
+from jaxcontam.proof.result import Evidence, OrderResult
+from jaxcontam.proof.versions import VersionMethod
+from jaxcontam.reports.terms import Null, ProofWords
+from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.plan import VersionPlan, plan_versions
+from jaxcontam.scoring.scorer import NonFiniteScoreError
+from jaxcontam.stats.option_orders import (
+    NUMERIC,
+    ONE_ORDER,
+    PLACED,
+    REPEATED,
+    SHARED,
+    SORTED,
+    OptionDesign,
+    draw_option_orders,
+    option_pretests,
+)
+from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.stats.result import Pretest
+from jaxcontam.stats.rows import padded
+
+EFFECT_UNIT = "nats per item"
+NULL: Null = "exchangeability of options"
+FIXED_NULL: Null = "exchangeability of wrong options"
+_DEFAULT_ORDERS = 3
+_RANDOM_PLACES = (
+    "that, before any model was trained, the author put the {which} of each item in no "
+    "particular order; items with sorted options, numbers, or options that name places "
+    "were left out"
+)
+
+# The reasons why items are left out, as one item has them.
+_OF_ONE = {
+    REPEATED: "repeats an option",
+    PLACED: "refers to places",
+    NUMERIC: "has numbers as options",
+    SHARED: "shares its options with another item",
+    SORTED: "is sorted",
+    ONE_ORDER: "has one order only",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OptionLayout(Layout):
+    """Items in several orders of their options, as sequences of ids.
+
+    `numbers` are 1-based places in the file of the items that take part.
+    """
+
+    plan: VersionPlan
+    drawn: OptionDesign
+    numbers: tuple[int, ...]
+
+    @property
+    def log10_floor(self) -> float:
+        """log10 of the smallest p-value, if nothing ties."""
+        return -sum(math.log10(len(orders)) for orders in self.drawn.orders)
+
+    @property
+    def cut(self) -> np.ndarray:
+        """Nothing is cut: long items are scored in windows."""
+        return np.zeros(self.n_strata + self.n_dropped, np.int32)
+
+    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
+        """Score every version of every item."""
+        sums = scorer.sums(self.plan.sequences, progress)
+        evidence = Evidence(
+            scores=padded(self.plan.rows(sums.loglik)),
+            orders=self.design.orders,
+            place=self.plan.place,
+        )
+        return ScoredTest(evidence, sums.n_cached)
+
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the item's record in the file."""
+        return self.numbers[self.plan.version_of(error.sequence)[0]] - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlannedOptions(Planned):
+    """The test of one benchmark's options, ready to be scored.
+
+    The benchmark has no template; see `plan_options`.
+    """
+
+    items: tuple[Item, ...]
+    layout: OptionLayout
+    fixed: bool
+    order_provenance: Provenance
+
+    @property
+    def content_digest(self) -> str:
+        """Digest of the items, blind to the order of options and of items."""
+        return options_digest(self.items)
+
+    def result(
+        self,
+        scored: ScoredTest,
+        *,
+        primary: bool,
+        pretests: tuple[Pretest, ...],
+        method: TestMethod | None = None,
+    ) -> OrderResult:
+        """The row, with pre-tests of its own.
+
+        Null hypothesis: within each item that takes part, the published order of the
+        options was as likely as any other order that may stand (none sorted; with
+        `fixed`, none that moves the right option), independently over items: so of
+        items with the same set of options one takes part. The test sees each item
+        alone, so it needs nothing of the order of the file.
+        """
+        layout, digest = self.layout, self.content_digest
+        numbers = METHOD.numbers(
+            scored.evidence, grouped=False, seed=self.seed, content_digest=digest
+        )
+        return OrderResult(
+            benchmark=self.benchmark.name,
+            fingerprint=options_fingerprint(self.items),
+            content_digest=digest,
+            order_provenance=self.order_provenance,
+            n_examples=len(self.benchmark),
+            n_cut=0,
+            method=METHOD.name,
+            primary=primary,
+            null=FIXED_NULL if self.fixed else NULL,
+            validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
+            n_strata=layout.n_strata,
+            n_dropped=layout.n_dropped,
+            n_orders=layout.n_orders,
+            group_field=None,
+            tokens_scored=layout.n_targets - scored.n_cached,
+            cached_tokens=scored.n_cached,
+            numbers=numbers,
+            effect_unit=EFFECT_UNIT,
+            pretests=_checks(self.items, layout.drawn, self.seed, fixed=self.fixed),
+            warnings=_warnings(self),
+        )
+
+
+def plan_options(
+    benchmark: Benchmark,
+    items: Sequence[Item],
+    tokenizer: Encoder,
+    *,
+    prefix_id: int | None,
+    seed: int,
+    n_orders: int | None = None,
+    fixed: bool = False,
+    order_provenance: Provenance = "published",
+) -> PlannedOptions:
+    """Draw option orders and lay out the items in each of them; asks no model.
+
+    Items with fewer than `n_orders` take all they have; `fixed` keeps each right option
+    where it is. `order_provenance` speaks of options, not of items.
+
+    Raises:
+        InputError: If no item can take part, or the right option is not known.
+    """
+    if fixed:
+        for item in items:
+            if item.answer is None:
+                raise InputError(
+                    f"{benchmark.name}: example {item.number}: no field tells the "
+                    "right option",
+                    hint="--answer-field names it; --fix-answer needs it",
+                )
+    digest = options_digest(items)
+    design = _drawn(items, seed, n_orders, fixed=fixed)
+    if not design.orders:
+        raise InputError(
+            f"{benchmark.name}: no item can take part: {_reasons(design)}",
+            hint="only options that could stand in any order can be tested",
+        )
+    texts = [
+        items[i].text(order.tolist())
+        for i, orders in zip(design.items.tolist(), design.orders, strict=True)
+        for order in orders
+    ]
+    encoded = iter(encode_examples(tokenizer, texts, separator="").ids)
+    rows = [[next(encoded) for _ in orders] for orders in design.orders]
+    plan = plan_versions(rows, prefix_id=prefix_id, seed=seed, content_digest=digest)
+    orders_KMS = _padded_orders(design.orders)
+    return PlannedOptions(
+        benchmark=benchmark,
+        method=METHOD,
+        items=tuple(items),
+        layout=OptionLayout(
+            OrderDesign(orders_KMS, plan.place, len(benchmark) - len(orders_KMS)),
+            plan,
+            drawn=design,
+            numbers=tuple(items[i].number for i in design.items.tolist()),
+        ),
+        fixed=fixed,
+        order_provenance=order_provenance,
+        seed=seed,
+    )
+
+
+def options_pretests(
+    items: Sequence[Item], *, seed: int, n_orders: int | None, fixed: bool
+) -> tuple[Pretest, ...]:
+    """Pre-tests of the items that take part; arguments as of `plan_options`."""
+    return _checks(items, _drawn(items, seed, n_orders, fixed=fixed), seed, fixed=fixed)
+
+
+def _drawn(
+    items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
+) -> OptionDesign:
+    return draw_option_orders(
+        [item.options for item in items],
+        _DEFAULT_ORDERS if n_orders is None else n_orders,
+        seed=seed,
+        content_digest=options_digest(items),
+        fixed=[item.answer for item in items] if fixed else None,
+        digests=_item_digests(items),
+    )
+
+
+def _checks(
+    items: Sequence[Item], drawn: OptionDesign, seed: int, *, fixed: bool
+) -> tuple[Pretest, ...]:
+    used = [items[i] for i in drawn.items.tolist()]
+    return option_pretests(
+        [item.options for item in used],
+        [item.answer for item in used],
+        seed=seed,
+        fixed=fixed,
+    )
+
+
+def options_fingerprint(items: Sequence[Item]) -> str:
+    """Digest of items as published."""
+    return fingerprint([item.text(range(len(item.options))) for item in items])
+
+
+def options_digest(items: Sequence[Item]) -> str:
+    """Digest of items, blind to the order of options and of items."""
+    return content_digest(_item_digests(items))
+
+
+def _item_digests(items: Sequence[Item]) -> list[str]:
+    digests = []
+    for item in items:
+        literals = [part for part in item.parts if isinstance(part, str)]
+        digests.append(content_digest([fingerprint(literals), *item.sources]))
+    return digests
+
+
+def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
+    layout, warnings = planned.layout, []
+    n_items = len(planned.items)
+    if n_out := n_items - layout.n_strata:
+        warnings.append(
+            f"{n_out} of {n_items} items {'was' if n_out == 1 else 'were'} left "
+            f"out: {_reasons(layout.drawn)}"
+        )
+    if n_without := len(planned.benchmark) - n_items:
+        has = "record has" if n_without == 1 else "records have"
+        warnings.append(f"{n_without} {has} no options")
+    if not planned.fixed and any(item.answer is None for item in planned.items):
+        warnings.append(
+            "no field tells the right option, so its place could not be checked "
+            "(--answer-field)"
+        )
+    return tuple(warnings)
+
+
+def _reasons(design: OptionDesign) -> str:
+    found = sorted(design.left_out.items())
+    return ", ".join(
+        f"{count} {_OF_ONE[reason] if count == 1 else reason}"
+        for reason, count in found
+    )
+
+
+def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:
+    """(K, M, S) int32, -1 where an item has fewer orders or options."""
+    shape = np.array([found.shape for found in orders]).max(axis=0)
+    orders_KMS = np.full((len(orders), *shape), -1, np.int32)
+    for k, found in enumerate(orders):
+        orders_KMS[k, : found.shape[0], : found.shape[1]] = found
+    return orders_KMS
+
+
+METHOD = VersionMethod(
+    name="options",
+    command="audit",
+    default_orders=_DEFAULT_ORDERS,
+    null=NULL,
+    validity="exact",
+    cost="m + 1 passes (4; at most n! for n options)",
+    finds="multiple-choice items whose options were seen in the published order",
+    source="the test of stratified, an item a stratum",
+    words=ProofWords(
+        row="item",
+        version="order of options",
+        versions="orders of options",
+        seen="options seen in their published order, other forms not tested",
+        unseen="that its options were seen in their published order",
+        more="more items are needed",
+        found="its options do not stand at random places",
+        meaning="A small p-value says that the model prefers the published order of "
+        "the answer options, item by item: so does memory, and so does a taste for the "
+        "order that their author liked. It needs nothing of the order of the file. ",
+        silence="Silence does not say that the items were never seen: copies with "
+        "shuffled options leave no trace in it. A reference model shows what a taste "
+        "for the order of options gives, provided that it reads as well as the model.",
+        assumed={
+            NULL: _RANDOM_PLACES.format(which="options"),
+            FIXED_NULL: _RANDOM_PLACES.format(which="wrong options")
+            + "; right options kept their places",
+        },
+        chance="in each of {n_strata} items the published order of the options would "
+        "be as likely as any other that was scored (up to {n_orders}) to score best; "
+        "the summed score would reach the observed one with probability {p}",
+        null_caption="Sum of the published scores over each item, and what the same "
+        "sum is when a random order of options stands in for the published one.",
+        evidence_caption="Where the evidence lies: the score of each item, in the "
+        "order of the file.",
+        limits="versions",
+        takes_reference=True,
+        cures={
+            "answer_place": (
+                "move only wrong options, so that each right one keeps its place",
+                "--fix-answer",
+            )
+        },
+        otherwise="test the order of the file instead: its options are not in random "
+        "order",
+    ),
+)

@@ -1,0 +1,292 @@
+"""Order tests that score pairs: each example after others of its stratum.
+
+The same test of a model that cannot have seen the file stands beside the target's.
+
+Dimension key
+    K  strata
+    S  examples of the largest stratum
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.orders.layouts import PairLayout, pair_columns
+from jaxcontam.orders.method import (
+    OrderFile,
+    TestMethod,
+    TestRow,
+    in_examples,
+    strata_of,
+)
+from jaxcontam.proof.result import Evidence, OrderResult, ReferenceResult
+from jaxcontam.reports.terms import REFERENCE_SHARE
+from jaxcontam.scoring.pair_plan import plan_pairs
+from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
+from jaxcontam.stats.direction import backward_spread, needed_pairs, run_length, runs_of
+from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.orders import published_orders, split_strata
+from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
+from jaxcontam.stats.pair_test import sampled_columns
+from jaxcontam.stats.randomisation import MODEL_TOLERANCE, row_spread
+from jaxcontam.stats.result import Local, OrderNumbers
+from jaxcontam.stats.rows import unpadded
+
+# Orders of a stratum besides the published one. A stratum of eight has 40,320, and
+# those of a large file do not fit in memory together.
+_N_SAMPLED = 999
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PairMethod(TestMethod):
+    """An order test that scores examples after others of their stratum.
+
+    Attributes:
+        analyse: (strata, seed, content_digest) -> numbers.
+    """
+
+    scores_pairs: ClassVar[bool] = True
+
+    size: int
+    statistic: PairStatistic  # pyright: ignore[reportGeneralTypeIssues]
+    analyse: Callable[..., OrderNumbers]
+    whole: bool = True
+    fewest_examples: int = FEWEST_EXAMPLES
+
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> PairLayout:
+        """Pairs of each stratum; its orders are columns, whatever n_orders.
+
+        With groups all pairs are scored: a run that keeps to its groups has other
+        neighbours when it is reversed.
+        """
+        # Other than for sequences, a stratum need not fit the context, only two
+        # examples, and the floor of p is low however few the strata are.
+        design, codes_KS = published_orders(
+            split_strata(file.n_examples, self.size), groups=file.groups
+        )
+        strata = [row[row >= 0] for row in design.orders[:, 0]]
+        runs_KS = stratum_runs(design.orders[:, 0], file.n_examples)
+        whole = self.whole or file.groups is not None
+        plan = plan_pairs(
+            strata,
+            encoded,
+            prefix_id=file.prefix_id,
+            context=file.context,
+            wanted_KSS=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
+        )
+        return PairLayout(design, plan, codes_KS, runs_KS, self.statistic)
+
+    def numbers(
+        self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
+    ) -> OrderNumbers:
+        """From pair matrices, published orders and groups."""
+        strata, orders = pair_strata(evidence), evidence.orders
+        numbers = self.analyse(strata, seed=seed, content_digest=content_digest)
+        if not self.locates or orders is None:
+            return numbers
+        local = where_in_pairs(
+            strata, self.statistic, orders, seed=seed, content_digest=content_digest
+        )
+        return dataclasses.replace(numbers, local=local)
+
+    def counts(self, evidence: Evidence) -> tuple[int, int]:
+        """Strata, and the orders that the statistic compares."""
+        orders, codes, runs = evidence.orders, evidence.codes, evidence.runs
+        if orders is None or codes is None or runs is None:
+            raise ValueError("no pair matrices")
+        columns = pair_columns(self.statistic, orders[:, 0], codes, runs)
+        return len(columns), max(columns) - 1
+
+    def redrawn(
+        self, result: OrderResult, evidence: Evidence, *, seed: int
+    ) -> Evidence:
+        """Runs, published orders and groups; the seed draws none of them."""
+        if evidence.orders is None:
+            raise ValueError("no orders")
+        published_KS = evidence.orders[:, 0]
+        runs = stratum_runs(published_KS, result.n_examples)
+        _check_pairs(evidence.pairs, published_KS, runs)
+        if result.group_field is not None:
+            return Evidence(runs=runs)
+        design, codes = published_orders(strata_of(result))
+        return Evidence(orders=design.orders, codes=codes, runs=runs)
+
+
+def stratum_runs(published_KS: np.ndarray, n_examples: int) -> np.ndarray:
+    """(K, S) int64, the run of each example, which direction reverses; 0 in padding.
+
+    A stratum of `published_KS` ends in -1; small files are cut into shorter runs.
+    """
+    length = run_length(n_examples)
+    runs_KS = np.zeros(published_KS.shape, np.int64)
+    sizes_K = (published_KS >= 0).sum(axis=1)
+    for size in np.unique(sizes_K).tolist():
+        runs_KS[sizes_K == size, :size] = runs_of(size, length)
+    return runs_KS
+
+
+def _needed_pairs(runs_KS: np.ndarray, published_KS: np.ndarray) -> np.ndarray:
+    """(K, S, S) bool, see `needed_pairs`; strata of one size have the same runs."""
+    K, S = runs_KS.shape
+    needed_KSS = np.zeros((K, S, S), bool)
+    sizes_K = (published_KS >= 0).sum(axis=1)
+    for size, k in zip(*np.unique(sizes_K, return_index=True), strict=True):
+        needed_KSS[sizes_K == size, :size, :size] = needed_pairs(runs_KS[k, :size])
+    return needed_KSS
+
+
+def pair_strata(evidence: Evidence) -> PairStrata:
+    """Pair matrices of stored evidence; ValueError if a part of them is missing."""
+    pairs, orders = evidence.pairs, evidence.orders
+    codes, runs = evidence.codes, evidence.runs
+    if pairs is None or orders is None:
+        raise ValueError("no pair matrices")
+    if codes is None or runs is None:
+        raise ValueError("no groups or runs of the pair matrices")
+    return PairStrata(
+        pairs=pairs,
+        sizes=(orders[:, 0] >= 0).sum(axis=1),
+        codes=codes,
+        runs=runs,
+        starts=orders[:, 0, 0].astype(np.int64),
+    )
+
+
+def _check_pairs(
+    pairs_KSS: np.ndarray | None, published_KS: np.ndarray, runs_KS: np.ndarray
+) -> None:
+    """Refuse matrices that hold neither all pairs nor those that tell the direction."""
+    if pairs_KSS is None or not np.isnan(pairs_KSS).any():
+        return
+    for k, size in enumerate((published_KS >= 0).sum(axis=1).tolist()):
+        needed_SS = needed_pairs(runs_KS[k, :size]) | np.eye(size, dtype=bool)
+        if (np.isnan(pairs_KSS[k, :size, :size]) == needed_SS).any():
+            raise ValueError("pairs are not those that tell the direction")
+
+
+def where_in_pairs(
+    strata: PairStrata,
+    statistic: PairStatistic,
+    orders_KMS: np.ndarray,
+    *,
+    seed: int,
+    content_digest: str,
+) -> Local:
+    """The best run of strata of a pair test."""
+    rows = sampled_columns(
+        strata,
+        statistic,
+        seed=seed,
+        content_digest=content_digest,
+        n_orders=_N_SAMPLED,
+    )
+    largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
+    ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)
+    return in_examples(local_evidence(rows, ties_K, seed=seed), orders_KMS[:, 0])
+
+
+def reference_result(
+    method: TestRow,
+    evidence: Evidence,
+    *,
+    name: str,
+    fingerprint: str,
+    seed: int,
+    content_digest: str,
+) -> ReferenceResult:
+    """Test the reference model, and the target less the reference.
+
+    The statistic is linear in the pair matrix, or in the scores of versions, so what
+    the model prefers more than the reference does is the same test of the difference
+    of both matrices: paired by stratum, exact under the same null, and blind to order
+    that both models see. A smaller model sees it, but gains fewer nats: so the
+    reference's matrix is first multiplied by `scale`, where its scores vary less with
+    the context than the target's: after later runs, or after any example where all
+    orders are compared, or over all versions of a row, so that no order under test
+    changes it.
+
+    The same test of half of the target less the reference asks whether the reference
+    gains less than half: where it gains just half at every boundary, what is left is
+    noise, and the p-value is exact if no order changes how likely that noise is.
+    Noise that both models share counts half.
+    """
+    field = "pairs" if method.scores_pairs else "scores"
+    scores = getattr(evidence, field)
+    reference = getattr(evidence, f"reference_{field}")
+    if scores is None or reference is None:
+        raise ValueError(f"no {field} of a reference model")
+    missing, missing_of_reference = map(np.isnan, (scores, reference))
+    if not np.array_equal(missing, missing_of_reference):
+        raise ValueError(f"the reference was asked for other {field}")
+    # Where in the file it lies enters no p-value, and takes time.
+    method = dataclasses.replace(method, locates=False)
+    spread, other = (
+        _spread(method, dataclasses.replace(evidence, **{field: one}))
+        for one in (scores, reference)
+    )
+    scale = max(1.0, _ratio(spread, other))
+    own, difference, half = (
+        method.numbers(
+            dataclasses.replace(evidence, **{field: one}),
+            grouped=False,
+            seed=seed,
+            content_digest=content_digest,
+        )
+        for one in (
+            reference,
+            scores - scale * reference,
+            REFERENCE_SHARE * scores - scale * reference,
+        )
+    )
+    return ReferenceResult(
+        name=name,
+        fingerprint=fingerprint,
+        p_value=own.p_value,
+        log10_p=own.log10_p,
+        effect=own.effect,
+        effect_se=own.effect_se,
+        scale=scale,
+        difference=difference.effect,
+        difference_se=difference.effect_se,
+        difference_p=difference.p_value,
+        difference_log10_p=difference.log10_p,
+        half_p=half.p_value,
+        loglik_gap=loglik_gap(evidence),
+    )
+
+
+def _spread(method: TestRow, evidence: Evidence) -> float | None:
+    if evidence.scores is not None:
+        return row_spread(unpadded(evidence.scores))
+    strata = pair_strata(evidence)
+    if method.whole:
+        return backward_spread(strata.matrices(), None)
+    runs = [
+        runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
+    ]
+    return backward_spread(strata.matrices(), runs)
+
+
+def _ratio(target: float | None, reference: float | None) -> float:
+    """One where there is nothing to compare."""
+    return target / reference if target and reference else 1.0
+
+
+def loglik_gap(evidence: Evidence) -> float:
+    """Mean log-likelihood of an example under the reference, less the model's, in nats.
+
+    Over the pairs that were scored, or over all versions. A text may be cut elsewhere
+    for a shorter context.
+    """
+    if evidence.scores is not None and evidence.reference_scores is not None:
+        return float(np.nanmean(evidence.reference_scores - evidence.scores))
+    assert evidence.orders is not None
+    assert evidence.pairs is not None and evidence.reference_pairs is not None
+    there_KS = evidence.orders[:, 0] >= 0
+    there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
+    there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
+    gap_KSS = evidence.reference_pairs - evidence.pairs
+    return float(np.nanmean(gap_KSS[there_KSS]))

@@ -1,0 +1,393 @@
+"""`jaxcontam plan`: how much data, time and money a wanted power takes."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jaxcontam.errors import InputError, check_names
+from jaxcontam.orders import adjacency
+from jaxcontam.orders.power_designs import (
+    PLANNED,
+    FilePlan,
+    fewest_examples,
+    has_free_orders,
+    power_design,
+    scored_design,
+    workload,
+)
+from jaxcontam.proof.outcome import bare_table, first_that_fits
+from jaxcontam.proof.result import OrderResult
+from jaxcontam.reports.flags import check_positive, flag_of, names_of
+from jaxcontam.reports.report_files import REPORT_NAME, read_report
+from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
+from jaxcontam.terminal import Terminal
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestPlan:
+    """Needs of one test, and the effects that it finds.
+
+    Attributes:
+        examples_needed: For the wanted power; None if no number is enough.
+        n_examples: Examples that what follows is about: those at hand, else needed.
+        power: With them, where every boundary carries the effect alike.
+        power_one_in_ten: Where one boundary in ten carries ten times the effect, and
+            the others none.
+        mde: Smallest effect found with the wanted power; None if none is.
+        log10_p_floor: log10 of the smallest p-value; None if there is no floor.
+        n_orders: m; None where all orders of a stratum are compared.
+        orders_needed: Smallest m with the wanted power; None if no number is enough,
+            or there is no choice.
+        n_sequences: Sequences, or pairs.
+        device_hours: At the speed given; None without one.
+    """
+
+    method: str
+    examples_needed: int | None
+    n_examples: int | None
+    power: float | None = None
+    power_one_in_ten: float | None = None
+    mde: float | None = None
+    log10_p_floor: float | None = None
+    n_strata: int | None = None
+    n_orders: int | None = None
+    orders_needed: int | None = None
+    n_sequences: int | None = None
+    tokens: int | None = None
+    device_hours: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """Needs of every test for a wanted power.
+
+    Attributes:
+        effect: Nats that each published boundary gains.
+        sd: Test -> nats that chance adds to a boundary, standard deviation.
+        level: p-value that counts as found.
+        power: Wanted probability of finding the effect.
+        tokens_per_second: Speed of scoring; None where it is not known.
+    """
+
+    effect: float
+    sd: Mapping[str, float]
+    level: float
+    power: float
+    example_tokens: float
+    context: int
+    tokens_per_second: float | None
+    tests: tuple[TestPlan, ...]
+
+
+# More orders a stratum than this are no remedy.
+_MOST_ORDERS = 9_999
+# Share of boundaries that carry all of the memory, where few do.
+_FEW = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """A benchmark of a finished report.
+
+    Attributes:
+        symmetry: Symmetry of the pair matrices; 0 where none were scored.
+        sd: Method -> standard deviation of what chance adds to one boundary.
+        tokens_per_second: Speed of the run, loading and analysis included; None if
+            every score came from a store.
+    """
+
+    n_examples: int
+    example_tokens: float
+    context: int | None
+    symmetry: float
+    effect: float
+    sd: Mapping[str, float]
+    tokens_per_second: float | None
+
+    def spread_of(self, method: str) -> str:
+        """The test of nearest spread: itself if it ran, else one of whole orders."""
+        if method in self.sd:
+            return method
+        whole = [name for name in self.sd if name != adjacency.METHOD.name]
+        return next(iter(whole or self.sd))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Examples, orders, tokens and hours that a wanted power takes; no model.
+
+    Examples:
+        # power of so many examples
+        jaxcontam plan --effect 0.5 --sd 4 --examples 1000
+        jaxcontam plan --pilot runs/pilot --power 0.9  # from a small audit
+    """
+
+    effect: float | None = None
+    """Nats that each published boundary gains (default: the pilot's)."""
+    sd: float | None = None
+    """Nats that chance adds to a boundary, standard deviation; a --pilot knows that of
+    each of its tests (pairs have about half that of whole orders)."""
+    pilot: Path | None = None
+    """Folder of a finished report, whose effect, spread and speed are taken."""
+    benchmark: str | None = None
+    """Benchmark of the pilot, if it has several."""
+    examples: int | None = None
+    """Examples at hand (default: the pilot's; without one, what is needed)."""
+    example_tokens: float | None = None
+    """Mean tokens of an example (default: the pilot's, else 64)."""
+    context: int | None = None
+    """Tokens that the model reads at once (default: the pilot's, else 2048)."""
+    power: float = 0.8
+    """Wanted probability of finding the effect."""
+    level: float = 0.001
+    """p-value that counts as found."""
+    tests: str = ",".join(PLANNED)
+    """Order tests, comma-separated."""
+    n_orders: int | None = None
+    """Random orders a stratum (default: as in audit)."""
+    tokens_per_second: float | None = None
+    """Speed of scoring (default: the pilot's)."""
+    json: bool = False
+    """Print the plan as JSON."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "examples", "n_orders", "context")
+        for name in ("sd", "example_tokens", "tokens_per_second", "effect"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{flag_of(name)} must be positive, got {value}")
+        for name in ("power", "level"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(
+                    f"--{name} must be between 0 and 1, got {getattr(self, name)}"
+                )
+        if self.pilot is None and (self.effect is None or self.sd is None):
+            raise InputError(
+                "a plan needs --effect and --sd, or --pilot",
+                hint="a small reference model had an sd of 0.5 to 19 nats a boundary",
+            )
+        if self.pilot is None and self.benchmark is not None:
+            raise InputError("--benchmark chooses within a --pilot, and there is none")
+        check_names("test", self.test_names, PLANNED)
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Tests to plan."""
+        return names_of(self.tests)
+
+    def run(self) -> PlanResult:
+        """Plan and print; returns the plan."""
+        pilot = None if self.pilot is None else read_pilot(self.pilot, self.benchmark)
+        effect = self.effect if pilot is None else self.effect or pilot.effect
+        assert effect is not None
+        if effect <= 0:
+            raise InputError(
+                f"the pilot's effect is {effect:.3g} nats a boundary: nothing to find",
+                hint="say with --effect which one you want to be able to find",
+            )
+        speed = self.tokens_per_second or (pilot and pilot.tokens_per_second)
+        # The sizes are filled in for each number of examples.
+        file = FilePlan(
+            n_examples=0,
+            example_tokens=self.example_tokens
+            or (pilot.example_tokens if pilot else 64),
+            context=self.context or (pilot and pilot.context) or 2048,
+            symmetry=pilot.symmetry if pilot else 0.0,
+        )
+        examples = self.examples or (pilot.n_examples if pilot else None)
+        sd = dict.fromkeys(self.test_names, self.sd or 0.0)
+        if self.sd is None and pilot is not None:
+            sd = {name: pilot.sd[pilot.spread_of(name)] for name in self.test_names}
+        found = PlanResult(
+            effect=effect,
+            sd=sd,
+            level=self.level,
+            power=self.power,
+            example_tokens=file.example_tokens,
+            context=file.context,
+            tokens_per_second=speed,
+            tests=tuple(
+                self._plan(name, file, examples, effect, sd[name], speed)
+                for name in self.test_names
+            ),
+        )
+        if self.json:
+            print(json.dumps(dataclasses.asdict(found), indent=1))
+        else:
+            _print(self, found, pilot, Terminal())
+        return found
+
+    def _plan(
+        self,
+        name: str,
+        file: FilePlan,
+        examples: int | None,
+        effect: float,
+        sd: float,
+        speed: float | None,
+    ) -> TestPlan:
+        def power_of(n: int, m: int | None) -> float:
+            size = dataclasses.replace(file, n_examples=n)
+            return power(power_design(name, size, m), effect, sd, level=self.level)
+
+        fewest = fewest_examples(name)
+        needed = smallest_enough(
+            lambda n: power_of(n, self.n_orders), self.power, smallest=fewest
+        )
+        n = examples or needed
+        if n is None or n < fewest:
+            return TestPlan(method=name, examples_needed=needed, n_examples=n)
+        here = dataclasses.replace(file, n_examples=n)
+        design = power_design(name, here, self.n_orders)
+        cost = workload(name, here, design)
+        orders_needed = None
+        if has_free_orders(name):
+            orders_needed = smallest_enough(
+                lambda m: power_of(n, m), self.power, smallest=1, largest=_MOST_ORDERS
+            )
+        return TestPlan(
+            method=name,
+            examples_needed=needed,
+            n_examples=n,
+            power=power(design, effect, sd, level=self.level),
+            power_one_in_ten=power(design, effect, sd, share=_FEW, level=self.level),
+            mde=detectable_effect(design, sd, level=self.level, wanted=self.power),
+            log10_p_floor=design.log10_floor,
+            n_strata=design.n_strata,
+            n_orders=design.n_orders,
+            orders_needed=orders_needed,
+            n_sequences=cost.n_sequences,
+            tokens=round(cost.n_targets),
+            device_hours=None if not speed else cost.n_read / speed / 3600,
+        )
+
+
+def _print(
+    plan: Plan, found: PlanResult, pilot: Pilot | None, console: Terminal
+) -> None:
+    at_hand = {test.n_examples for test in found.tests if test.n_examples is not None}
+    here = f"\nn={at_hand.pop():,}" if len(at_hand) == 1 else ""
+    header = ("test", "examples\nneeded", f"power{here}", "1 in 10\ncarry it", "MDE")
+    header += ("p floor", "m", "m\nneeded", "scored", "tokens", "hours")
+    rows = (
+        (
+            test.method,
+            _count(test.examples_needed),
+            _count(test.power, ".2f"),
+            _count(test.power_one_in_ten, ".2f"),
+            _count(test.mde, ".2g"),
+            floor_text(test.log10_p_floor),
+            "all" if test.n_orders is None and test.n_strata else _count(test.n_orders),
+            _count(test.orders_needed),
+            _count(test.n_sequences),
+            _count(test.tokens),
+            _count(test.device_hours, ".2g"),
+        )
+        for test in found.tests
+    )
+    table, _ = first_that_fits([bare_table(header, rows)], console)
+    console.print(table, crop=False)
+    spreads = sorted(set(found.sd.values()))
+    spread = f"{spreads[0]:.3g}"
+    if len(spreads) > 1:
+        spread += f" to {spreads[-1]:.3g}"
+    console.print(
+        f"\nTo find {found.effect:.3g} nats a boundary at p <= {plan.level:g} with "
+        f"probability {plan.power:g}, where chance adds {spread} nats to each; "
+        f"{found.example_tokens:.3g} tokens an example. The first power is where "
+        "every boundary gains that, the second where one boundary in ten gains ten "
+        "times that and the others nothing. A plan, not a promise: real scores have "
+        "heavier tails."
+    )
+    borrowed: dict[str, list[str]] = {}
+    for name in found.sd:
+        if pilot is not None and plan.sd is None and name not in pilot.sd:
+            borrowed.setdefault(pilot.spread_of(name), []).append(name)
+    for source, names in borrowed.items():
+        console.print(
+            f"Not in the pilot, planned with the spread of {source}: "
+            f"{', '.join(names)}."
+        )
+    if plan.pilot is not None and plan.effect is None:
+        console.print(
+            "The effect is the pilot's own estimate: where the pilot was chosen "
+            "because it found something, it is too large. Plan with half of it too."
+        )
+
+
+def floor_text(log10_p: float | None) -> str:
+    """A smallest p-value, from its log10."""
+    if log10_p is None:
+        return "-"
+    return f"{10**log10_p:.3g}" if log10_p > -3 else f"1e{math.ceil(log10_p)}"
+
+
+def _count(value: float | None, form: str = ",") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
+    """Read the planning numbers of one benchmark of a report."""
+    path = directory / REPORT_NAME
+    report = read_report(path)
+    tests = [row for row in report.results if isinstance(row, OrderResult)]
+    name = _chosen(path, list(dict.fromkeys(row.benchmark for row in tests)), benchmark)
+    if report.model is None:
+        raise InputError(f"{path}: no model was scored", hint="use an audit")
+    rows = [row for row in tests if row.benchmark == name]
+    if any(row.group_field is not None for row in rows):
+        raise InputError(
+            f"{path}: {name}: its orders kept to groups",
+            hint="a pilot needs orders of whole strata",
+        )
+    known = [row.numbers.symmetry for row in rows if row.numbers.symmetry is not None]
+    symmetry = known[0] if known else 0.0
+    sd: dict[str, float] = {}
+    effects: list[tuple[bool, float]] = []
+    lengths: list[float] = []
+    for row in rows:
+        n, effect, se = row.n_examples, row.numbers.effect, row.numbers.effect_se
+        n_strata = row.n_strata + row.n_dropped
+        design = scored_design(row.method, n, n_strata, row.n_orders, symmetry=symmetry)
+        # A standard error of 0 is a model that tells no orders apart.
+        if design is None or not se or effect is None:
+            continue
+        sd[row.method] = sd_from(design, se)
+        effects.append((row.primary, effect))
+        one = FilePlan(n_examples=n, example_tokens=1.0, context=2, symmetry=0.0)
+        tokens = row.tokens_scored + row.cached_tokens
+        lengths.append(tokens / workload(row.method, one, design).n_targets)
+    if not sd:
+        raise InputError(
+            f"{path}: {name}: no standard error of an effect",
+            hint="every order scored alike, or the tests are none that are planned",
+        )
+    scored = sum(getattr(row, "tokens_scored", 0) for row in report.results)
+    is_timed = scored and report.wall_seconds
+    return Pilot(
+        n_examples=rows[0].n_examples,
+        # Equal sequences are scored once, so the largest is the nearest.
+        example_tokens=max(lengths),
+        context=report.model.context,
+        symmetry=symmetry,
+        effect=max(effects, key=lambda effect: effect[0])[1],
+        sd=sd,
+        tokens_per_second=scored / report.wall_seconds if is_timed else None,
+    )
+
+
+def _chosen(path: Path, names: Sequence[str], wanted: str | None) -> str:
+    if not names:
+        raise InputError(f"{path}: no order test", hint="use the folder of an audit")
+    if wanted is None and len(names) > 1:
+        raise InputError(
+            f"{path}: {len(names)} benchmarks",
+            hint=f"choose with --benchmark: {', '.join(names)}",
+        )
+    if wanted is not None and wanted not in names:
+        raise InputError(
+            f"{path}: no benchmark {wanted!r}", hint=f"it has: {', '.join(names)}"
+        )
+    return wanted or names[0]

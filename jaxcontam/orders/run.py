@@ -1,0 +1,493 @@
+"""Audit: was the order of a benchmark in the training data of a model?"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxcontam.arguments import Dtype, public, store_folder
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.templates import typed_newlines
+from jaxcontam.errors import InputError
+from jaxcontam.orders import direction
+from jaxcontam.orders.benchmarks import (
+    AuditFiles,
+    CheckedFiles,
+    Texts,
+    check_files,
+    read_files,
+)
+from jaxcontam.orders.blocks import as_blocks, block_starts, encoded_blocks
+from jaxcontam.orders.chat_turns import chat_texts, tuning_notes, turn_words
+from jaxcontam.orders.design import AuditDesign, design_of
+from jaxcontam.orders.method import Planned, TestMethod
+from jaxcontam.orders.methods import TESTS, methods_to_score
+from jaxcontam.orders.options import plan_options
+from jaxcontam.orders.order_test import NothingToPermuteError, plan_test, score_test
+from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.progress import Bar, Progress, default_bar, progress_after
+from jaxcontam.proof.result import DECLARED, Evidence, OrderResult, UnscoredFile
+from jaxcontam.proof.verdict import decide, screen
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.saved import Writable, write_files
+from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.load import load
+from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+from jaxcontam.scoring.shares import ShareScored, each_scored
+from jaxcontam.stats.result import Pretest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditResult(Writable):
+    """Tests of one or several benchmarks, decided.
+
+    Attributes:
+        report: Everything that `report.json` holds.
+        evidence: For each row of `report.results` what its p-value was computed from.
+    """
+
+    report: Report
+    evidence: tuple[Evidence | None, ...]
+
+    @property
+    def results(self) -> tuple[OrderResult, ...]:
+        """Every test of every benchmark."""
+        return tuple(row for row in self.report.results if isinstance(row, OrderResult))
+
+    @property
+    def unscored(self) -> tuple[UnscoredFile, ...]:
+        """Files that were not scored, since their order failed its checks."""
+        return self.report.unscored
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """Names of the benchmarks, scored ones first."""
+        rows = [*self.results, *self.unscored]
+        return tuple(dict.fromkeys(row.benchmark for row in rows))
+
+    @property
+    def primary(self) -> OrderResult | None:
+        """The test that decides; None where the file was not scored.
+
+        Raises:
+            ValueError: If there are several benchmarks.
+        """
+        if len(self.benchmarks) != 1:
+            raise ValueError(
+                f"{len(self.benchmarks)} benchmarks: ask result[benchmark, method]"
+            )
+        return next((row for row in self.results if row.primary), None)
+
+    @property
+    def verdict(self) -> str | None:
+        """`contaminated`, `suspected`, `inconclusive`, `no evidence`, `invalid design`.
+
+        Raises:
+            ValueError: If there are several benchmarks.
+        """
+        primary = self.primary
+        return self.unscored[0].verdict if primary is None else primary.verdict
+
+    @property
+    def p_value(self) -> float | None:
+        """p-value of the deciding test; None where the file was not scored."""
+        return None if self.primary is None else self.primary.numbers.p_value
+
+    @property
+    def effect(self) -> float | None:
+        """Effect of the deciding test, nats per example boundary."""
+        return None if self.primary is None else self.primary.numbers.effect
+
+    @property
+    def pretests(self) -> tuple[Pretest, ...]:
+        """Checks of the file's order; a test's `refusals` are those that failed it."""
+        primary = self.primary
+        return self.unscored[0].pretests if primary is None else primary.pretests
+
+    def __getitem__(self, key: str | tuple[str, str]) -> OrderResult:
+        """A test by its name, or by benchmark and name.
+
+        Raises:
+            KeyError: If it was not made, or several benchmarks have it.
+        """
+        benchmark, method = key if isinstance(key, tuple) else (None, key)
+        found = [
+            row
+            for row in self.results
+            if row.method == method and benchmark in (None, row.benchmark)
+        ]
+        if len(found) != 1:
+            made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
+            raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")
+        return found[0]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_files(self.report, self.evidence, out)
+
+    def plot(self, benchmark: str | None = None) -> "Figure":
+        """Depth of each p-value, and what an example gains beside its neighbours.
+
+        Args:
+            benchmark: Which one, where there are several.
+
+        Raises:
+            ValueError: If it was not scored.
+        """
+        from jaxcontam.proof.plots import audit_figure
+
+        rows = [row for row in self.results if benchmark in (None, row.benchmark)]
+        if len({row.benchmark for row in rows}) != 1:
+            raise ValueError(
+                f"benchmark must be one that was scored, got {benchmark!r}"
+            )
+        return audit_figure(rows)
+
+    def __repr__(self) -> str:
+        from jaxcontam.proof.plots import summary_text
+        from jaxcontam.reports.method_notes import method_words
+
+        return summary_text(self.report, method_words())
+
+
+@public
+def audit(
+    model: Any,
+    texts: Texts,
+    *,
+    reference: Any = None,
+    tokenizer: Any = None,
+    dtype: Dtype = "float32",
+    batch_tokens: int | None = None,
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+    **design: Any,
+) -> AuditResult:
+    """Test whether a model saw texts in their published order.
+
+    The null hypothesis of the deciding test is that reversing runs of examples leaves
+    the probability of the file unchanged (`direction`), or, where the order is known to
+    be random, that all orders are equally likely. A small p-value shows that this very
+    order was in the training data; a large one does not show that the texts were not.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME`, model in memory, or a function
+            `log_likelihoods(pairs)`; see `jaxcontam.scoring.load.load`.
+        texts: Strings in published order; a file or hub name; or several paths.
+        reference: A model that reads as well and cannot have seen the texts. Without
+            one a published order is `suspected` at most.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
+        batch_tokens: Tokens of a batch on one device; None chooses by device.
+        store: Folder in which scores of a directory or a server are kept, so that
+            another call resumes there; None keeps none.
+        progress: Called with target tokens done and in all; None draws a bar where
+            someone looks, in a terminal or a notebook.
+        **design: Fields of `AuditDesign`, the flags of `jaxcontam audit`: tests (also
+            a sequence of names), shuffled, n_orders, text_field, seed, ...
+
+    Returns:
+        Verdict, p-values, effects and evidence; `save` writes a report.
+
+    Raises:
+        InputError: If the model, the texts or the choice of tests cannot be used.
+
+    Source:
+        Oren et al., arXiv:2310.17623, for order tests; docs/methods says of each test
+        what is ours.
+    """
+    watch = Stopwatch()
+    asked = design_of(**design)
+    if reference is not None:
+        asked.check_reference()
+    files = read_files(texts, asked)
+    checked = check_files(files, asked)
+
+    def ready(one: Any, folder: Path | None) -> ReadyAudit:
+        beside = None if one is model else model
+        opened = load(one, tokenizer=tokenizer, dtype=dtype, beside=beside)
+        return ReadyAudit(
+            opened,
+            plan_audit(checked.benchmarks, files, opened, asked)[0],
+            opened.make_scorer(store=folder, batch_tokens=batch_tokens),
+        )
+
+    target = of_reference = None
+    if checked.benchmarks:
+        folder = store_folder(store)
+        target = ready(model, folder)
+        if reference is not None:
+            with about_reference():
+                of_reference = ready(
+                    reference, None if folder is None else folder / "reference"
+                )
+    name = str(model) if isinstance(model, str | Path) else "MODEL"
+    return run_audit(
+        target,
+        checked,
+        asked,
+        reference=of_reference,
+        command=(
+            "audit",
+            name if target is None else target.model.info.name,
+            *(benchmark.name for benchmark in files.benchmarks),
+            *asked.flags,
+            *(["--reference", of_reference.model.info.name] if of_reference else []),
+        ),
+        watch=watch,
+        bar=functools.partial(default_bar, progress),
+    )
+
+
+@contextlib.contextmanager
+def about_reference() -> Iterator[None]:
+    """Say of bad input in the block that it is the reference model's."""
+    try:
+        yield
+    except InputError as e:
+        raise InputError(f"the reference model: {e}", hint=e.hint) from e
+
+
+def _check_other(reference: OpenModel, model: OpenModel) -> None:
+    same = reference.info.fingerprint == model.info.fingerprint
+    if same and reference.checkpoint is not None:
+        raise InputError(
+            f"{reference.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the file",
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ReadyAudit:
+    """A model, its tests of all benchmarks, and what scores them."""
+
+    model: OpenModel
+    tests: tuple[Planned, ...]
+    scorer: SequenceScorer
+
+
+def run_audit(
+    target: ReadyAudit | None,
+    checked: CheckedFiles,
+    design: AuditDesign,
+    *,
+    reference: ReadyAudit | None = None,
+    command: Sequence[str],
+    watch: Stopwatch,
+    bar: Bar,
+) -> AuditResult:
+    """Score the planned tests and decide, corrected for the number of benchmarks.
+
+    Raises:
+        ShareScored: If this process scores a share; it is scored then.
+    """
+    if reference is not None and target is not None:
+        _check_other(reference.model, target.model)
+
+    def rows_of(one: ReadyAudit, title: str) -> list[Row]:
+        with bar(title) as progress:
+            return scored_rows(
+                one.tests,
+                one.scorer,
+                names=design.test_names,
+                checked=checked,
+                progress=progress,
+            )
+
+    rows: list[Row] = []
+    notes: tuple[str, ...] = ()
+    if target is not None:
+        try:
+            rows = rows_of(target, "scoring orders")
+        except ShareScored:
+            if reference is None:
+                raise
+        if reference is not None:
+            with about_reference():
+                others = rows_of(reference, "scoring orders with the reference")
+            rows = with_reference(rows, others, reference.model.info, seed=design.seed)
+        notes = (*target.model.notes(), *tuning_notes(target.model))
+        if design.chat_template is not None:
+            notes = (turn_words(design.chat_template), *notes)
+    noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
+    decided = decide(noted, min_effect=design.min_effect)
+    report = watch.report(
+        command,
+        design.seed,
+        decided,
+        model=None if target is None else target.model.info,
+        device=None if target is None else target.model.device,
+        min_effect=design.min_effect,
+        screening=screen(decided),
+        unscored=checked.unscored,
+        reference=None if reference is None else reference.model.info,
+    )
+    return AuditResult(report, tuple(evidence for _, evidence in rows))
+
+
+Row = tuple[OrderResult, Evidence | None]
+
+
+def plan_audit(
+    benchmarks: Sequence[Benchmark],
+    files: AuditFiles,
+    model: "OpenModel",
+    design: AuditDesign,
+) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+    """Design and lay out the tests of every benchmark; scores nothing.
+
+    Returns:
+        The tests, and why tests that do not decide are left out.
+    """
+    tests: list[Planned] = []
+    left_out: list[str] = []
+    methods = methods_to_score(design.test_names)
+    if any(method.whole for method in methods):
+        # Direction is read from these pairs.
+        methods = [method for method in methods if method is not direction.METHOD]
+    for benchmark in benchmarks:
+        items = files.items.get(benchmark.name)
+        texts, separator = benchmark.texts, typed_newlines(design.separator)
+        tokenizer = model.tokenizer
+        if design.chat_template is not None:
+            texts, tokenizer = chat_texts(model, design.chat_template, benchmark)
+            # The template ends each turn.
+            separator = ""
+        encoded = encode_examples(
+            tokenizer,
+            texts,
+            separator=separator,
+            max_example_tokens=design.max_example_tokens,
+        )
+        if design.block_field is not None:
+            starts = block_starts(benchmark, design.block_field)
+            benchmark = as_blocks(benchmark, starts)
+            encoded = encoded_blocks(encoded, starts)
+        for method in methods:
+            if not isinstance(method, TestMethod):
+                assert items is not None
+                # Code that made the items may have shuffled their options, too.
+                is_unknown = benchmark.order_provenance == "unknown"
+                order: Provenance = "unknown" if is_unknown else "published"
+                if design.shuffled and design.decides_by_options:
+                    order = DECLARED
+                test = plan_options(
+                    benchmark,
+                    items,
+                    model.tokenizer,
+                    prefix_id=model.prefix_id,
+                    seed=design.seed,
+                    n_orders=design.n_orders,
+                    fixed=design.fix_answer,
+                    order_provenance=order,
+                )
+                tests.append(test)
+                continue
+            try:
+                test = plan_test(
+                    benchmark,
+                    encoded,
+                    method,
+                    prefix_id=model.prefix_id,
+                    context=model.context,
+                    seed=design.seed,
+                    n_orders=design.n_orders,
+                    group_field=design.group_field,
+                    block_field=design.block_field,
+                )
+            except NothingToPermuteError as e:
+                if method.name == design.test_names[0]:
+                    raise
+                left_out.append(str(e))
+                continue
+            tests.append(test)
+    return tuple(tests), tuple(left_out)
+
+
+def scored_rows(
+    planned: Sequence[Planned],
+    scorer: "SequenceScorer",
+    *,
+    names: Sequence[str],
+    checked: CheckedFiles,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Score every test; direction is read from the pairs of a test that has them all.
+
+    Raises:
+        ShareScored: If this process scores a share; it is scored then.
+    """
+    total, done = sum(test.n_targets for test in planned), 0
+    calls = []
+    for test in planned:
+        after = progress_after(progress, done, total)
+        calls.append(functools.partial(score_test, test, scorer, after))
+        done += test.n_targets
+    rows: list[Row] = []
+    for scored, test in zip(each_scored(calls), planned, strict=True):
+        own, name = test.method, test.benchmark.name
+        read: list[TestMethod | None] = [None]
+        if direction.METHOD.name in names and own.whole:
+            read.append(direction.METHOD)
+        for method in read:
+            result = test.result(
+                scored,
+                primary=(method or own).name == names[0],
+                pretests=checked.pretests.get(name, ()),
+                method=method,
+            )
+            if isinstance(own, TestMethod):
+                n_repeats = checked.n_repeats[name]
+                result = dataclasses.replace(result, n_repeats=n_repeats)
+            rows.append((result, scored.evidence))
+    return rows
+
+
+def with_reference(
+    rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
+) -> list[Row]:
+    """Rows beside the same tests of a reference model, where they can be."""
+    of_reference = {
+        (one.benchmark, one.method): (one, evidence) for one, evidence in reference
+    }
+    found: list[Row] = []
+    for result, evidence in rows:
+        method = TESTS[result.method]
+        theirs, other = of_reference.get(
+            (result.benchmark, result.method), (None, None)
+        )
+        if method.words.takes_reference and evidence is not None and theirs and other:
+            evidence = dataclasses.replace(
+                evidence, reference_pairs=other.pairs, reference_scores=other.scores
+            )
+            warnings = result.warnings
+            if theirs.n_cut > result.n_cut:
+                warnings += (
+                    f"{info.name}, the reference model, reads {theirs.n_cut} of "
+                    f"{theirs.n_examples} examples cut to its context, so it may miss "
+                    "what the model reads: --max-example-tokens cuts both alike",
+                )
+            result = dataclasses.replace(
+                result,
+                warnings=warnings,
+                reference=reference_result(
+                    method,
+                    evidence,
+                    name=info.name,
+                    fingerprint=info.fingerprint,
+                    seed=seed,
+                    content_digest=result.content_digest,
+                ),
+            )
+        found.append((result, evidence))
+    return found

@@ -1,0 +1,1 @@
+"""Which examples stand in a corpus? `overlap`."""

@@ -1,0 +1,1 @@
+"""What lets an owner prove a use later? `release`, `canary`, `variants`."""

@@ -1,0 +1,348 @@
+"""Why a verdict is what it is: which test decides, and what it can say of this file.
+
+The rule is that of `jaxcontam.proof.verdict`; this is the reason in words, read off the
+results. Terminal, page and results.csv say the same.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from jaxcontam.data.provenance import Provenance
+from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
+from jaxcontam.reports.numbers import effect_words, p_of, p_words, plain_p
+from jaxcontam.reports.report import Result
+from jaxcontam.reports.terms import (
+    CONTAMINATED_LEVEL,
+    OF_OPTIONS,
+    REFERENCE_SHARE,
+    SHARE_LEVEL,
+    SUSPECTED_LEVEL,
+    Reason,
+    base_null,
+)
+from jaxcontam.terminal import printable
+
+# Provenances of orders that are known to be random.
+_KNOWN: dict[Provenance, str] = {
+    "seeded": "the order was drawn at random from a recorded seed",
+    "released": "the order was drawn at random by release and checked against its seed",
+    "recovered": "the order was found to be the draw of a known generator and seed",
+    "declared": "the order was declared shuffled by whoever ran this (--shuffled)",
+}
+_PUBLISHED = "the order is published and nobody knows that it was drawn at random"
+_UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
+# What means something to a reader, of rows and of options.
+_ROWS_MEAN = "causes before effects, events by date, a list that the world knows"
+_OPTIONS_MEAN = "never before always, small before large, the likely one first"
+
+OF_REFERENCE: tuple[Reason, ...] = (
+    "reference ignores context",
+    "reference prefers it",
+    "reference prefers the reverse",
+    "reference may share it",
+    "reference too close",
+)
+"""What a reference leaves open; one sentence gives them together."""
+
+
+_PLAIN = {
+    "length_autocorrelation": "neighbours of like length",
+    "length_trend": "length that rises or falls along the file",
+    "length_steps": "length that rises or falls from one example to the next",
+    "alphabetical_trend": "alphabetical order{of_field}",
+    "number_trend": "numbers in the text{in_field} that rise or fall along the file",
+    "number_steps": "numbers in the text{in_field} that rise or fall from one example "
+    "to the next",
+    "tfidf_adjacency": "likeness of neighbours' words",
+    "adjacent_duplicates": "near-duplicates side by side",
+    "shared_beginning": "texts that begin alike side by side",
+    "shared_context": "examples that share {field} side by side",
+    "equal_neighbours": "neighbours of equal {field}",
+    "label_trend": "sorting by {field}",
+    "label_autocorrelation": "neighbours of like {field}",
+    "option_length": "options sorted by length",
+    "option_alphabet": "options in alphabetical order",
+    "answer_place": "right options in some places more than in others",
+    "label_steps": "{field} that rises or falls from one example to the next",
+    "blind_attraction": "neighbours that are alike to a scorer without a model "
+    "({field})",
+    "blind_lags": "examples some places apart that are alike to a scorer without a "
+    "model ({field})",
+    "blind_runs": "parts of the file that are more alike within than between, to a "
+    "scorer without a model ({field})",
+    "blind_direction": "a direction that a scorer without a model finds ({field})",
+    "forward_numbers": "numbers anywhere in the text that count on",
+    "forward_dates": "dates, times and ordinals that count on",
+    "forward_names": "names that are handed on to the next example",
+    "forward_references": "examples that refer to the one before",
+    "forward_turns": "questions before their answers",
+    "forward_translations": "examples beside their translations",
+    "learned_direction": "a rule that tells which of two examples comes first",
+}
+_MOST_TOLD = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditedFile:
+    """The test that decides about a file, and what stands beside it."""
+
+    test: OrderResult
+    beside: tuple[OrderResult, ...] = ()
+
+    @property
+    def tests(self) -> tuple[OrderResult, ...]:
+        """All tests of the file, the deciding one first."""
+        return self.test, *self.beside
+
+    @property
+    def reference(self) -> ReferenceResult | None:
+        """Result of a reference model by the test whose null the file may satisfy."""
+        return self.answering.reference
+
+    @property
+    def answering(self) -> OrderResult:
+        """The deciding test, or that of direction where it needs a random order."""
+        of_orders = base_null(self.test.null) == "exchangeability"
+        is_known = self.test.order_provenance in _KNOWN
+        return self.directed or self.test if of_orders and not is_known else self.test
+
+    @property
+    def directed(self) -> OrderResult | None:
+        """The exact test under reversibility that stands beside, if one does."""
+        found = self._exact_under("reversibility")
+        return min(found, key=lambda other: other.reference is None, default=None)
+
+    @property
+    def attracting(self) -> OrderResult | None:
+        """The test that would prove, were the order drawn; direction is silent."""
+        of_direction = base_null(self.test.null) == "reversibility"
+        if not of_direction or "attraction" not in self.test.reasons:
+            return None
+        found = self._exact_under("exchangeability")
+        return min(found, key=lambda other: other.numbers.log10_p)
+
+    def _exact_under(self, null: str) -> list[OrderResult]:
+        tests = [one for one in self.beside if base_null(one.null) == null]
+        return [one for one in tests if one.validity == "exact"]
+
+
+def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
+    """Each primary order test of a report, with the tests beside it."""
+    tests = [result for result in results if isinstance(result, OrderResult)]
+    return [
+        AuditedFile(
+            test,
+            tuple(
+                other
+                for other in tests
+                if other.benchmark == test.benchmark and other.method != test.method
+            ),
+        )
+        for test in tests
+        if test.primary
+    ]
+
+
+def why(file: AuditedFile) -> str:
+    """Who decides about a file, and why; "" for tests of versions, or no verdict."""
+    test = file.test
+    if test.verdict is None or not is_of_order(test):
+        return ""
+    if test.verdict == "invalid design":
+        return f"Nothing decides: {refusal(test)}"
+    words = [_who_decides(file)]
+    if test.verdict == "contaminated":
+        words.append(_why_contaminated(file))
+    if test.verdict == "suspected":
+        words += [
+            _said_of(reason, file)
+            for reason in test.reasons
+            if reason not in OF_REFERENCE
+        ]
+        words += _unsettled(file)
+    asked = test.order_provenance not in _KNOWN and file.reference
+    if test.verdict == "contaminated" and asked:
+        words.append(
+            f"{asked.name}, the reference model, gains {_little_words(asked)}. That "
+            f"settles it if {asked.name} cannot have seen the file and reads as well."
+        )
+    return " ".join(words)
+
+
+def is_of_order(test: OrderResult | UnscoredFile) -> bool:
+    """True for a null that a file can satisfy, of its order or of its options."""
+    if test.null == DESIGNED:
+        # Of secrets and rewrites, whose owner drew them.
+        return test.order_provenance != "declared"
+    of_file = base_null(test.null) in ("exchangeability", "reversibility")
+    return of_file or is_of_options(test)
+
+
+def is_of_options(test: OrderResult | UnscoredFile) -> bool:
+    """True for a test of the order of the options within items."""
+    return test.null in OF_OPTIONS
+
+
+def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
+    """Why a design is invalid: failed checks, or a reference model.
+
+    `found` is what failed checks say of it; by default what its null says.
+    """
+    names = "; ".join(plain_name(check.name) for check in test.refusals)
+    if names:
+        points = base_null(test.null) == "reversibility"
+        order = "the file's own order is not random"
+        found = found or ("the file itself points forward" if points else order)
+        return f"{found} ({names}), so a model that never saw it may prefer it."
+    reference = test.reference if isinstance(test, OrderResult) else None
+    name, p = "a", ""
+    if reference is not None:
+        name, p = f"{reference.name}, the", f" ({p_words(reference.log10_p)})"
+    what = "its order of options" if is_of_options(test) else "its order"
+    return (
+        f"{name} reference model, given as one that cannot have seen the file, prefers "
+        f"{what}, too{p}."
+    )
+
+
+def _who_decides(file: AuditedFile) -> str:
+    test = file.test
+    method, provenance = test.method, test.order_provenance
+    if provenance in _KNOWN:
+        return f"Who decides: {method}, since {_KNOWN[provenance]}."
+    origin = _PUBLISHED if provenance == "published" else _UNKNOWN
+    if is_of_options(test) and file.reference is not None:
+        return (
+            f"Who decides: {method} beside a reference model, since {origin}, as "
+            f"{method} needs."
+        )
+    if base_null(test.null) == "reversibility":
+        return (
+            f"Who decides: {method}, since {origin}. It needs no random order: it asks "
+            "whether examples are expected forwards more than backwards."
+        )
+    if file.directed is not None and not is_of_options(test):
+        return (
+            f"Who decides: {file.directed.method} beside {method}, since {origin}, as "
+            f"{method} needs."
+        )
+    return f"Who decides: {method}, which needs a random order; but {origin}."
+
+
+def _why_contaminated(file: AuditedFile) -> str:
+    if file.test.order_provenance in _KNOWN:
+        return (
+            "Every order was as likely before the model was trained, and the model "
+            "prefers this one."
+        )
+    if is_of_options(file.test):
+        return "The model prefers the published order of options to others."
+    beside, decider = "", file.directed
+    if decider is not None and base_null(file.test.null) != "reversibility":
+        beside = f" ({p_of(decider)} by {decider.method})"
+    return (
+        f"The model prefers the published direction to its reverse{beside}, which "
+        "likeness of neighbours, the same both ways, does not give."
+    )
+
+
+def _said_of(reason: Reason, file: AuditedFile) -> str:
+    if reason == "attraction":
+        return _attraction_words(file)
+    means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN
+    return {
+        "approximate": "Its p-value is approximate, and an approximate test never says "
+        "more than suspected.",
+        "alone": "Files that nobody shuffled put like beside like, which any model "
+        "that copies from its context prefers, so that test alone says no more than "
+        "suspected.",
+        "no reference": f"An order that means something ({means}) can be foretold by "
+        "reading: only a reference model that reads as well and cannot have seen the "
+        "file tells that from memory.",
+        "weak": "The p-value is too large for more than a suspicion.",
+    }[reason]
+
+
+def _attraction_words(file: AuditedFile) -> str:
+    stronger, weaker = file.attracting, file.test
+    if stronger is None:
+        stronger, weaker = file.test, file.directed or file.test
+    attract = f"{p_of(stronger)} by {stronger.method}, were the order random"
+    points = f"{p_of(weaker)} by {weaker.method}"
+    if weaker.numbers.log10_p <= math.log10(SUSPECTED_LEVEL):
+        return (
+            f"The published direction is preferred, too weakly for proof ({points}); "
+            f"that neighbours attract each other ({attract}) may be likeness, which "
+            "any model that copies from its context prefers."
+        )
+    return (
+        f"Neighbours attract each other ({attract}), but not clearly forwards more "
+        f"than backwards ({points}): like stands beside like, which any model that "
+        "copies from its context prefers."
+    )
+
+
+def _unsettled(file: AuditedFile) -> list[str]:
+    """Name all that a reference leaves open; nothing if it settles the verdict."""
+    test, reference = file.answering, file.reference
+    open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
+    if reference is None or not open_points:
+        return []
+    need = f"at most {CONTAMINATED_LEVEL}"
+    differs = reference.difference_p
+    if differs <= CONTAMINATED_LEVEL:
+        need += " once it is counted for every file"
+    ignored, reverse = (
+        "what stands before",
+        "it prefers the order reversed, so the file is not as good backwards",
+    )
+    if is_of_options(test):
+        ignored = "the order of options"
+        reverse = "it prefers other orders, so the options do not stand at random"
+    words = {
+        "reference ignores context": f"its scores hardly depend on {ignored}",
+        "reference prefers it": f"it prefers the order, too, "
+        f"{p_words(reference.log10_p)}",
+        "reference prefers the reverse": f"{reverse}, as the test supposes",
+        "reference may share it": f"it is not shown to gain "
+        f"{_little_words(reference)}, where at most {SHARE_LEVEL} is needed (the "
+        "model's effect is "
+        f"{effect_words(test.numbers.effect, test.numbers.effect_se)})",
+        "reference too close": f"the difference has p = {plain_p(differs)}, "
+        f"where {need} is needed",
+    }
+    found = " and ".join(words[reason] for reason in open_points)
+    return [
+        f"{reference.name}, the reference model, does not settle whether the order can "
+        f"be foretold by reading: {found}."
+    ]
+
+
+def _little_words(reference: ReferenceResult) -> str:
+    """Name the share that a silent reference gains less than, and its evidence."""
+    # To the digits that are shown.
+    times = "" if (shown := f"{reference.scale:.2g}") == "1" else f" times {shown}"
+    share = f"{REFERENCE_SHARE:.0%}"
+    return (
+        f"less than {share} of what the model gains: its effect is "
+        f"{effect_words(reference.effect, reference.effect_se)}{times}, and {share} of "
+        f"the model's scores less its own have p = {plain_p(reference.half_p)}"
+    )
+
+
+def told(names: Sequence[str]) -> str:
+    """The first names of files, and how many more there are."""
+    rest = len(names) - _MOST_TOLD
+    return ", ".join(names[:_MOST_TOLD]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def plain_name(name: str) -> str:
+    """The name of a pre-test in words for people."""
+    kind, _, field = printable(name).partition(":")
+    words = _PLAIN.get(kind, kind.replace("_", " ") + "{of_field}")
+    return words.format(
+        field=field,
+        of_field=f" of {field}" if field else "",
+        in_field=f" ({field})" if field else "",
+    )

@@ -1,0 +1,612 @@
+"""Order tests in plain words: one sentence to paste, and what it rests on.
+
+A method's own words are those of its row of METHODS; see `ProofWords`.
+"""
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from jaxcontam.proof.decision import (
+    OF_REFERENCE,
+    AuditedFile,
+    is_of_options,
+    is_of_order,
+    plain_name,
+    refusal,
+)
+from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
+from jaxcontam.reports.numbers import effect_words, p_cell, p_of, p_words
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import (
+    CONTAMINATED_LEVEL,
+    ORDER_WORDS,
+    ProofWords,
+    Validity,
+    Verdict,
+    Words,
+    base_null,
+)
+from jaxcontam.stats.result import Neighbours, Pretest
+from jaxcontam.terminal import printable, shell_line
+
+Kind = Literal["memory", "both", "alike", "unclear", "against", "unlike", "nothing"]
+
+WIDTH = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+
+# p-value from which memory is more than a manner of speaking.
+_PROVEN = math.log10(0.001)
+_CONCLUSIONS: dict[Kind, str] = {
+    "both": "it gains both ways, as like beside like does, and more forwards, as "
+    "memory does",
+    "alike": "it gains as much in both directions: like stands beside like, which any "
+    "model that copies prefers",
+    "unclear": "too little to tell memory, which gains forwards alone, from likeness, "
+    "which gains both ways",
+    "against": "memory does the opposite; the file itself may point backwards",
+    "unlike": "unlike stands beside unlike, as in turns of a dialogue; memory does not "
+    "look so",
+    "nothing": "no more than chance gives; neither memory nor likeness of neighbours "
+    "shows",
+}
+
+
+class Gain(NamedTuple):
+    """Nats that an example gains beside a neighbour, with a 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def gains_of(found: Neighbours) -> dict[str, Gain]:
+    """`forward`, `backward` and `excess`, as in `Neighbours`."""
+    names = ("forward", "backward", "excess")
+    return {n: _gain(getattr(found, n), getattr(found, f"{n}_se")) for n in names}
+
+
+def pair_test(file: AuditedFile) -> OrderResult | None:
+    """The test whose gains are shown: the deciding one, or a pair test beside it."""
+    # All pairs are better than some.
+    beside = sorted(file.tests, key=lambda one: one.numbers.lag_profile is None)
+    tests = (file.test, *beside)
+    return next((one for one in tests if one.numbers.neighbours is not None), None)
+
+
+def kind_of(found: Neighbours) -> Kind:
+    """Name the pattern of gains."""
+    _, backward, excess = gains_of(found).values()
+    if excess.low > 0:
+        return "both" if backward.low > 0 else "memory"
+    if excess.high < 0:
+        return "against"
+    total = _sum_of(found)
+    if total.high < 0:
+        return "unlike"
+    if backward.low > 0:
+        return "alike"
+    return "unclear" if total.low > 0 else "nothing"
+
+
+def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | None:
+    """Both gains of a pair test; only the verdict `contaminated` makes them memory."""
+    found = test.numbers.neighbours
+    if found is None:
+        return None
+    forward, backward, _ = gains_of(found).values()
+    digits = _digits(found)
+    return (
+        "After the example published before it an example gains "
+        f"{_number(forward.mean, digits)} nats ({_range(forward, digits)}), after the "
+        f"one behind it {_number(backward.mean, digits)} ({_range(backward, digits)}): "
+        f"{_conclusion(test, kind_of(found), verdict)}."
+    )
+
+
+def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
+    if kind != "memory":
+        conclusion = _CONCLUSIONS[kind]
+        if kind == "both" and verdict == "contaminated":
+            conclusion += ": the order was remembered, too"
+        if kind == "both" and verdict == "invalid design":
+            conclusion += " and a file that points forward itself"
+        if kind == "alike" and test.order_provenance == "declared":
+            conclusion += "; a shuffled file hardly shows that, so ask again"
+        return conclusion
+    if verdict == "contaminated":
+        return "the order was remembered, not just alike"
+    if verdict == "invalid design":
+        return "memory does that, and so does a file that points forward itself"
+    if test.numbers.log10_p > _PROVEN:
+        return "that is how memory looks, but chance alone may look so"
+    return "memory looks so, and so does an order that a reader foretells"
+
+
+def _gain(mean: float, se: float) -> Gain:
+    return Gain(mean, mean - WIDTH * se, mean + WIDTH * se)
+
+
+def _sum_of(found: Neighbours) -> Gain:
+    """Forward and backward together: Var(f + b) = 2 Var f + 2 Var b - Var(f - b)."""
+    variance = 2 * found.forward_se**2 + 2 * found.backward_se**2 - found.excess_se**2
+    total = found.forward + found.backward
+    return _gain(total, math.sqrt(max(0.0, variance)))
+
+
+def _digits(found: Neighbours) -> int:
+    """Decimals that the standard errors leave a meaning."""
+    se = max(found.forward_se, found.backward_se)
+    return 1 if se <= 0 else min(4, max(0, -math.floor(math.log10(se))))
+
+
+def _number(value: float, digits: int) -> str:
+    # Adding 0 turns -0.0 into 0.0.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _range(gain: Gain, digits: int) -> str:
+    return f"{_number(gain.low, digits)} to {_number(gain.high, digits)}"
+
+
+OWN_ORDER_HEADER = (
+    "copying",
+    "neighbours attract",
+    "2 to 7 places apart",
+    "forwards less backwards",
+)
+_COLUMNS = ("blind_attraction", "blind_lags", "blind_direction")
+_ALIKE, _POINTS = ("blind_attraction", "blind_lags"), "blind_direction"
+SIDE_BY_SIDE_HEADER = ("model", "p", "effect ± se")
+# A run of examples is named where the chance of one as good is no larger than this.
+_LOCAL_LEVEL = 0.05
+# Expected share of false ones among benchmarks that are listed for a closer look.
+_SCREENING_LEVEL = 0.05
+# Strata with so many orders are drawn from.
+_DRAWN = 99_999
+
+_ASSUMED = {
+    "exchangeability": "that, before any model was trained, every order of these "
+    "examples was equally likely to be the published one",
+    "reversibility": "that, before any model was trained, the published order and its "
+    "reverse were equally likely",
+    "designed randomisation": "nothing about the file: its order was drawn at random "
+    "from a recorded seed",
+    "exchangeability (declared)": "that, before any model was trained, every column of "
+    "a row was equally likely to be the published one (declared by whoever made the "
+    "matrix)",
+}
+_TESTS: dict[Validity, str] = {
+    "exact": "an exact test",
+    "asymptotic": "an approximate test",
+    "heuristic": "a test that nothing makes exact",
+}
+
+
+def proof_words(words: Words, method: str) -> ProofWords:
+    """Words for a test; a study's own test is one of orders of a file."""
+    found = words.get(method)
+    return (found and found.proof) or ORDER_WORDS
+
+
+def verdict_sentence(
+    test: OrderResult, words: Words, attracting: OrderResult | None = None
+) -> str:
+    """One sentence about a primary test, beside one that raised a suspicion itself."""
+    if test.verdict == "invalid design":
+        return invalid_sentence(test, words)
+    own = proof_words(words, test.method)
+    name, p, by = test.benchmark, p_of(test), _TESTS[test.validity]
+    if _is_declared(test):
+        # A verdict that rests on somebody's word quotes it.
+        by += " of an order that was declared shuffled by whoever ran this"
+    if test.verdict == "contaminated":
+        if test.order_provenance == "declared" and not is_of_order(test):
+            by += f", assuming {_assumption(test, own)}"
+        return f"{name}: contaminated, {p} by {by}; {own.seen}."
+    if test.verdict == "suspected" and attracting is not None:
+        return (
+            f"{name}: suspected, {p_of(attracting)} by {attracting.method} if "
+            "the order was drawn at random, which nobody knows, and "
+            f"{p} by {test.method}, which needs no random order: no proof."
+        )
+    if test.verdict == "suspected":
+        return (
+            f"{name}: suspected, {p} by {by} ({test.p_adjusted:.2g} adjusted), "
+            "which is no proof."
+        )
+    if test.verdict == "no evidence":
+        return (
+            f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
+            f"{test.mde_adjusted:.2g} {test.effect_unit}, the same throughout, would "
+            "have been found with probability 0.8."
+        )
+    return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
+
+
+def invalid_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
+    """One sentence about a file or a test whose checks, or a reference, refuse it."""
+    why = refusal(test, proof_words(words, test.method).found)
+    return f"{test.benchmark}: invalid design: {why}"
+
+
+def assumed_sentence(test: OrderResult, words: Words) -> str:
+    """State all that the p-value rests on."""
+    own = proof_words(words, test.method)
+    said = _assumption(test, own)
+    if _is_declared(test):
+        said += " (declared shuffled by whoever ran this)"
+    if test.block_field is not None:
+        said += (
+            f", where examples are runs of equal {test.block_field} and keep their "
+            "inner order"
+        )
+    if test.group_field is not None:
+        said += f", among examples of equal {test.group_field}"
+    return f"Assumed: {said}{own.approximation}."
+
+
+def commitment_sentence(test: OrderResult) -> str | None:
+    """Ask to compare with all that the owner published; None without commitments."""
+    if not test.commitments:
+        return None
+    parts = [
+        f"SHA-256 of {one.file} is {one.sha256}"
+        + ("" if one.made is None else f", made {one.made} by its own word")
+        for one in test.commitments
+    ]
+    return (
+        f"Commitment: {'; '.join(parts)}. Compare with what was published before the "
+        "model was trained: without that anybody can have chosen what was drawn."
+    )
+
+
+def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
+    """List the pre-tests of the file."""
+    if not test.pretests:
+        return f"Checked: nothing, {proof_words(words, test.method).unchecked}."
+    # What copying gives without a model has a table of its own.
+    checks = [one for one in test.pretests if not one.name.startswith("blind_")]
+    parts = [f"{plain_name(check.name)} ({_check_words(check)})" for check in checks]
+    tail = ""
+    if test.null == DESIGNED:
+        tail = " Shown only: a drawn order needs no such check."
+    elif len(test.refusals) < sum(not check.passed for check in test.pretests):
+        tail = (
+            " What is alike reads the same backwards: of these the test needs only the "
+            "checks of what points forward."
+        )
+    return f"Checked: {'; '.join(parts)}.{tail}"
+
+
+def chance_sentence(test: OrderResult, words: Words) -> str:
+    """Describe the outcome by chance, had the model never seen the file.
+
+    A method's own words may hold the names of the values below.
+    """
+    numbers, m = test.numbers, test.n_orders
+    orders, within = "all its orders" if m < _DRAWN else f"{m + 1:,} orders, drawn", ""
+    if test.group_field is not None:
+        orders += f" that keep to equal {test.group_field}"
+        within = f" among examples of equal {test.group_field}"
+    if_drawn = ""
+    if numbers.log10_p_all_orders is not None:
+        if_drawn = (
+            " Had the order been drawn at random, that would be worth "
+            f"{p_words(numbers.log10_p_all_orders)}; shown only."
+        )
+    said = proof_words(words, test.method).chance.format(
+        p=p_of(test),
+        n_strata=test.n_strata,
+        n_orders=m,
+        s="s" * (m > 1),
+        n_versions=m + 1,
+        orders=orders,
+        within=within,
+    )
+    return f"By chance: {said}.{if_drawn}"
+
+
+def where_sentence(test: OrderResult) -> str | None:
+    """Which examples the evidence comes from; None where nothing was looked for."""
+    local = test.numbers.local
+    if local is None:
+        return None
+    first, last, n = local.first_example, local.last_example, test.n_examples
+    p = p_words(math.log10(local.p_value))
+    if local.p_value > _LOCAL_LEVEL:
+        return (
+            "Where: no run of examples stands out; the best one would be as good by "
+            f"chance with probability {p}."
+        )
+    if first == 1 and last == n:
+        return (
+            "Where: throughout; no run of examples stands out more than the whole file "
+            f"({p})."
+        )
+    return (
+        f"Where: examples {first} to {last} of {n} stand out most; the best run of "
+        f"examples would be as good by chance with probability {p}. Its ends are not "
+        "sharp, and those outside may have been seen too."
+    )
+
+
+def screening_sentence(report: Report) -> str | None:
+    """Which of several benchmarks are worth a closer look; None where there is one."""
+    if not report.screening:
+        return None
+    invalid = {
+        result.benchmark
+        for result in report.results
+        if getattr(result, "verdict", None) == "invalid design"
+    }
+    rows = [row for row in report.screening if row.benchmark not in invalid]
+    by = [row.benchmark for row in rows if row.by <= _SCREENING_LEVEL]
+    e_bh = [row.benchmark for row in rows if row.e_bh <= _SCREENING_LEVEL]
+    return (
+        f"Worth a closer look among these {len(report.screening)}, with at most one in "
+        "twenty of the list expected to be there by chance: "
+        f"{', '.join(by) or 'none'} by p-values (Benjamini-Yekutieli); "
+        f"{', '.join(e_bh) or 'none'} by e-values (e-BH). Verdicts rest on "
+        "Holm's correction, which allows no such share."
+    )
+
+
+def referred_test(file: AuditedFile) -> OrderResult | None:
+    """The test of a file that holds its reference: the deciding one, if it has one."""
+    return next((test for test in file.tests if test.reference is not None), None)
+
+
+def side_by_side(test: OrderResult, model: str) -> list[list[str]]:
+    """The model, its reference and the difference; empty without a reference."""
+    numbers, found = test.numbers, test.reference
+    if found is None:
+        return []
+    shown = (
+        (model, numbers.log10_p, numbers.effect, numbers.effect_se),
+        (f"{found.name} (reference)", found.log10_p, found.effect, found.effect_se),
+        ("difference", found.difference_log10_p, found.difference, found.difference_se),
+    )
+    return [
+        [name, p_cell(log10_p, test.validity), effect_words(effect, se)]
+        for name, log10_p, effect, se in shown
+    ]
+
+
+def reference_sentence(test: OrderResult) -> str | None:
+    """Say if the reference explains the model's result; None without one."""
+    found = test.reference
+    if found is None:
+        return None
+    said = (
+        f"The same test of {found.name}, the reference model: "
+        f"{p_words(found.log10_p, test.validity)}, effect "
+        f"{effect_words(found.effect, found.effect_se)}; difference "
+        f"{effect_words(found.difference, found.difference_se)}, "
+        f"{p_words(found.difference_log10_p, test.validity)}"
+    )
+    changes, row = "what stands before", "example"
+    if is_of_options(test):
+        changes, row = "the order of options", "item"
+    # To the digits that are shown.
+    if (times := f"{found.scale:.2g}") != "1":
+        said += (
+            f" ({changes} changes the reference's scores less, so they count {times} "
+            "times)"
+        )
+    more = "the model prefers the order more than the reference does"
+    if found.difference_p > CONTAMINATED_LEVEL:
+        more = "what the model prefers more than the reference may be chance"
+    reads = (
+        f"The reference gives an {row} {abs(found.loglik_gap):.2g} nats "
+        f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
+    )
+    if found.loglik_gap < 0:
+        reads += ": the model remembers it, or the reference reads less well and may "
+        reads += "miss what the model foretells"
+    return f"{said}: {more}. {reads}."
+
+
+def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
+    """A row for each kind of copying scorer of a file; empty where none was asked."""
+    found = {test.name: test for test in pretests}
+    names = [name.partition(":") for name in found]
+    kinds = dict.fromkeys(kind for column, _, kind in names if column in _COLUMNS)
+    return [
+        [kind, *(_blind_cell(found.get(f"{column}:{kind}")) for column in _COLUMNS)]
+        for kind in kinds
+    ]
+
+
+def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
+    """Sum up the table; None where no blind scorer was asked."""
+    blind = [test for test in pretests if test.name.partition(":")[0] in _COLUMNS]
+    if not blind:
+        return None
+    failed = {test.name.partition(":")[0] for test in blind if not test.passed}
+    scorer = "A scorer that knows nothing but this file and copies what it saw"
+    if not any(test.applicable for test in blind):
+        return f"{scorer} finds nothing here that an order could change."
+    if _POINTS in failed:
+        return (
+            f"{scorer} finds that the file points forward by itself: no test of this "
+            "file alone can tell that from memory."
+        )
+    if failed.intersection(_ALIKE):
+        return (
+            f"{scorer} prefers this order, both ways alike: it is no random one, so a "
+            "test that needs a random order proves nothing. It finds no direction."
+        )
+    return f"{scorer} finds no more in this order than chance gives."
+
+
+def _assumption(test: OrderResult, own: ProofWords) -> str:
+    null = base_null(test.null)
+    return own.assumed.get(null) or _ASSUMED.get(null, null)
+
+
+def _is_declared(test: OrderResult) -> bool:
+    """True if the order of a file is random by somebody's word alone."""
+    return test.order_provenance == "declared" and is_of_order(test)
+
+
+def _check_words(test: Pretest) -> str:
+    if not test.applicable:
+        return "not applicable"
+    return f"p = {test.p_value:.2g}{'' if test.passed else ', failed'}"
+
+
+def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
+    """Why a test that found nothing could not have found much, or asked of nothing."""
+    if test.numbers.all_alike:
+        return f"the model scores all {own.versions} alike"
+    if test.mde_adjusted is None:
+        shared = ""
+        if test.numbers.mde is not None:
+            shared = " once it is counted for every benchmark"
+        return f"this design cannot reach p = 0.001{shared}; {own.more}"
+    if test.order_provenance in ("tfds-hash", "unknown"):
+        return "the model may have seen the file in another order than this one"
+    return (
+        f"only an effect of {test.mde_adjusted:.2g} {test.effect_unit} or more would "
+        f"have been found with probability 0.8; {own.more}"
+    )
+
+
+def _blind_cell(test: Pretest | None) -> str:
+    if test is None:
+        return "-"
+    words = _check_words(test)
+    return f"{test.statistic:+.2g} nats ({words})" if test.applicable else words
+
+
+# In the order in which they are tried: ids in the text spoil every test; then strata,
+# then blocks.
+_CURES = {
+    "--template": "leave the numbers out of the text",
+    "--text-field": "leave the numbers out of the text",
+    "--group-field": "permute only among examples of equal {value}",
+    "--block-field": "move examples of equal {value} as one block",
+}
+_STRIPS = ("--template", "--text-field")
+_DIRECTION = "test the direction alone: neighbours are as alike read backwards"
+_LET_DIRECTION = "let the test decide that a reference model can take, too"
+_REWRITE = "write the file again without the numbers in its texts"
+_NOTHING_LEFT = (
+    "no order test of this file alone is sound, and the reference model prefers its "
+    "order, too: ask with other texts of the same benchmark, or of their options"
+)
+_REFERENCE = "compare with a model that cannot have seen the file"
+_OTHER_REFERENCE = (
+    "compare with another such model, of the same kind and size as this one"
+)
+_POINTS_FORWARD = (
+    "no order test of this file alone is sound; score it beside a model that cannot "
+    "have seen it: the verdict stays, the difference of the two is what to look at"
+)
+_SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
+_EXACT = "take an exact test"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advice:
+    """Next steps after reports of one command; `words` in the order of preference."""
+
+    command: Sequence[str]
+    words: Words
+
+    def about_file(self, file: UnscoredFile) -> list[str]:
+        """Next steps for a file that was not scored."""
+        return self._sentences([self._of_invalid(file)])
+
+    def about(self, file: AuditedFile) -> list[str]:
+        """Next steps after a verdict, with the flags of `audit` where they help.
+
+        More orders of the same file after a look at the result would be a second test,
+        and hardly a stronger one: only more examples are.
+        """
+        if file.test.verdict == "invalid design":
+            return self._sentences([self._of_invalid(file.test)])
+        if file.test.verdict == "suspected" and is_of_order(file.test):
+            return self._sentences(self._of_suspected(file))
+        return []
+
+    def _sentences(self, ways: Sequence[tuple[str, list[str]]]) -> list[str]:
+        is_audit = list(self.command[:1]) == ["audit"]
+        return [
+            f"{words} ({shell_line(flags)})" if flags and is_audit else words
+            for words, flags in ways
+        ]
+
+    def _test_under(self, null: str) -> list[str]:
+        found = (
+            name
+            for name, one in self.words.items()
+            if (one.null, one.validity) == (null, "exact")
+        )
+        return ["--tests", next(found)]
+
+    def _of_invalid(self, test: OrderResult | UnscoredFile) -> tuple[str, list[str]]:
+        failed, command = list(test.refusals), list(self.command)
+        own = proof_words(self.words, test.method)
+        if own.otherwise:
+            names = [check.name for check in failed]
+            words, flag = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
+            if flag and flag not in command:
+                return words, [flag]
+            return own.otherwise, []
+        # Of several fields the one with the most equal neighbours explains the most.
+        failed.sort(key=lambda check: -check.statistic)
+        cures = [shlex.split(check.remedy) for check in failed]
+        moved = getattr(test, "group_field", None) is not None
+        moved |= bool({"--block-field", "--group-field"} & set(command))
+        for flag, words in _CURES.items():
+            for cure in cures:
+                if cure[:1] != [flag] or (moved and flag not in _STRIPS):
+                    continue
+                if flag not in command or command[command.index(flag) + 1] != cure[1]:
+                    return words.format(value=printable(cure[1])), cure
+        # Numbers that stand in the texts.
+        if any(check.name.startswith("number_") for check in failed):
+            return _REWRITE, []
+        arrow = any(check.directional for check in failed)
+        if not arrow and base_null(test.null) != "reversibility":
+            return _DIRECTION, self._test_under("reversibility")
+        if "--reference" in command:
+            return _NOTHING_LEFT, []
+        anyway = [] if "--score-anyway" in command else ["--score-anyway"]
+        return _POINTS_FORWARD, [*self._reference_flags(), *anyway]
+
+    def _of_suspected(self, file: AuditedFile) -> list[tuple[str, list[str]]]:
+        found: list[tuple[str, list[str]]] = []
+        why = set(file.test.reasons)
+        if "alone" in why:
+            return [(_DIRECTION, self._test_under("reversibility"))]
+        if "approximate" in why:
+            null = "exchangeability" if file.directed is None else "reversibility"
+            return [(_EXACT, self._test_under(null))]
+        if "no reference" in why and "--reference" in self.command:
+            # The test that decides takes none.
+            return [(_LET_DIRECTION, self._test_under("reversibility"))]
+        if "no reference" in why:
+            found.append((_REFERENCE, self._reference_flags()))
+        if why.intersection(OF_REFERENCE):
+            found.append((_OTHER_REFERENCE, ["--reference", "DIR"]))
+        if why - {"weak"} and "--shuffled" not in self.command:
+            # The test that then decides, if the command names another.
+            other, named = file.attracting, "--tests" in self.command
+            tests = ["--tests", other.method] if other is not None and named else []
+            what = "each list of options" if is_of_options(file.test) else "the file"
+            found.append((_SHUFFLED.format(what=what), [*tests, "--shuffled"]))
+        return found
+
+    def _reference_flags(self) -> list[str]:
+        words, tests = list(self.command), self._test_under("reversibility")
+        named = words[words.index("--tests") + 1] if "--tests" in words else tests[1]
+        taken = [
+            proof_words(self.words, name.strip()).takes_reference
+            for name in named.split(",")
+        ]
+        return [*([] if any(taken) else tests), "--reference", "DIR"]

@@ -1,0 +1,257 @@
+"""Print an audit: checks, the table, notes of each benchmark, remedies.
+
+Also any table on the terminal, that of a page or of order tests.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from jaxcontam.proof.decision import AuditedFile, audited_files, plain_name, told, why
+from jaxcontam.proof.order_words import (
+    Advice,
+    attraction_sentence,
+    commitment_sentence,
+    invalid_sentence,
+    own_order_sentence,
+    pair_test,
+    proof_words,
+    reference_sentence,
+    referred_test,
+    why_inconclusive,
+)
+from jaxcontam.proof.result import OrderResult, UnscoredFile
+from jaxcontam.reports import page
+from jaxcontam.reports.numbers import effect_words, p_text
+from jaxcontam.reports.report import MembershipResult
+from jaxcontam.reports.terms import Words
+from jaxcontam.stats.result import Pretest
+from jaxcontam.terminal import Terminal, visible
+
+_VERDICT_STYLE = {
+    "contaminated": "bold red",
+    "suspected": "yellow",
+    "invalid design": "magenta",
+    "inconclusive": "dim",
+}
+# Columns from which standard errors fit.
+_WIDE = 100
+# Longer names are folded where the terminal is narrow, to no less than this.
+_NAME_WIDTH = 16
+
+
+def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> None:
+    """Say of each file how many checks of its order passed, and which did not."""
+    for name, pretests in checks.items():
+        counted = [test for test in pretests if test.applicable]
+        failed = [test for test in counted if not test.passed]
+        # Who reads a log wants to know what is wrong.
+        if failed or console.is_terminal:
+            console.print(
+                f"{name}: {len(counted) - len(failed)} of {len(counted)} checks of its "
+                f"order passed{':' if failed else ''}"
+            )
+        for test in failed:
+            console.say(f"  failed  p = {test.p_value:<7.2g} {plain_name(test.name)}")
+
+
+def print_outcome(
+    results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
+) -> None:
+    """Print decided results, notes of primary ones, and what to do about them."""
+    print_results(results, console)
+    files = audited_files(results)
+    advice = Advice(command, words)
+    notes: dict[str, list[str]] = {}
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        name = file.test.benchmark
+        for note in (*file.test.warnings, *_notes(file, words)):
+            notes.setdefault(note, []).append(name)
+        ways.setdefault(tuple(advice.about(file)), []).append(name)
+    for note, names in notes.items():
+        console.print(f"{told(names)}: {note}")
+    for found, names in ways.items():
+        _print_ways(found, console, names if len(files) > 1 else ())
+
+
+def print_unscored(
+    files: Sequence[UnscoredFile],
+    command: Sequence[str],
+    words: Words,
+    console: Terminal,
+) -> None:
+    """Verdict and remedy of files that were not scored."""
+    for file in files:
+        failed = [plain_name(test.name) for test in file.refusals]
+        console.say(
+            f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
+        )
+        _print_ways(Advice(command, words).about_file(file), console)
+        console.print("  --score-anyway scores it, and the verdict stays.")
+
+
+def _print_ways(
+    ways: Sequence[str], console: Terminal, names: Sequence[str] = ()
+) -> None:
+    for i, way in enumerate(ways):
+        remedy = f"remedy for {told(names)}" if names else "remedy"
+        line = f"  {'or' if i else remedy}: {way}"
+        sentence, begin, flags = line.rpartition(" (--")
+        if begin and len(line) > console.width:
+            console.print(sentence)
+            # Flags are copied: never broken over lines.
+            console.say(f"    (--{flags}")
+        else:
+            console.print(line)
+
+
+def _notes(file: AuditedFile, words: Words) -> list[str]:
+    test = file.test
+    own = proof_words(words, test.method)
+    if test.verdict == "invalid design" and own.found is not None:
+        return [invalid_sentence(test, words).removeprefix(f"{test.benchmark}: ")]
+    is_silent = test.verdict in ("no evidence", "inconclusive")
+    pairs = None if is_silent else pair_test(file)
+    referred = referred_test(file)
+    is_random = all(check.passed for check in test.pretests)
+    # Its warnings already say that all orders score alike.
+    is_open = test.verdict == "inconclusive" and not test.numbers.all_alike
+    found = (
+        commitment_sentence(test),
+        None if is_silent else why(file),
+        f"inconclusive: {why_inconclusive(test, own)}." if is_open else None,
+        pairs and attraction_sentence(pairs, test.verdict),
+        referred and reference_sentence(referred),
+        None if is_random else own_order_sentence(test.pretests),
+    )
+    return [note for note in found if note]
+
+
+def bare_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]] = (),
+    *,
+    words: Container[int] = (0,),
+    gap: int = 1,
+    fold: bool = False,
+) -> Table:
+    """A table without lines, whose first column is folded where it has no room.
+
+    Columns not among `words` are numbers, at the right; `gap` blanks stand between
+    columns; `fold` folds all of them.
+    """
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold")
+    for i, name in enumerate(header):
+        folded = fold or not i
+        table.add_column(
+            name,
+            justify="left" if i in words else "right",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+        )
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def first_that_fits(tables: Sequence[Table], console: Console) -> tuple[Table, int]:
+    """The first table that the terminal has room for, and the width it needs.
+
+    The widest comes first. Where none fits the last is as wide as it must be, and is
+    printed with `crop=False`: a number cut short is wrong.
+    """
+    unbound = console.options.update(max_width=1_000)
+    for table in tables:
+        needed = Measurement.get(console, unbound, table).maximum
+        if needed <= console.width:
+            return table, needed
+    tables[-1].width = needed = Measurement.get(console, unbound, tables[-1]).maximum
+    return tables[-1], needed
+
+
+def print_table(
+    table: page.Table, console: Console, *, most: int | None = None
+) -> None:
+    """Print a table of words as a page shows it; `most` rows, all unless given."""
+    n = len(table.header)
+    words = range(n) if table.is_text else (0, *table.words)
+    cells = ([Text(visible(str(cell))) for cell in row] for row in table.rows[:most])
+    console.print(bare_table(table.header, cells, words=words, fold=True))
+
+
+def print_results(
+    results: Sequence[OrderResult | MembershipResult],
+    console: Console,
+) -> None:
+    """One line a benchmark: the primary test, then what stands beside it.
+
+    Where not the same test decides everywhere, each that does has a column, and a star
+    stands before the p-value that decides. Where the terminal is narrow, standard
+    errors are left out, then the effect.
+    """
+    longest = max(
+        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
+    )
+    name_width = min(longest, _NAME_WIDTH)
+    kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
+    tables = [_table(results, effect=effect, errors=errors) for effect, errors in kinds]
+    for table in tables:
+        table.columns[0].width = name_width
+    table, needed = first_that_fits(tables, console)
+    spare = max(0, console.width - needed)
+    table.columns[0].width = min(longest, name_width + spare)
+    console.print(table, crop=False)
+
+
+def _table(
+    results: Sequence[OrderResult | MembershipResult],
+    *,
+    effect: bool,
+    errors: bool,
+) -> Table:
+    primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
+    names = {primary.benchmark for primary in primaries}
+    by_place = {(r.benchmark, r.method): r for r in results if r.benchmark in names}
+    by_place |= {(primary.benchmark, primary.method): primary for primary in primaries}
+    methods = dict.fromkeys(method for _, method in by_place)
+    decide = {primary.method for primary in primaries}
+    deciding = [method for method in methods if method in decide]
+    beside = [method for method in methods if method not in decide]
+    scores = {r.method for r in by_place.values() if isinstance(r, MembershipResult)}
+    has_copies = any(result.copies is not None for result in results)
+    unit = primaries[0].effect_unit.replace("per example", "/")
+
+    columns = ["benchmark", *["copies"] * has_copies]
+    columns += [f"p\n{method}" for method in deciding] + ["verdict"]
+    if effect:
+        columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
+    columns += [f"{'AUC' if m in scores else 'p'}\n{m}" for m in beside]
+    table = bare_table(columns, words=(0, columns.index("verdict")))
+    for primary in primaries:
+        name, verdict = primary.benchmark, primary.verdict or ""
+        cells: list[str | Text] = [Text(visible(name))]
+        cells += [str(primary.copies)] * has_copies
+        for method in deciding:
+            star = "*" * (len(deciding) > 1 and primary.method == method)
+            cells.append(star + _cell(by_place.get((name, method))))
+        cells.append(Text(verdict, style=_VERDICT_STYLE.get(verdict, "")))
+        if effect:
+            se = primary.numbers.effect_se if errors else None
+            cells.append(effect_words(primary.numbers.effect, se))
+        cells += [_cell(by_place.get((name, m)), errors=errors) for m in beside]
+        table.add_row(*cells)
+    return table
+
+
+def _cell(
+    result: OrderResult | MembershipResult | None, *, errors: bool = False
+) -> str:
+    if result is None:
+        return ""
+    if isinstance(result, MembershipResult):
+        return effect_words(result.auc, result.auc_se if errors else None)
+    return p_text(result.numbers.log10_p, result.validity)

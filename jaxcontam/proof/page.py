@@ -1,0 +1,369 @@
+"""The page of order tests: of an audit, of secrets, of rewrites, of a matrix."""
+
+from collections.abc import Sequence
+
+from jaxcontam.proof.decision import AuditedFile, audited_files, told, why
+from jaxcontam.proof.order_words import (
+    OWN_ORDER_HEADER,
+    SIDE_BY_SIDE_HEADER,
+    Advice,
+    assumed_sentence,
+    attraction_sentence,
+    chance_sentence,
+    checked_sentence,
+    commitment_sentence,
+    invalid_sentence,
+    own_order_rows,
+    own_order_sentence,
+    pair_test,
+    proof_words,
+    reference_sentence,
+    referred_test,
+    screening_sentence,
+    side_by_side,
+    verdict_sentence,
+    where_sentence,
+)
+from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
+from jaxcontam.proof.result import NullPicture, OrderResult, UnscoredFile
+from jaxcontam.reports.numbers import effect_words, p_cell, p_text, shown_or_dash
+from jaxcontam.reports.page import (
+    ORDER,
+    VERSIONS,
+    Badge,
+    Cell,
+    Code,
+    Details,
+    Figure,
+    Heading,
+    Items,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Text,
+    looks_sentence,
+    model_words,
+    report_page,
+)
+from jaxcontam.reports.report import MembershipResult, Report
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Verdict, Words
+from jaxcontam.stats.result import Pretest
+
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " recomputes every p-value, effect and verdict from ",
+    Code("orders.npz"),
+    " beside this file, without the model. ",
+    Code("results.csv"),
+    " holds the numbers of this page for a spreadsheet.",
+)
+_COPIES = (
+    "Each point is one planted set. Above the dashed line a single test rejects at "
+    "0.001."
+)
+_SPLIT = (
+    "Each bar: how much more expected an example is at this distance from another one. "
+    "Memory of the file raises the first orange bar alone; natural order (like beside "
+    "like) raises orange and blue alike."
+)
+_AUC = (
+    "AUC: how often a text of the set scores above an unseen one. It ranks presence in "
+    "any order, and proves nothing."
+)
+_EXPOSURE = (
+    "Each secret among all held-out sequences: exposure is log2 of their number less "
+    "log2 of the secret's rank."
+)
+_TERMS = (
+    "p: probability, at most, that a model which never saw the file looks like this, "
+    "if what its section says is assumed of the file holds. Effect: {effect}, ± its "
+    "standard error; 0.7 nats (natural units of log-probability) make a text twice as "
+    "likely. Detectable: the smallest effect, the same throughout, that the deciding "
+    "test finds with probability 0.8 at {level}."
+)
+_BOUNDARY = (
+    "what an example gains by its published place, for each boundary between two "
+    "examples"
+)
+_STRATUM = "A stratum is a run of neighbouring examples, compared with its own orders."
+_NEXT: dict[Verdict, str] = {
+    "contaminated": "do not trust this model's results here: the published order was "
+    "learned. Report them apart, or take texts that the model cannot have seen",
+    "suspected": "look closer; its section says what could settle it",
+    "invalid design": "the file's own order would convict a clean model; its section "
+    "says what to run instead",
+    "inconclusive": "nothing can be said; its section says why. Ask with more "
+    "examples, or with jaxcontam membership and replicate, which see other traces",
+    "no evidence": "no trace of the order was found, which clears nothing; jaxcontam "
+    "membership and replicate see other traces",
+}
+_SILENT = ("no evidence", "inconclusive")
+# Sections of more files are folded.
+_MOST_OPEN = 3
+
+
+def order_page(
+    report: Report, pictures: Sequence[NullPicture | None], words: Words
+) -> Page:
+    """The page of order tests; a picture a result, None where nothing is drawn."""
+    files, unscored = audited_files(report.results), report.unscored
+    own = [proof_words(words, file.test.method) for file in files]
+    drawn = {
+        id(result): picture
+        for result, picture in zip(report.results, pictures, strict=True)
+    }
+    advice = Advice(report.command, words)
+    verdicts: dict[str, Verdict | None] = {
+        file.test.benchmark: file.test.verdict for file in files
+    }
+    verdicts |= {file.benchmark: file.verdict for file in unscored}
+    tests = [file.test for file in files]
+    sections = [
+        Section([Paragraph(headline(verdicts), "headline"), _next(verdicts)]),
+        Section(_results(tests, report, words), "Results"),
+    ]
+    planted = [test for test in tests if test.copies is not None]
+    if planted:
+        parts = [Figure(copies_plot(planted), _COPIES)]
+        sections.append(Section(parts, "Strength against copies", is_folded=True))
+    is_folded = len(files) + len(unscored) > _MOST_OPEN
+    sections += [
+        Section(
+            _file_parts(file, drawn[id(file.test)], report, advice),
+            file.test.benchmark,
+            file.test.verdict,
+            is_folded,
+        )
+        for file in files
+    ]
+    sections += [
+        Section(_unscored_parts(file, advice), file.benchmark, file.verdict, is_folded)
+        for file in unscored
+    ]
+    is_of_order = any(one.limits == "order" for one in own) or not own
+    limits = [said for said in dict.fromkeys(one.silence for one in own) if said]
+    model = report.model
+    return report_page(
+        report,
+        sections,
+        words,
+        title="Contamination report" + ("" if model is None else f": {model.name}"),
+        subtitle=". ".join(_about(report)),
+        kind=ORDER if is_of_order else VERSIONS,
+        check=_CHECK,
+        limits=limits,
+    )
+
+
+def headline(verdicts: dict[str, Verdict | None]) -> str:
+    """The line for a manager; `verdicts` are those of each file."""
+    found = list(verdicts.values()).count("contaminated")
+    if len(verdicts) == 1:
+        ((name, verdict),) = verdicts.items()
+        return f"{name}: {verdict or 'not decided'}"
+    if found:
+        return f"{found} of {len(verdicts)} benchmarks contaminated"
+    return f"None of {len(verdicts)} benchmarks proven contaminated, none cleared"
+
+
+def _next(verdicts: dict[str, Verdict | None]) -> Items:
+    lines: list[Text] = []
+    for verdict, words in _NEXT.items():
+        names = [name for name, found in verdicts.items() if found == verdict]
+        if names:
+            lines.append((Badge(verdict), f" {told(names)}: {words}."))
+    return Items(lines)
+
+
+def _about(report: Report) -> list[str]:
+    about = [] if report.model is None else [model_words(report.model)]
+    study = report.study or {}
+    share, n_tokens = study.get("canary_share"), study.get("n_tokens")
+    if isinstance(share, float) and isinstance(n_tokens, int):
+        about.append(
+            f"{share:.0%} of {n_tokens:,} training tokens are planted: an easy "
+            "setting, which shows that the tool works, not its power on large models"
+        )
+    return about
+
+
+def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
+    has_copies = any(test.copies is not None for test in tests)
+    header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
+    header += ["test", "p", "effect ± se", "detectable"]
+    rows: list[list[Cell]] = [
+        [
+            test.benchmark,
+            Badge(test.verdict or ""),
+            f"{test.n_examples:,}",
+            *[str(test.copies)] * has_copies,
+            test.method,
+            *_numbers(test),
+        ]
+        for test in tests
+    ]
+    rows += [
+        [file.benchmark, Badge(file.verdict), f"{file.n_examples:,}"]
+        + [""] * has_copies
+        + [file.method, "not scored", "", ""]
+        for file in report.unscored
+    ]
+    units = list(dict.fromkeys(test.effect_unit for test in tests))
+    effect = "in " + " or ".join(units)
+    if units == ["nats per example boundary"]:
+        effect = _BOUNDARY
+    meanings: dict[str, list[str]] = {}
+    for name in dict.fromkeys(one.method for one in tests):
+        meanings.setdefault(proof_words(words, name).meaning.strip(), []).append(name)
+    said = list(meanings)
+    if len(meanings) > 1:
+        said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
+    n = max(1, len(tests))
+    level = f"p <= {CONTAMINATED_LEVEL / n:.2g}"
+    level += f" ({CONTAMINATED_LEVEL} / {n} benchmarks)" * (n > 1)
+    said.append(_TERMS.format(effect=effect, level=level))
+    said.append(screening_sentence(report) or "")
+    if report.earlier:
+        said.append(looks_sentence(report.earlier))
+    return [
+        Table(header, rows, "results", words=(1, 3 + has_copies)),
+        *(Paragraph(sentence, "quiet") for sentence in said if sentence),
+    ]
+
+
+def _numbers(test: OrderResult) -> list[str]:
+    numbers = test.numbers
+    return [
+        p_cell(numbers.log10_p, test.validity),
+        effect_words(numbers.effect, numbers.effect_se),
+        shown_or_dash(test.mde_adjusted if test.primary else numbers.mde, ".2g"),
+    ]
+
+
+def _file_parts(
+    file: AuditedFile, picture: NullPicture | None, report: Report, advice: Advice
+) -> list[Part]:
+    """All that is said of one file: a sentence, a picture, what to do; then evidence.
+
+    A file whose test is silent shows noise alone, so nothing is said of its details.
+    """
+    test, words = file.test, advice.words
+    is_silent = test.verdict in _SILENT
+    parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
+    pairs = None if is_silent else pair_test(file)
+    figures = _figures(test, picture, words)
+    if pairs is not None and (svg := split_plot(pairs.numbers)) is not None:
+        figures.insert(0, Figure(svg, _SPLIT))
+    if not is_silent:
+        parts += figures[:1]
+        figures = figures[1:]
+    if pairs is not None:
+        parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
+    if test.verdict == "suspected":
+        parts.append(Paragraph(why(file)))
+    parts += _ways_out(advice.about(file))
+    if (referred := referred_test(file)) is not None:
+        parts.append(Paragraph(reference_sentence(referred) or ""))
+    if (committed := commitment_sentence(test)) is not None:
+        parts.append(Paragraph(committed))
+    parts += [Paragraph(f"Note: {warning}.") for warning in test.warnings]
+    evidence = _evidence(file, figures, report, words)
+    return [*parts, Details("How it was tested", parts=evidence)]
+
+
+def _figures(
+    test: OrderResult, picture: NullPicture | None, words: Words
+) -> list[Figure]:
+    if picture is None:
+        return []
+    own = proof_words(words, test.method)
+    null = null_plot(picture, own.version, own.unit)
+    if test.verdict in _SILENT:
+        return [Figure(null, own.null_caption)]
+    evidence = evidence_plot(picture, own.row, own.unit)
+    return [Figure(null, own.null_caption), Figure(evidence, own.evidence_caption)]
+
+
+def _evidence(
+    file: AuditedFile, figures: Sequence[Figure], report: Report, words: Words
+) -> list[Part]:
+    test = file.test
+    own, is_silent = proof_words(words, test.method), test.verdict in _SILENT
+    said = [
+        why(file) if test.verdict not in ("suspected", "invalid design") else "",
+        assumed_sentence(test, words),
+        checked_sentence(test, words),
+        chance_sentence(test, words),
+        _STRATUM if own.row == "stratum" else "",
+        "" if is_silent else where_sentence(test),
+    ]
+    parts: list[Part] = [Paragraph(sentence) for sentence in said if sentence]
+    parts += [*figures, *_all_tests(file, report)]
+    if (referred := referred_test(file)) is not None:
+        model = "model" if report.model is None else report.model.name
+        rows = side_by_side(referred, model)
+        parts.append(Heading("Beside a reference model"))
+        parts.append(Table(SIDE_BY_SIDE_HEADER, rows, "the test of a reference model"))
+    return [*parts, *_alone(test, report), *_own_order(test.pretests)]
+
+
+def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
+    rows = [[test.method, *_numbers(test)] for test in file.tests]
+    scores = [
+        [f"{row.method} (AUC)", "", effect_words(row.auc, row.auc_se), ""]
+        for row in report.results
+        if isinstance(row, MembershipResult) and row.benchmark == file.test.benchmark
+    ]
+    if len(rows) + len(scores) < 2:
+        return []
+    header = ("test", "p", "effect ± se", "detectable")
+    looks = ["primary"] + [""] * (len(rows) + len(scores) - 1)
+    table = Table(header, [*rows, *scores], "all tests of the file", looks=looks)
+    return [table, *([Paragraph(_AUC, "quiet")] if scores else [])]
+
+
+def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
+    evidence = [Paragraph(checked_sentence(file, advice.words))]
+    return [
+        Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),
+        *_ways_out(advice.about_file(file)),
+        Details("How it was checked", parts=[*evidence, *_own_order(file.pretests)]),
+    ]
+
+
+def _ways_out(ways: Sequence[str]) -> list[Part]:
+    return [
+        Paragraph(f"{'Or' if i else 'Remedy'}: {way}.") for i, way in enumerate(ways)
+    ]
+
+
+def _alone(test: OrderResult, report: Report) -> list[Part]:
+    alone = [
+        (other.benchmark, other.numbers)
+        for other in report.results
+        if isinstance(other, OrderResult)
+        and other is not test
+        and other.numbers.exposure is not None
+        and other.content_digest == test.content_digest
+    ]
+    if not alone:
+        return []
+    rows = [
+        [name, p_text(numbers.log10_p), f"{numbers.exposure:.1f}"]
+        for name, numbers in alone
+    ]
+    header = ("each alone", "p at most", "exposure, bits")
+    return [Table(header, rows, "each secret alone"), Paragraph(_EXPOSURE, "quiet")]
+
+
+def _own_order(pretests: Sequence[Pretest]) -> list[Part]:
+    rows = own_order_rows(pretests)
+    if not rows:
+        return []
+    return [
+        Heading("What the file's own order gives without any model"),
+        Paragraph(own_order_sentence(pretests) or ""),
+        Table(OWN_ORDER_HEADER, rows, "the file's own order", is_text=True),
+    ]

@@ -1,0 +1,184 @@
+"""Who decides: the primary test, corrected for the number of benchmarks.
+
+Rules and words of the report. Nothing is ever called clean. An accusation needs a null
+that the file can satisfy: where nobody knows that the order was drawn at random, only a
+test under reversibility can say `contaminated`, for like stands beside like in most
+files, and any model that copies from its context prefers that. Even then the order may
+mean something to a reader, as that of options may, so a reference model that reads it
+must be silent.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcontam.proof.result import DESIGNED, KNOWN_ORDERS, OrderResult, ReferenceResult
+from jaxcontam.reports.report import Screening
+from jaxcontam.reports.terms import (
+    CONTAMINATED_LEVEL,
+    OF_OPTIONS,
+    REFERENCE_LEVEL,
+    REFERENCE_READS,
+    SHARE_LEVEL,
+    SUSPECTED_LEVEL,
+    Reason,
+    Verdict,
+    base_null,
+)
+from jaxcontam.stats.effect import mde_among
+from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
+from jaxcontam.stats.result import OrderNumbers
+
+MIN_EFFECT = 0.5
+"""Nats per boundary that a `no evidence` must have been able to find."""
+
+# Null hypotheses about the order of a file, or of the options of its items.
+_OF_ORDERS = ("exchangeability", "reversibility", *OF_OPTIONS)
+# Orders that a model may never have seen, so silence says nothing.
+_UNSEEN_ORDERS = ("tfds-hash", "unknown")
+
+
+def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
+    """Fill in what primary tests decide, each one among all of them.
+
+    Primary ones, one a benchmark, get `p_adjusted`, `mde_adjusted`, `verdict` and
+    `reasons`; others pass unchanged.
+    """
+    primary = [i for i, result in enumerate(results) if result.primary]
+    adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
+    decided, n = list(results), len(primary)
+    for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
+        beside = [
+            other
+            for other in results
+            if other.benchmark == results[i].benchmark and not other.primary
+        ]
+        numbers = results[i].numbers
+        result = dataclasses.replace(
+            results[i],
+            p_adjusted=p_adjusted,
+            mde_adjusted=mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n),
+        )
+        verdict, reasons = _decided(
+            result, p_adjusted, beside, n=n, min_effect=min_effect
+        )
+        decided[i] = dataclasses.replace(result, verdict=verdict, reasons=reasons)
+    return decided
+
+
+def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
+    """Levels at which each of several benchmarks is worth a closer look; or nothing."""
+    primary = [result for result in results if result.primary]
+    if len(primary) < 2:
+        return ()
+    by = benjamini_yekutieli(np.array([one.numbers.p_value for one in primary]))
+    e_values = [
+        calibrated_e(one.numbers.log10_p)
+        if one.numbers.e_value is None
+        else one.numbers.e_value
+        for one in primary
+    ]
+    return tuple(
+        Screening(benchmark=one.benchmark, by=by_one, e_bh=e_bh_one)
+        for one, by_one, e_bh_one in zip(
+            primary, by.tolist(), e_bh(np.array(e_values)).tolist(), strict=True
+        )
+    )
+
+
+def _decided(
+    result: OrderResult,
+    p_adjusted: float,
+    beside: Sequence[OrderResult],
+    *,
+    n: int,
+    min_effect: float,
+) -> tuple[Verdict, tuple[Reason, ...]]:
+    designed, reference = result.null == DESIGNED, result.reference
+    if not designed and result.refusals:
+        return "invalid design", ()
+    if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
+        return "invalid design", ()
+    if p_adjusted <= CONTAMINATED_LEVEL:
+        found = _obstacles(result, beside, n)
+        return ("suspected", found) if found else ("contaminated", ())
+    if any(_attracts(other, result, n) for other in beside):
+        return "suspected", ("attraction",)
+    if p_adjusted <= SUSPECTED_LEVEL:
+        return "suspected", ("weak",)
+    mde = result.mde_adjusted
+    if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
+        return "inconclusive", ()
+    return "no evidence", ()
+
+
+def _obstacles(
+    result: OrderResult, beside: Sequence[OrderResult], n: int
+) -> tuple[Reason, ...]:
+    """Other sources than memory of a small p-value; nothing where it proves.
+
+    Checks of a file see rules that its order follows, not what happens once: a cause
+    before its effect, events by their dates, a list that the world knows. Those of
+    options see no scale in words. A reference model that reads the file does.
+    """
+    found: list[Reason] = [] if result.validity == "exact" else ["approximate"]
+    null = base_null(result.null)
+    if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
+        return tuple(found)
+    directed = result
+    if null == "exchangeability":
+        others = [
+            other
+            for other in beside
+            if base_null(other.null) == "reversibility" and other.validity == "exact"
+        ]
+        if not others:
+            return (*found, "alone")
+        directed = min(others, key=lambda other: other.reference is None)
+        # Two tests of one file were looked at.
+        if 2 * n * directed.numbers.p_value > CONTAMINATED_LEVEL:
+            return (*found, "attraction")
+    if directed.reference is None:
+        return (*found, "no reference")
+    return (*found, *_unsettled(directed.reference, directed.numbers, n))
+
+
+def _unsettled(
+    reference: ReferenceResult, numbers: OrderNumbers, n: int
+) -> list[Reason]:
+    """Points that a reference leaves open; none where it is silent and the model not.
+
+    That its own p-value is large shows no silence: a noisy test is never small. So a
+    test of its own asks whether it gains less than half of what the model gains. That
+    is asked where the model's p-value is small alone, so among such files more than
+    `SHARE_LEVEL` of the references that gain just half pass. One that prefers the
+    reverse shows that the file is not as good backwards, which the null supposes. Where
+    both models gain alike, in nats and at each boundary, the difference has a random
+    sign in each stratum, so that its level is that of an accusation.
+    """
+    found: list[Reason] = []
+    effect, se = reference.effect or 0.0, reference.effect_se or 0.0
+    if not se > REFERENCE_READS * (numbers.effect_se or 0.0):
+        found.append("reference ignores context")
+    if reference.p_value <= REFERENCE_LEVEL:
+        found.append("reference prefers it")
+    elif reference.p_value >= 1 - REFERENCE_LEVEL and effect < 0:
+        found.append("reference prefers the reverse")
+    # Written so that what is not a number settles nothing.
+    elif not reference.half_p <= SHARE_LEVEL:
+        found.append("reference may share it")
+    if not n * reference.difference_p <= CONTAMINATED_LEVEL:
+        found.append("reference too close")
+    return found
+
+
+def _attracts(other: OrderResult, result: OrderResult, n: int) -> bool:
+    """True if a test beside says what would be proof were the order random."""
+    return (
+        base_null(result.null) == "reversibility"
+        and base_null(other.null) == "exchangeability"
+        and other.validity == "exact"
+        and not other.refusals
+        and n * other.numbers.p_value <= CONTAMINATED_LEVEL
+    )

@@ -1,0 +1,1 @@
+"""Does a model write a file by heart? Golchin and Surdeanu: `replicate`."""

@@ -1,0 +1,258 @@
+"""BLEURT: how close a completion is to its reference, by a model trained on ratings.
+
+Dimension key
+    N  pairs
+    B  pairs of a batch
+    T  tokens, padding at the end
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jaxcontam.data.files import read_json_object
+from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
+from jaxcontam.errors import InputError, first_line, unknown_name
+from jaxcontam.models.checkpoint import quiet_transformers
+from jaxcontam.models.fingerprint import fingerprint_files
+from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.weights import weight_files
+from jaxcontam.replication.overlap import Measure
+from jaxcontam.scoring.batching import plan_batches
+from jaxcontam.terminal import printable
+
+_HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"
+_KINDS = {
+    "bert": "BertForSequenceClassification",
+    "rembert": "RemBertForSequenceClassification",
+}
+# Tensors that a file may hold and no forward pass reads.
+_IGNORED = re.compile(r".*(position_ids|token_type_ids)")
+# Layers and width of the stream.
+_BLEURT_20 = (32, 1152)
+# Tokens of a batch, padding included.
+_BATCH_TOKENS = 2048
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Bleurt:
+    """BLEURT with an open checkpoint.
+
+    A score is about 0 for unrelated texts and about 1 for equal ones; it has no bounds,
+    and scores of two checkpoints are not comparable.
+
+    Attributes:
+        fingerprint: SHA-256 of the config, the weights and the tokenizer.
+        model: transformers' sequence classifier of one label, in evaluation mode, in
+            float32, on a GPU where torch finds one.
+        tokenizer: Neither adds nor reads special tokens.
+        first_id: `[CLS]`, before a pair.
+        separator_id: `[SEP]`, after each text.
+        context: Most tokens of a pair, the three special ones included.
+    """
+
+    folder: str
+    fingerprint: str
+    model: Any
+    tokenizer: Tokenizer
+    first_id: int
+    separator_id: int
+    context: int
+    name: str = "bleurt"
+
+    @classmethod
+    def load(cls, directory: str | Path) -> "Bleurt":
+        """Open a folder that transformers wrote; nothing is unpickled."""
+        directory = Path(directory)
+        if not directory.is_dir():
+            raise InputError(f"{directory}: no such folder", hint=_HINT)
+        need_torch("BLEURT")
+        check_tokenizer_files(directory)
+        config = directory / "config.json"
+        if not config.is_file():
+            raise InputError(f"{directory}: no config.json", hint=_HINT)
+        try:
+            files = weight_files(directory)
+        except InputError as e:
+            raise InputError(str(e), hint=_HINT) from e
+        for path in files:
+            check_tensor_names(path)
+        tokenizer, limit = _read_tokenizer(directory)
+        model = _read_model(directory, config)
+        token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        if largest >= model.config.vocab_size:
+            raise InputError(
+                f"{directory}: the tokenizer's token {token!r} has id {largest}, "
+                f"the model has {model.config.vocab_size} rows"
+            )
+        first_id, separator_id = map(tokenizer.token_to_id, ("[CLS]", "[SEP]"))
+        if first_id is None or separator_id is None:
+            raise InputError(f"{directory}: no [CLS] or no [SEP]", hint=_HINT)
+        return cls(
+            folder=printable(directory.resolve().name),
+            fingerprint=fingerprint_files([config, *files], tokenizer.to_str()),
+            model=model,
+            tokenizer=tokenizer,
+            first_id=first_id,
+            separator_id=separator_id,
+            context=min(limit, model.config.max_position_embeddings),
+        )
+
+    @property
+    def version(self) -> str:
+        """Name and digest of the checkpoint, for a report."""
+        digest = self.fingerprint.removeprefix("sha256:")
+        return f"{self.folder} {digest[:12]}"
+
+    @property
+    def is_bleurt_20(self) -> bool:
+        """True if the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
+
+        Distilled and earlier checkpoints have other shapes and other scores.
+        """
+        config = self.model.config
+        return (config.num_hidden_layers, config.hidden_size) == _BLEURT_20
+
+    @property
+    def measure(self) -> Measure:
+        """The measure for `overlap_scores`; BLEURT compares whole sentences."""
+        return Measure(name=self.name, whole_when_inside=True, score=self.scores)
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Score of each (reference, candidate) pair, (N,) float64.
+
+        A pair that is too long loses tokens at the end of its longer text.
+
+        Source:
+            Sellam et al., arXiv:2004.04696: the reference comes first, and the score is
+            the head's output.
+        """
+        import torch
+
+        texts = [text for pair in pairs for text in pair]
+        found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        ids = [one.ids for one in found]
+        encoded = list(map(self._pair_ids, ids[::2], ids[1::2]))
+        scores_N = np.zeros(len(pairs))
+        for batch in plan_batches(
+            [len(ids) for ids, _ in encoded],
+            context=self.context,
+            batch_tokens=_BATCH_TOKENS,
+        ):
+            # The rows of a batch as they are: torch compiles no shapes.
+            shape = len(batch.rows), max(len(encoded[i][0]) for i in batch.rows)
+            ids_BT, segments_BT, is_token_BT = np.zeros((3, *shape), np.int64)
+            for b, i in enumerate(batch.rows):
+                ids, n_first = encoded[i]
+                ids_BT[b, : len(ids)] = ids
+                segments_BT[b, n_first : len(ids)] = 1
+                is_token_BT[b, : len(ids)] = 1
+            with torch.inference_mode():
+                logits_B1 = self.model(
+                    input_ids=torch.tensor(ids_BT, device=self.model.device),
+                    token_type_ids=torch.tensor(segments_BT, device=self.model.device),
+                    attention_mask=torch.tensor(is_token_BT, device=self.model.device),
+                ).logits
+            scores_N[list(batch.rows)] = logits_B1[:, 0].cpu().numpy()
+        return scores_N
+
+    def _pair_ids(self, first: list[int], second: list[int]) -> tuple[list[int], int]:
+        """`[CLS] first [SEP] second [SEP]`, and where the second segment begins."""
+        n_first, n_second = kept_tokens(len(first), len(second), self.context - 3)
+        ids = [self.first_id, *first[:n_first], self.separator_id]
+        return [*ids, *second[:n_second], self.separator_id], len(ids)
+
+
+def kept_tokens(n_first: int, n_second: int, room: int) -> tuple[int, int]:
+    """Tokens that are kept of each text: the longer one loses its end first.
+
+    Where both are equally long the second one loses a token.
+
+    Source:
+        The function that BLEURT's and BERT's own code truncates pairs with, one token
+        after the other; this is its closed form.
+    """
+    room = max(room, 0)
+    if n_first + n_second <= room:
+        return n_first, n_second
+    # Each is cut to the half; a shorter one is kept whole.
+    half = room // 2
+    if n_second <= half:
+        return room - n_second, n_second
+    if n_first <= room - half:
+        return n_first, room - n_first
+    return room - half, half
+
+
+def _read_model(directory: Path, config: Path) -> Any:
+    """The torch module; InputError if the config makes none, or a tensor is wrong."""
+    import torch
+
+    quiet_transformers()
+    import transformers
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    fields = read_json_object(config)
+    kind = fields.get("model_type")
+    if kind not in _KINDS:
+        unknown = unknown_name("model_type", str(kind), _KINDS)
+        raise InputError(f"{config}: {unknown}", hint=unknown.hint)
+    if fields.get("position_embedding_type", "absolute") != "absolute":
+        raise InputError(f"{config}: only absolute positions are read")
+    try:
+        model, found = getattr(transformers, _KINDS[kind]).from_pretrained(
+            directory,
+            num_labels=1,
+            dtype=torch.float32,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    # transformers raises many types for a folder that makes no model.
+    except Exception as e:
+        raise InputError(
+            f"{directory}: cannot load the model ({type(e).__name__}: {first_line(e)})",
+            hint=_HINT,
+        ) from e
+    # Of a wrong shape: the name, the file's shape, the config's.
+    for name, theirs, wanted in sorted(found["mismatched_keys"]):
+        raise InputError(
+            f"{directory}: {name} has shape {tuple(theirs)}, where the config says "
+            f"{tuple(wanted)}"
+        )
+    for name in sorted(found["missing_keys"]):
+        raise InputError(
+            f"{directory}: missing tensor {name}",
+            hint="it must be a model with a regression head; " + _HINT,
+        )
+    unknown = sorted(found["unexpected_keys"])
+    if strange := [name for name in unknown if not _IGNORED.fullmatch(name)]:
+        raise InputError(
+            f"{directory}: unknown tensors: {', '.join(strange[:5])}", hint=_HINT
+        )
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
+    """The tokenizer, and the most tokens that its own settings allow."""
+    settings, own = directory / "tokenizer_config.json", directory / "tokenizer.json"
+    limit = None
+    if settings.is_file():
+        limit = read_json_object(settings).get("model_max_length")
+    # transformers writes a number of 31 digits where there is no limit.
+    limit = int(limit) if isinstance(limit, int | float) and limit < 2**31 else 2**31
+    try:
+        tokenizer = Tokenizer.from_file(str(own))
+    except Exception as e:  # tokenizers raises its own bare Exception
+        raise InputError(f"{own}: no tokenizer ({first_line(e)})", hint=_HINT) from e
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    # A completion that spells [SEP] is text, not a separator.
+    tokenizer.encode_special_tokens = True
+    return tokenizer, limit

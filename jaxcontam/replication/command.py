@@ -1,0 +1,469 @@
+"""`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from jaxcontam.arguments import path_word
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.progress import Progress, progress_bar
+from jaxcontam.proof.outcome import print_table
+from jaxcontam.proof.publish import shown
+from jaxcontam.replication.annotate import is_filled, read_sheet, sheet_text
+from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.judging import OverlapModel
+from jaxcontam.replication.page import (
+    COMMAND,
+    replication_sentences,
+    replication_tables,
+)
+from jaxcontam.replication.plan import (
+    ReplicationDesign,
+    ReplicationPlan,
+    plan_replication,
+)
+from jaxcontam.replication.recorded import read_recorded
+from jaxcontam.replication.run import (
+    ReplicationAnalysis,
+    ask,
+    check_reference,
+    judged_by,
+    recorded_analysis,
+    room,
+)
+from jaxcontam.reports.flags import (
+    DtypeFlags,
+    ReportFlags,
+    check_positive,
+    flag_of,
+    flags_of,
+)
+from jaxcontam.reports.method_notes import report_words
+from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
+from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.scoring.api.chat import PATH, answer_seed
+from jaxcontam.scoring.api.prompts import estimate
+from jaxcontam.scoring.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_judge,
+    open_prompted,
+    served_info,
+    served_name,
+)
+from jaxcontam.terminal import Terminal
+
+# Flags of the run itself; all others say how a model is asked.
+_WITH_RECORDED = {
+    *(
+        "recorded",
+        "control",
+        "group_field",
+        "judge",
+        "bleurt",
+        "embedding_model",
+        "annotated",
+    ),
+    *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
+    *("seed", "out", "overwrite", "json"),
+}
+_bar = functools.partial(progress_bar, unit="answers/s")
+
+JOURNAL_NAME = "requests.jsonl"
+"""Finished answers under `--out`, from which a rerun resumes."""
+
+SHEET_NAME = "annotate.csv"
+"""Blind sheet under `--out` for people's labels."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
+    """Ask a model for the rest of instances, and see whether it copies them.
+
+    Examples:
+        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --split-name validation
+        # its price
+        jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
+        # more than suspicion
+        jaxcontam replicate MODEL_DIR old.txt --control new.txt --reference OLD_DIR
+        jaxcontam replicate MODEL_DIR lines.txt --task plain  # a base model
+        # judge what was asked elsewhere
+        jaxcontam replicate --recorded completions.csv
+    """
+
+    model: Positional[str | None] = None
+    """Model directory, hub name, or api:URL#NAME; left out with --recorded."""
+    benchmark: Positional[Path | None] = None
+    """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
+    reference: str | None = None
+    """Model that has seen neither BENCHMARK nor --control, such as an older one or the
+    base (as MODEL): is asked the same. Without one copies are suspected at most."""
+    recorded: Path | None = None
+    """Judge completions made elsewhere: a .csv with a row per instance."""
+    judge: str = "local"
+    """local, or a chat model api:URL#NAME beside it, which then decides."""
+    bleurt: Path | None = None
+    """Folder of a BLEURT checkpoint (docs/bleurt.md), a second measure of overlap."""
+    embedding_model: str | None = None
+    """Model whose mean hidden states are compared, a further measure."""
+    annotated: Path | None = None
+    """Sheet of people's labels, from annotate.csv of an earlier run: agreement."""
+    concurrency: int = 8
+    """Requests to a server at a time."""
+    budget: float | None = None
+    """Stop before requests cost more, in the currency of the prices."""
+    price_in: float | None = None
+    """Price of a million prompt tokens, for --budget and --dry-run."""
+    price_out: float | None = None
+    """Price of a million new tokens."""
+    retry_refused: bool = False
+    """Ask again for what a server refused in an earlier run."""
+    dry_run: bool = False
+    """Say what would be asked, in tokens and money; ask nothing."""
+
+    def __post_init__(self) -> None:
+        ReplicationDesign.__post_init__(self)
+        check_positive(self, "concurrency")
+        super().__post_init__()
+        if self.recorded is not None:
+            self._check_recorded()
+        elif self.model is None or self.benchmark is None:
+            raise InputError(
+                "no model and benchmark",
+                hint="name both, or give --recorded FILE.csv",
+            )
+        elif self.reference is not None:
+            check_reference(self)
+        if self.judge != "local":
+            if not self.judge.startswith(PREFIX):
+                raise InputError(
+                    f"--judge must be local or api:URL#NAME, got {self.judge!r}"
+                )
+            parse_api(self.judge, flag="--judge")
+        if self.budget is not None and self.price_in is None and self.price_out is None:
+            raise InputError(
+                "--budget needs --price-in and --price-out",
+                hint="of a million prompt tokens and of a million new ones",
+            )
+        if self.task == "plain" and (self.bleurt or self.embedding_model):
+            raise InputError(
+                "--bleurt and --embedding-model compare two instructions, and --task "
+                "plain has one"
+            )
+        if self.bleurt is not None and not self.bleurt.is_dir():
+            raise InputError(
+                f"--bleurt {self.bleurt}: no such folder",
+                hint="docs/bleurt.md says how to make one",
+            )
+
+    def _check_recorded(self) -> None:
+        if self.model is not None:
+            raise InputError(
+                "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
+            )
+        for field in dataclasses.fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.name not in _WITH_RECORDED:
+                flag = flag_of(field.name)
+                raise InputError(
+                    f"{flag} does not go with --recorded",
+                    hint="completions of a reference stand beside the model's, as "
+                    "generated_reference_completion" * (field.name == "reference"),
+                )
+
+    def run(self) -> int:
+        """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
+        watch = Stopwatch()
+        settings = ServerSettings(
+            # A judge included.
+            spending=Spending(
+                Budget(
+                    max_cost=self.budget,
+                    price_in=self.price_in or 0.0,
+                    price_out=self.price_out or 0.0,
+                )
+            ),
+            concurrency=self.concurrency,
+            retry_refused=self.retry_refused,
+        )
+        if self.recorded is not None:
+            found = self._recorded(self.recorded, watch)
+            out = self.folder(COMMAND, f"recorded-{found.partition.name}")
+            make_folder(out)
+        elif (asked := self._asked(settings, watch)) is None:
+            return 0
+        else:
+            found, out = asked
+        if self.judge != "local":
+            journal = Journal(out / JOURNAL_NAME)
+            with open_judge(
+                self.judge,
+                asked=(self.model, self.reference),
+                journal=journal,
+                settings=settings,
+            ) as judge:
+                found = judged_by(found, judge, bar=_bar)
+        words = [path_word(w) for w in (self.model, self.benchmark) if w is not None]
+        found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
+        write_sheet(found, out)
+        # Answers and sheets serve every choice of flags, a report is of one.
+        place = out
+        if self.out is None:
+            model = "" if found.model is None else found.model.fingerprint
+            asked_of = (row.fingerprint for row in found.results)
+            place = self.report_folder(COMMAND, out.name, model, *asked_of)
+        shown(
+            lambda: found.written(place),
+            lambda console: _print(found, console),
+            as_json=self.json,
+        )
+        lost = ("n_refused", "n_control_refused")
+        rows = [part for r in found.results for part in (r, getattr(r, "reference", 0))]
+        was_refused = any(getattr(row, name, 0) for row in rows for name in lost)
+        return 3 if was_refused or not found.verdict else 0
+
+    def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
+        has_measures = self.bleurt is not None or self.embedding_model is not None
+        if has_measures and read_recorded(path).general is None:
+            raise InputError(
+                f"--bleurt and --embedding-model compare two instructions, and {path} "
+                "has completions of one"
+            )
+        return recorded_analysis(
+            path,
+            control=self.control,
+            group_field=self.group_field,
+            measures=self._measures(),
+            annotated=self.annotated,
+            seed=self.seed,
+            watch=watch,
+            bar=_bar,
+        )
+
+    def _asked(
+        self, settings: ServerSettings, watch: Stopwatch
+    ) -> tuple[ReplicationAnalysis, Path] | None:
+        assert self.model is not None and self.benchmark is not None
+        plan = plan_replication(self.benchmark, self)
+        # Faults of what is needed last are found before anything is paid for.
+        if self.annotated is not None and not is_filled(self.annotated):
+            raise InputError(f"{self.annotated}: no label is filled in")
+        digest = plan.drawn.fingerprint
+        measures = [] if self.dry_run else self._measures()
+        models: list[PromptedModel | ApiModel] = []
+        with contextlib.ExitStack() as stack:
+            for word in filter(None, (self.model, self.reference)):
+                first = next(iter(models), None)
+                if self.dry_run and word.startswith(PREFIX):
+                    flag = "MODEL" if first is None else "--reference"
+                    models.append(parse_api(word, flag=flag))
+                    continue
+                opened = open_prompted(
+                    word,
+                    dtype=self.dtype,
+                    is_plain=self.task == "plain",
+                    beside=None if first is None else self.model,
+                    # Answers of a reference are kept with those of the model.
+                    journal=lambda name, _, first=first: Journal(
+                        self.folder(COMMAND, _name(first) or name, digest)
+                        / JOURNAL_NAME
+                    ),
+                    settings=settings,
+                )
+                models.append(stack.enter_context(opened))
+            out = self.folder(COMMAND, _name(models[0]), digest)
+            if self.dry_run:
+                is_local = self.judge == "local"
+                words = planned_words(
+                    plan,
+                    models,
+                    judge=None if is_local else parse_api(self.judge, flag="--judge"),
+                    journal=out / JOURNAL_NAME,
+                    budget=settings.spending.budget,
+                )
+                Terminal().say(words)
+                return None
+            make_folder(out)
+            found = ask(
+                plan,
+                *(model for model in models if isinstance(model, PromptedModel)),
+                measures=measures,
+                annotated=self.annotated,
+                watch=watch,
+                bar=_bar,
+            )
+            return found, out
+
+    def _measures(self) -> list[OverlapModel]:
+        from jaxcontam.replication.bleurt import Bleurt
+        from jaxcontam.replication.overlap import EmbeddingOverlap
+
+        opened: list[OverlapModel] = []
+        if self.bleurt is not None:
+            opened.append(Bleurt.load(self.bleurt))
+        if self.embedding_model is not None:
+            opened.append(EmbeddingOverlap.load(self.embedding_model))
+        return opened
+
+
+def _name(model: PromptedModel | ApiModel | None) -> str:
+    if isinstance(model, ApiModel):
+        return served_name(model)
+    return "" if model is None else model.name
+
+
+def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
+    """Write the blind sheet; one that somebody may have filled in is never replaced."""
+    arm = analysis.partition.arm
+    texts, seed = (arm.instances, arm.guided), analysis.seed
+    number, sheet = 1, out / SHEET_NAME
+    while sheet.exists():
+        try:
+            if not is_filled(sheet):
+                break
+            read_sheet(sheet, *texts, seed=seed)
+            return
+        except InputError:
+            # No sheet, or that of another run: what people wrote there stays.
+            number += 1
+            sheet = out / f"annotate-{number}.csv"
+    replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
+    if number > 1:
+        Terminal(stderr=True).say(
+            f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
+            f"this run's is {sheet}"
+        )
+
+
+def _print(found: ReplicationAnalysis, console: Terminal) -> None:
+    report = found.report
+    words = report_words(report)
+    for table in replication_tables(report.results, words):
+        if table.rows:
+            print_table(table, console)
+            console.print()
+    console.say(*replication_sentences(report.results, words))
+
+
+# About a token each, as estimates count them; a judge is asked about both.
+_TOKENS = ("xxx ", "yyy ")
+# Requests by which a server shows whether it heeds the temperature.
+_SAMPLING_REQUESTS = 4
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class CountingCompleter:
+    """Answers everything with a made-up word; `bodies` are what it was asked."""
+
+    name: str
+    word: str = _TOKENS[0]
+    bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def complete(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        n_samples: int = 1,
+        seed: int = 0,
+        stop: tuple[str, ...] = (),
+        progress: Progress | None = None,
+    ) -> list[tuple[Completion, ...]]:
+        """Answer with made-up words, and keep what was asked."""
+
+        def body_of(prompt: str, sample: int) -> dict[str, Any]:
+            return {
+                "messages": [{"role": "user", "content": prompt}],
+                "temperature": temperature,
+                "seed": answer_seed(seed, sample),
+                "max_tokens": max_tokens,
+            } | ({"stop": list(stop)} if stop else {})
+
+        asked = [body_of(p, i) for p in prompts for i in range(n_samples)]
+        if n_samples > 1 and temperature > 0:
+            asked += [body_of("", -1 - i) for i in range(_SAMPLING_REQUESTS)]
+        self.bodies += asked
+        # One word is no copy of a second piece, and so every answer is judged.
+        answer = Completion(text=self.word * max_tokens)
+        return [(answer,) * n_samples for _ in prompts]
+
+
+def planned_words(
+    plan: ReplicationPlan,
+    models: Sequence[PromptedModel | ApiModel],
+    *,
+    judge: ApiModel | None,
+    journal: Path,
+    budget: Budget,
+) -> str:
+    """Requests of a run, counted by a run whose answers are made up."""
+    counted = [
+        CountingCompleter(
+            model.name if isinstance(model, ApiModel) else model.completer.name, word
+        )
+        for model, word in zip(models, _TOKENS, strict=False)
+    ]
+    found = ask(plan, *map(_stand_in, models, counted))
+    guided = [prompt for prompts in plan.guided for prompt in prompts]
+    words = [
+        before + _asked_words(plan, model, prompts, one.bodies, journal, budget)
+        for before, prompts, model, one in zip(
+            ("", "The reference: "),
+            (plan.completion_prompts, guided),
+            models,
+            counted,
+            strict=False,
+        )
+    ]
+    if judge is not None:
+        judges = CountingCompleter(judge.name)
+        judged_by(found, judges)
+        most = estimate(judge, PATH, judges.bodies, budget=budget)
+        cost = "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
+        words.append(
+            f"The judge: at most {most.n_requests:,} requests, {most.prompt_tokens:,} "
+            f"prompt tokens and {most.completion_tokens:,} new ones{cost}."
+        )
+    if isinstance(models[0], ApiModel):
+        return " ".join([*words, "Nothing was sent."])
+    return "\n".join(words)
+
+
+def _stand_in(
+    model: PromptedModel | ApiModel, counted: CountingCompleter
+) -> PromptedModel:
+    if isinstance(model, ApiModel):
+        return PromptedModel(
+            name=served_name(model), completer=counted, info=served_info(model)
+        )
+    return dataclasses.replace(model, completer=counted)
+
+
+def _asked_words(
+    plan: ReplicationPlan,
+    model: PromptedModel | ApiModel,
+    prompts: Sequence[str],
+    bodies: Sequence[dict[str, Any]],
+    journal: Path,
+    budget: Budget,
+) -> str:
+    if isinstance(model, ApiModel):
+        asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
+        return f"{asked.words()}."
+    assert model.read is not None
+    n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
+    n_more = len(bodies) - len(prompts)
+    more = f", and {n_more:,} answers to further methods" if n_more else ""
+    return (
+        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
+        f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
+    )

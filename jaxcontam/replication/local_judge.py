@@ -1,0 +1,327 @@
+"""A judge of copies that needs no model: equality of words, and two shares of them.
+
+Words are runs of letters and digits of any alphabet, and each sign of the scripts that
+write no spaces between words. The constants are fixed. They were chosen on the 280
+completions that came with the paper, of which people call 20 copies; so how well the
+rule agrees with those people is no forecast of how well it does elsewhere.
+
+Second pieces that follow from the first one by rule are found here as well: anybody
+writes those who has read the first piece, and nothing else.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxcontam.replication.instance import (
+    Completion,
+    Instance,
+    new_piece,
+    possible_pieces,
+    words_of,
+)
+from jaxcontam.replication.judges import Judged, Judgement
+from jaxcontam.replication.rouge import common_words, stands_within
+
+JUDGE_VERSION = "local-2"
+"""Name of the judge, which changes with any constant or rule of `judge_pair`."""
+
+NEAR = 0.70
+"""`near_score` from which a completion is called near-exact."""
+
+NEAR_BLEURT = 0.755
+"""Score of BLEURT-20 from which it is, where such scores are at hand."""
+
+# A reference of fewer words is met by chance.
+_FEWEST_NEAR = 3
+# A copy of this many words counts anywhere in a completion.
+_FEWEST_WITHIN = 8
+# Three words of a long reference are no copy of it, though all of them are right.
+_LEAST_RECALL = 0.25
+# Nor are words such as "the" and "over", in whatever order they come.
+_FEWEST_CONTENT = 2
+_STRONGEST: tuple[Judgement, ...] = ("exact", "near", "no")
+# A model that does not stop is judged on as many words as the reference has.
+_RUNS_ON = 2
+_FUNCTION_WORDS = frozenset(
+    words_of(
+        "a about after again all also am an and any are as at be because been before "
+        "being but by can could did do does for from had has have he her here him his "
+        "how i if in into is it its just me more most my no nor not now of off on once "
+        "one only or other our out over own s same she should so some such t than that "
+        "the their them then there these they this those through to too under until up "
+        "very was we were what when where which while who whom why will with would you "
+        "your"
+    )
+)
+
+
+def judge_version(*, with_bleurt: bool = False) -> str:
+    """`JUDGE_VERSION`, and whether the judge has scores of BLEURT-20 to read."""
+    return JUDGE_VERSION + "+bleurt-20" * with_bleurt
+
+
+def judge_local(
+    instances: Sequence[Instance],
+    completions: Sequence[Completion],
+    *,
+    bleurt: np.ndarray | None = None,
+) -> Judged:
+    """Say of each completion whether it is an exact or a near-exact copy.
+
+    Refused ones are counted, not judged. `bleurt` (N,) are scores of BLEURT-20, nan
+    where there is none, which find copies in other words; no other model's scores will
+    do.
+    """
+    labels: list[Judgement | None] = []
+    for i, (instance, completion) in enumerate(
+        zip(instances, completions, strict=True)
+    ):
+        if completion.refused:
+            labels.append(None)
+            continue
+        meaning = None if bleurt is None else float(bleurt[i])
+        found: set[Judgement] = {
+            judge_pair(instance.second_piece, candidate, bleurt=meaning)
+            for candidate in possible_pieces(instance, completion.text)
+        }
+        labels.append(min(found, key=_STRONGEST.index))
+    return Judged(labels=tuple(labels), n_refused=labels.count(None))
+
+
+def judge_pair(
+    reference: str, candidate: str, *, bleurt: float | None = None
+) -> Judgement:
+    """Judge a candidate: an exact copy of the reference, a near-exact one, or none.
+
+    Exact: the same words, whatever their case and the marks between them; or, of a
+    reference of 8 words or more, the same words one after the other anywhere in the
+    candidate. Near-exact: at least 3 words each, a quarter of the reference's words in
+    order, two of its content words and a quarter of them, and a `near_score` of 0.70
+    or more or a BLEURT-20 score of 0.755 or more. A candidate of more than twice the
+    reference's words is cut to as many before that.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, section 3.1, ask a model or a human.
+    """
+    wanted, found = words_of(reference), words_of(candidate)
+    if not wanted or not found:
+        return "no"
+    if found == wanted:
+        return "exact"
+    if len(wanted) >= _FEWEST_WITHIN and stands_within(wanted, found):
+        return "exact"
+    if min(len(wanted), len(found)) < _FEWEST_NEAR:
+        return "no"
+    if len(found) > _RUNS_ON * len(wanted):
+        found = found[: len(wanted)]
+    if common_words(wanted, found) / len(wanted) < _LEAST_RECALL:
+        return "no"
+    content = _content(wanted)
+    n_shared = (Counter(content) & Counter(found)).total()
+    if n_shared < max(min(_FEWEST_CONTENT, len(content)), _LEAST_RECALL * len(content)):
+        return "no"
+    # A nan is at least nothing.
+    has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
+    return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
+
+
+def is_short(instance: Instance) -> bool:
+    """True if a reference has so few words, one or two, that chance meets it."""
+    return len(words_of(instance.second_piece)) < _FEWEST_NEAR
+
+
+def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
+    """Warnings about instances that are easy to "copy" without having seen them."""
+    warnings = []
+    n_alike = sum(
+        instance.cut == "pair"
+        and judge_pair(instance.second_piece, instance.first_piece) != "no"
+        for instance in instances
+    )
+    if n_alike:
+        warnings.append(
+            f"in {n_alike} of {len(instances)} pairs a model that only repeats the "
+            "first text would be judged to copy the second"
+        )
+    if n_short := sum(map(is_short, instances)):
+        warnings.append(
+            f"{n_short} of {len(instances)} references have fewer than {_FEWEST_NEAR} "
+            "words, so a model that knows the answer meets them without a copy"
+        )
+    return tuple(warnings)
+
+
+def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
+    """How little of a candidate's words the reference does not have, from 0 to 1.
+
+    The mean of two shares: of the candidate's words, those in the longest common
+    subsequence (the precision of ROUGE-L); of its content words, those that the
+    reference has. Extra text lowers it; what is left out of the reference does not.
+    """
+    if not wanted or not found:
+        return 0.0
+    in_order = common_words(wanted, found) / len(found)
+    content = _content(found)
+    if not content:
+        return in_order
+    shared = (Counter(content) & Counter(wanted)).total()
+    return (in_order + shared / len(content)) / 2
+
+
+def closeness(instance: Instance, completion: Completion) -> float:
+    """Share of the second piece's content words that a completion begins with.
+
+    From 0 to 1, in whatever order, among twice as many words as the second piece has:
+    how well a model guesses, long before anything is a copy.
+    """
+    wanted = words_of(instance.second_piece)
+    found = words_of(new_piece(instance, completion.text))[: _RUNS_ON * len(wanted)]
+    content = _content(wanted) or wanted
+    shared = (Counter(content) & Counter(found)).total()
+    return shared / len(content) if content else 0.0
+
+
+def _content(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in _FUNCTION_WORDS]
+
+
+# 1,000 and 3.5 are one number each; letters and digits that touch are two tokens.
+_TOKEN = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?|[^\W\d_]+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*\Z")
+# With a smaller share of the reference's words a continuation is no copy of it.
+_LEAST_SHARED = 0.5
+# Longer periods are not looked for: tokens of a long paragraph.
+_LONGEST = 400
+# From here on a number is a code that nobody continues.
+_LARGEST = 1e12
+
+Rule = Callable[[Sequence[str]], str]
+"""Tokens one, two and three periods ago, as far as there are some -> the next one."""
+
+_SERIES = tuple(
+    tuple(words.split())
+    for words in (
+        "one two three four five six seven eight nine ten eleven twelve thirteen "
+        "fourteen fifteen sixteen seventeen eighteen nineteen twenty",
+        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh "
+        "twelfth",
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "january february march april may june july august september october november "
+        "december",
+        "a b c d e f g h i j k l m n o p q r s t u v w x y z",
+    )
+)
+"""Words that count; after the last one comes the first."""
+_PLACES = {
+    word: (s, i) for s, words in enumerate(_SERIES) for i, word in enumerate(words)
+}
+
+
+def follows_from_first(instance: Instance) -> bool:
+    """True if a continuation of the first piece by rule is a copy of the second one.
+
+    The rules repeat the last p words of the first piece, for every p: a line again, a
+    loop, a refrain. Where these are numbers, or words that count such as weekdays, they
+    go on as they went from period to period: by the same step, by the same factor and
+    step (three of them tell), or one further. What `judge_pair` calls a copy of the
+    second piece, exact or near, follows: a model that has not seen an instance writes
+    it, too, so that it is no evidence of memory.
+
+    A text that continues in another way may still be easy to guess: False is no promise
+    that only memory could write the second piece.
+    """
+    first = _tokens(instance.first_piece)
+    n_new = len(_TOKEN.findall(instance.second_piece))
+    wanted = Counter(words_of(instance.second_piece))
+    if not wanted or not n_new:
+        return False
+    first = first[-3 * _LONGEST :]
+    tried: set[str] = set()
+    for period in range(1, min(len(first), _LONGEST) + 1):
+        for rule in (_same, _affine, _one_further):
+            text = _continued(first, n_new, period, rule)
+            if text in tried:
+                continue
+            tried.add(text)
+            shared = (Counter(words_of(text)) & wanted).total() / wanted.total()
+            if shared < _LEAST_SHARED:
+                continue
+            if judge_pair(instance.second_piece, text) != "no":
+                return True
+    return False
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Each token, after what stands before it."""
+    found, end = [], 0
+    for match in _TOKEN.finditer(text):
+        # The first one has nothing before it, and needs it when it comes again.
+        found.append((text[end : match.start()] if end else " ", match[0].casefold()))
+        end = match.end()
+    return found
+
+
+def _continued(
+    first: Sequence[tuple[str, str]], n_new: int, period: int, rule: Rule
+) -> str:
+    """Words that a rule writes after the first piece."""
+    tokens = list(first)
+    for _ in range(n_new):
+        before = tokens[-period : -3 * period - 1 : -period]
+        tokens.append((before[0][0], rule([token for _, token in before])))
+    return "".join(lead + token for lead, token in tokens[len(first) :])
+
+
+def _same(before: Sequence[str]) -> str:
+    return before[0]
+
+
+def _one_further(before: Sequence[str]) -> str:
+    """The next number or word of a series; any other word again."""
+    token = before[0]
+    if token in _PLACES:
+        return _of_series(token, 1)
+    if _NUMBER.match(token):
+        return _written(_value(token) + 1, token)
+    return token
+
+
+def _affine(before: Sequence[str]) -> str:
+    """Continuation of x' = a x + b, with a = 1 where two numbers are known."""
+    token = before[0]
+    if len(before) < 2:
+        return token
+    if token in _PLACES and before[1] in _PLACES:
+        (series, place), (other, earlier) = _PLACES[token], _PLACES[before[1]]
+        return _of_series(token, place - earlier) if series == other else token
+    if not all(map(_NUMBER.match, before[:2])):
+        return token
+    last, previous = map(_value, before[:2])
+    factor = 1.0
+    if len(before) > 2 and _NUMBER.match(before[2]):
+        step = previous - _value(before[2])
+        factor = (last - previous) / step if step else 1.0
+    return _written(last + factor * (last - previous), token)
+
+
+def _of_series(token: str, step: int) -> str:
+    series, place = _PLACES[token]
+    return _SERIES[series][(place + step) % len(_SERIES[series])]
+
+
+def _value(token: str) -> float:
+    return float(token.replace(",", ""))
+
+
+def _written(value: float, like: str) -> str:
+    """A number as another one is written: its decimals, zeros and commas."""
+    if not abs(value) < _LARGEST:
+        return like
+    whole, _, decimals = like.partition(".")
+    text = f"{abs(value):,.{len(decimals)}f}"
+    if "," not in whole:
+        text = text.replace(",", "")
+    return text.zfill(len(like)) if whole.startswith("0") else text

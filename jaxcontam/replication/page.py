@@ -1,0 +1,402 @@
+"""Reports of `jaxcontam replicate`: sentences, tables, and the completions."""
+
+from collections.abc import Sequence
+
+from jaxcontam.replication.result import (
+    AskedInstance,
+    ComparisonResult,
+    JudgeResult,
+    OverlapResult,
+)
+from jaxcontam.reports.numbers import interval_of, shown_or_dash
+from jaxcontam.reports.page import (
+    REPLICATION,
+    Code,
+    Details,
+    Figure,
+    Items,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    model_words,
+    report_page,
+)
+from jaxcontam.reports.report import Report, Result
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Words
+
+COMMAND = "replicate"
+_RULE = (
+    "The first row decides. The paper's rule is one exact copy, or two near-exact ones "
+    "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
+    "suspicion, and only where copies are significantly more than in the control. "
+    "Contaminated asks for p <= 0.001 there, and for a reference model that has seen "
+    "neither side: it copies less than a tenth of what the model copies of the "
+    "benchmark (p <= 0.05), it writes as close to the control as the model does, and "
+    "is exceeded with p <= 0.001."
+)
+_SAME_KIND = "the control as easy to guess as the benchmark, of the same kind and years"
+_WHY = {
+    "no control": "Contaminated needs a control that cannot have been seen and is as "
+    "easy to guess (--control), and a reference model (--reference).",
+    "weak": "Contaminated needs p <= 0.001 beside the control.",
+    "no reference": "The benchmark may be easier to guess than its control: "
+    "contaminated needs a reference model that has seen neither (--reference).",
+    "reference copies it": "The reference copies more of the benchmark than of the "
+    "control, too: the benchmark is easier to guess, or the reference has seen it.",
+    "reference may share it": "The reference may copy a tenth of what the model "
+    "copies, or more, as one that reads less well does. That it copies less takes 32 "
+    "copies at least (of as many sources, if they are named): ask more instances "
+    "(--k), beside a reference of the same size and kind.",
+    "reference reads less": "The reference writes less close to the control, which "
+    "neither has seen: what it cannot guess, the model may.",
+    "reference too close": "What the model copies beyond the reference may be chance.",
+}
+"""By the reason of a verdict that is `suspected` and no more."""
+_BOOTSTRAPS = (
+    "Sign flips are exact. Of the paper's bootstraps the paired one rejects too often "
+    "in samples of ten (7.6 % at the 5 % level, simulated); the released unpaired one "
+    "is far too careful where both completions depend on the instance."
+)
+_ABOVE = "Each instance; above the line the guided completion is the closer one."
+_CONTROL = (
+    "Nobody can have learnt them from the control: they say how easily its texts are "
+    "guessed."
+)
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " measures, judges and tests every completion again from ",
+    Code("texts.jsonl"),
+    " beside this file; no model is needed. ",
+    Code("annotate.csv"),
+    " is a blind sheet for people's labels: ",
+    Code("--annotated"),
+    " reads it back.",
+)
+_MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}
+_TESTS = {
+    "sign_flip": "sign flips",
+    "paired_bootstrap": "paired bootstrap",
+    "unpaired_bootstrap": "unpaired bootstrap, as released",
+}
+# Whether a test's p-value is at most 0.05.
+_BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
+_RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
+_MOST_SHOWN = 12
+
+
+def replication_page(
+    report: Report, instances: Sequence[AskedInstance], words: Words
+) -> Page:
+    """The page of a run of `replicate` on instances of both arms."""
+    judges, overlaps, comparisons = replication_rows(report.results)
+    (deciding,) = (row for row in judges if row.primary)
+    judge, model = deciding.method, report.model
+    counted = [one for one in instances if not (one.follows or one.repeats)]
+    asked = [one for one in counted if one.arm == "partition"]
+    control = [one for one in counted if one.arm == "control"]
+    met = [one for one in control if _label(one, judge) in ("exact", "near")]
+    copies, overlap, others = replication_tables(report.results, words)
+    sections = [
+        Section([Items(replication_sentences(report.results, words))]),
+        Section([copies, Paragraph(_RULE, "quiet")], "Copies"),
+        Section(_closest(asked, judge, is_open=True), "Completions, the closest first"),
+    ]
+    if met:
+        parts = [Paragraph(_CONTROL, "quiet"), *_closest(met, judge)]
+        sections.append(Section(parts, "Copies in the control"))
+    if overlaps:
+        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlaps(asked, judge)]
+        sections.append(Section(parts, "Guided against general instruction"))
+    if comparisons:
+        notes = [
+            Paragraph(f"{row.method}: {row.setting}", "quiet") for row in comparisons
+        ]
+        sections.append(Section([others, *notes], "Other ways to ask"))
+    versions = [("judge", deciding.judge_version)]
+    if deciding.prompt_version:
+        versions.append(("instructions", deciding.prompt_version))
+    if (other := report.reference) is not None:
+        words_of = f"{model_words(other)}, {other.fingerprint}"
+        versions.append((f"reference {other.name}", words_of))
+    return report_page(
+        report,
+        sections,
+        words,
+        title=f"Replication: {deciding.benchmark}"
+        + ("" if model is None else f", asked of {model.name}"),
+        verdict=deciding.verdict,
+        kind=REPLICATION,
+        check=_CHECK,
+        more=versions,
+    )
+
+
+def replication_rows(
+    rows: Sequence[Result],
+) -> tuple[list[JudgeResult], list[OverlapResult], list[ComparisonResult]]:
+    """Judges, overlaps and comparisons of a report."""
+    judges = [row for row in rows if isinstance(row, JudgeResult)]
+    overlaps = [row for row in rows if isinstance(row, OverlapResult)]
+    return judges, overlaps, [row for row in rows if isinstance(row, ComparisonResult)]
+
+
+def replication_tables(
+    rows: Sequence[Result], words: Words
+) -> tuple[Table, Table, Table]:
+    """Tables of judges, overlaps and comparisons, for page and terminal."""
+    judges, overlaps, comparisons = replication_rows(rows)
+    copies = [
+        [
+            words[row.method].label,
+            *map(str, (row.n_instances, row.n_exact, row.n_near)),
+            interval_of(row, "rate", ".0%"),
+            f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
+            if row.n_control
+            else "-",
+            "met" if row.meets_rule else "not met",
+            row.verdict or "-",
+        ]
+        for row in judges
+    ]
+    closer = [
+        [
+            _MEASURES.get(measure, measure),
+            _TESTS[test],
+            str(row.n_instances),
+            shown_or_dash(row.guided),
+            shown_or_dash(row.general),
+            _p_text(row.p_value),
+            _BELOW.get(row.verdict or "", "-"),
+        ]
+        for row in overlaps
+        for measure, test in [measure_and_test(row.method)]
+    ]
+    found = [
+        [
+            words[row.method].label,
+            str(row.n_instances),
+            str(row.n_found),
+            interval_of(row, "rate", ".0%"),
+            shown_or_dash(row.chance, ".1%"),
+            row.finding,
+        ]
+        for row in comparisons
+    ]
+    share = "share (95 %)"
+    counts = ("judge", "judged", "exact", "near", share, "control")
+    header = (*counts, "paper's rule", "verdict")
+    pairs = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
+    ways = ("asked for", "n", "found", share, "by guessing", "finding")
+    return (
+        Table(header, copies, "copies", words=(4, 5, 6, 7)),
+        Table(pairs, closer, "guided against general instruction", words=(1, 6)),
+        Table(ways, found, "other ways to ask", words=(5,)),
+    )
+
+
+def measure_and_test(method: str) -> tuple[str, str]:
+    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`."""
+    for test in _TESTS:
+        if method.endswith(f"_{test}"):
+            return method.removesuffix(f"_{test}"), test
+    raise ValueError(f"no overlap test: {method!r}")
+
+
+def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
+    """Findings on one partition, and all that speaks against them."""
+    judges, overlaps, comparisons = replication_rows(rows)
+    sentences: list[str] = []
+    for row in judges:
+        sentences += _judge_sentences(row, words[row.method].label)
+    flips = [row for row in overlaps if row.method.endswith("_sign_flip")]
+    sentences += [_flip_sentence(row) for row in flips if row.p_value is not None]
+    if flips and not any(row.method.startswith("bleurt_") for row in flips):
+        sentences.append(
+            "BLEURT was left out, since no checkpoint was given (--bleurt, "
+            "docs/bleurt.md)."
+        )
+    found = (*judges, *overlaps, *comparisons)
+    warnings = dict.fromkeys(warning for row in found for warning in row.warnings)
+    sentences += [f"{warning.rstrip('.')}." for warning in warnings]
+    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
+
+
+def _flip_sentence(row: OverlapResult) -> str:
+    measure = _MEASURES.get(measure_and_test(row.method)[0], row.method)
+    guided, general = row.guided or 0.0, row.general or 0.0
+    means = f"{guided:.2f} against {general:.2f} by {measure}"
+    p = f"one-sided p = {_p_text(row.p_value)}, exact"
+    if _BELOW.get(row.verdict or "") == "yes":
+        return (
+            f"Naming the partition makes completions more like its text: {means} "
+            f"({p}). That alone is no copy: a longer, more exacting instruction "
+            "can do it."
+        )
+    said = (
+        "This does not show that naming the partition brings completions closer to "
+        "its text"
+    )
+    if guided < general:
+        said = "With the partition named, completions are less like its text, not more"
+    return f"{said}: {means} ({p})."
+
+
+def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
+    found = []
+    if row.primary:
+        left_out = {"": row.n_follows, "In the control, ": row.n_control_follows}
+        found = [
+            _verdict_sentence(row, name),
+            *(
+                f"{where}{n} instances are left out: their second pieces follow "
+                "from the first by repeating or counting on."
+                for where, n in left_out.items()
+                if n
+            ),
+            *_control_sentences(row),
+            *_reference_sentences(row),
+            *([_WHY[row.reason]] if row.reason is not None else ()),
+        ]
+    elif row.n_short:
+        found.append(f"{_short_words(row)}.")
+    if row.n_unparsed or row.n_refused:
+        found.append(
+            f"The {name} gave no readable answer to {row.n_unparsed} and refused, "
+            f"or had nothing to judge in, {row.n_refused}."
+        )
+    if row.agreement is not None:
+        f1 = "" if row.f1 is None else f" F1 of copies: {row.f1:.2f}."
+        found.append(
+            f"The {name} agrees with {row.agreement:.1%} of people's labels; always "
+            f"saying no would reach {row.agreement_of_always_no:.1%}.{f1}"
+        )
+    return found
+
+
+def _verdict_sentence(row: JudgeResult, name: str) -> str:
+    if not row.n_instances:
+        why = f"; {row.n_follows} follow from their first pieces" * bool(row.n_follows)
+        return f"No verdict: the {name} judged none of the completions{why}."
+    counted = (
+        f"{row.n_exact + row.n_near} of {row.n_instances} completions are copies "
+        f"({row.n_exact} exact, {row.n_near} near-exact) by the {name}"
+    )
+    if row.n_short:
+        counted += f"; {_short_words(row)}"
+    if row.verdict is None:
+        return f"No verdict: {counted}, but the control shows nothing about them."
+    return (
+        f"{row.verdict}: {counted}; the paper's rule, at least one exact or "
+        f"{row.fewest_near} near-exact ones, is {'' if row.meets_rule else 'not '}met."
+    )
+
+
+def _short_words(row: JudgeResult) -> str:
+    return (
+        f"{row.n_short} of the exact ones are of references of one or two words, "
+        "which a model that knows the answer meets, so they do not decide"
+    )
+
+
+def _control_sentences(row: JudgeResult) -> list[str]:
+    n, needed = row.n_instances, row.n_needed
+    if not row.n_control:
+        if row.n_control_unparsed + row.n_control_refused:
+            return [
+                "Control not answered: none of its completions was judged "
+                f"({row.n_control_refused} refused, {row.n_control_unparsed} "
+                "answers of the judge not readable)."
+            ]
+        lacks = "No control was given, so copies of well-known texts count, too."
+        return [lacks] if row.n_exact + row.n_near else []
+    found = f"In the control, {row.control_copies} of {row.n_control} are copies"
+    if row.p_control is None:
+        return [f"{found}."]
+    if row.n_groups:
+        floor = shared = ""
+        if row.n_shared:
+            shared = f", and within the {row.n_shared} that stand on both sides"
+            if row.n_shared < row.n_groups:
+                shared = f" (those of one size){shared}"
+        if (row.p_control_floor or 0) > CONTAMINATED_LEVEL:
+            floor = f" So few sources give no p below {_p_text(row.p_control_floor)}."
+        return [
+            f"{found} (p = {_p_text(row.p_control)}, by permutations of the "
+            f"{row.n_groups} values of {row.group_field}{shared}). This takes these "
+            f"sources as independent, and {_SAME_KIND}.{floor}"
+        ]
+    enough = f"Not even {n} copies of {n} would give p <= 0.001."
+    if needed is not None:
+        enough = f"With this control it takes {needed} copies of {n} for p <= 0.001."
+    elif row.verdict is None:
+        enough = (
+            f"It is too small: not even {n} copies of {n} would be significantly more "
+            f"than none of {row.n_control}."
+        )
+    return [
+        f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}",
+        "This takes instances as independent (--group-field names sources that several "
+        f"share), and {_SAME_KIND}.",
+    ]
+
+
+def _reference_sentences(row: JudgeResult) -> list[str]:
+    one = row.reference
+    if one is None:
+        return []
+    refused = f"; {one.n_refused} requests to it were refused" * bool(one.n_refused)
+    return [
+        f"The reference copies {one.n_copies} of {one.n_instances}, and "
+        f"{one.control_copies} of {one.n_control} of the control "
+        f"(p = {_p_text(one.p_value)}). That it copies a tenth of what the model "
+        f"copies of the benchmark, or more, has p = {_p_text(one.p_share)}, by an "
+        "exact test of both counts. That the model exceeds it by more in the "
+        f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
+        f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
+    ]
+
+
+def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
+    from jaxcontam.proof.plots import overlap_plot
+
+    points = [
+        (one.rouge_l_general, one.rouge_l_guided, label)
+        for one in asked
+        if one.rouge_l_general is not None
+        and one.rouge_l_guided is not None
+        and (label := _label(one, judge)) is not None
+    ]
+    return [Figure(overlap_plot(points), _ABOVE)] if points else []
+
+
+def _closest(
+    instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
+) -> list[Details]:
+    def place(one: AskedInstance) -> tuple[int, float, int]:
+        return _RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id
+
+    found = []
+    for one in sorted(instances, key=place)[:_MOST_SHOWN]:
+        summary = f"Instance {one.id + 1}: {_label(one, judge) or 'not judged'}"
+        if one.rouge_l_guided is not None:
+            summary += f", ROUGE-L {one.rouge_l_guided:.2f}"
+        texts = [
+            ("Shown", one.first_piece),
+            ("Reference", one.second_piece),
+            ("Guided", one.guided_refused or one.guided or ""),
+        ]
+        if one.general is not None:
+            texts.append(("General", one.general))
+        found.append(Details(summary, texts, is_open=is_open and not found))
+    return found
+
+
+def _label(one: AskedInstance, judge: str) -> str | None:
+    return getattr(one, judge, None)
+
+
+def _p_text(p: float | None) -> str:
+    if p is None:
+        return "-"
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

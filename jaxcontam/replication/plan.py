@@ -1,0 +1,293 @@
+"""Plan: which instances of a partition are asked for, and in which words.
+
+Nothing here needs a model.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from jaxcontam.arguments import check_fields, flag_of
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.documents import compared
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.data.templates import template_pieces
+from jaxcontam.errors import InputError, check_names
+from jaxcontam.replication.catalogue import COMPARISONS
+from jaxcontam.replication.control import independence_words
+from jaxcontam.replication.fields import Fields, find_fields
+from jaxcontam.replication.issues import Issue, read_issues
+from jaxcontam.replication.prompts import Prompts, load_prompts
+from jaxcontam.replication.split import Drawn, draw_instances, text_keys
+
+OPTION, PATHS = "ts_guessing_option", "file_path"
+
+_Asked = TypeVar("_Asked", Item, Issue)
+_SIDES = ("benchmark", "control")
+
+Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
+
+
+# No slots: the command joins these fields to its own.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplicationDesign:
+    """Questions about a partition; the fields are flags of `jaxcontam replicate`.
+
+    Raises:
+        InputError: If fields exclude each other or are out of range; names the flag.
+    """
+
+    dataset_name: str | None = None
+    """What the guided instruction calls the dataset (default: the file's name)."""
+    split_name: str = "test"
+    """What it calls the partition."""
+    task: Task = "classification"
+    """Kind of instances; plain shows a first piece alone, for base models."""
+    text_field: str | None = None
+    """Field that is the text (default: known names; nli has two, see below)."""
+    template: str | None = None
+    """Or the text of an instance, with fields in braces."""
+    first_field: str | None = None
+    """Field of a pair that the model is shown (default: known names)."""
+    second_field: str | None = None
+    """Field of a pair that it must write."""
+    label_field: str | None = None
+    """Field of the label, which the instructions then name."""
+    label_names: tuple[str, ...] = ()
+    """Names of labels that are numbers, from 0 on, separated by spaces."""
+    k: int = 50
+    """Instances, drawn at random; the paper has 10."""
+    control: Path | None = None
+    """Instances that cannot have been seen, as easy to guess and of the same sources
+    and years; with --recorded, their completions. Without them at most suspected."""
+    group_field: str | None = None
+    """Field of the source that instances share, such as a document: the control is
+    compared by whole sources (default: instances are taken for independent)."""
+    prompts: Path | None = None
+    """Other instructions: a .toml or .json file with guided and general templates."""
+    compare: str | None = None
+    """Further methods, comma-separated: first_instances, cdd, ts_guessing_word,
+    ts_guessing_option, file_path."""
+    cdd_samples: int = 20
+    """Samples of each instance for cdd."""
+    new_tokens: int = 500
+    """Most tokens of a completion; a small context leaves fewer."""
+    stop: tuple[str, ...] = ()
+    r"""Texts that end a completion, such as "\n" (plain: a line end, where no second
+    piece has one)."""
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("k", "cdd_samples", "new_tokens"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        if (self.first_field is None) != (self.second_field is None):
+            raise InputError("--first-field and --second-field go together")
+        check_names("method of --compare", self.comparisons, COMPARISONS)
+
+    @property
+    def comparisons(self) -> tuple[str, ...]:
+        """Methods of --compare."""
+        if self.compare is None:
+            return ()
+        return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReplicationPlan:
+    """Prompts of a run, and the instances behind them."""
+
+    design: ReplicationDesign
+    benchmark: Benchmark
+    drawn: Drawn
+    control: Drawn | None
+    prompts: Prompts
+    dataset_name: str
+    items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+    control_issues: tuple[Issue, ...]
+    stop: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def arms(self) -> list[Drawn]:
+        """The instances in question, then those of the control."""
+        return [self.drawn, *([] if self.control is None else [self.control])]
+
+    @property
+    def guided(self) -> list[list[str]]:
+        """Prompts that name the dataset, of each arm: all that a reference is asked."""
+        return [
+            [
+                self.prompts.guided_prompt(
+                    instance,
+                    dataset_name=self.dataset_name,
+                    split_name=self.design.split_name,
+                )
+                for instance in arm.instances
+            ]
+            for arm in self.arms
+        ]
+
+    @property
+    def general(self) -> list[str] | None:
+        """Prompts that name nothing; None where both instructions are the same."""
+        if not self.prompts.has_arms:
+            return None
+        return [self.prompts.general_prompt(one) for one in self.drawn.instances]
+
+    @property
+    def completion_prompts(self) -> list[str]:
+        """All prompts whose completions are compared with second pieces."""
+        return [p for part in self.guided for p in part] + (self.general or [])
+
+    @property
+    def references(self) -> list[str]:
+        """Second pieces of all arms."""
+        return [one.second_piece for arm in self.arms for one in arm.instances]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the draw and the prompts."""
+        drawn = self.drawn
+        words = [*drawn.warnings]
+        if drawn.n_duplicates:
+            words.append(
+                f"{drawn.n_duplicates} of {drawn.n_rows} instances repeat another one "
+                "and were not drawn"
+            )
+        if drawn.n_too_short:
+            words.append(
+                f"{drawn.n_too_short} of {drawn.n_rows} instances are empty or too "
+                "short to be cut and were not drawn"
+            )
+        if self.control is not None:
+            for name, one in (("benchmark", drawn), ("control", self.control)):
+                if one.n_elsewhere:
+                    words.append(
+                        f"{one.n_elsewhere} of {one.n_rows} instances of the {name} "
+                        "stand more than once in both files together and were not drawn"
+                    )
+            words += self.notes
+        if not self.prompts.has_arms:
+            words.append(
+                "both instructions are the same, so completions are not compared "
+                "between them"
+            )
+        return words
+
+
+def plan_replication(
+    benchmark: Path | str, design: ReplicationDesign
+) -> ReplicationPlan:
+    """Load a partition, draw instances, cut each in two and write the prompts.
+
+    Raises:
+        InputError: If a file, a field or a name is at fault, or all instances of the
+            control are those of the partition.
+    """
+    instructions = load_prompts(design.task, design.prompts)
+
+    def read(path: Path | str) -> tuple[Benchmark, Fields]:
+        if not isinstance(path, str | Path):
+            raise InputError(
+                f"a partition and its control must be files, got {type(path).__name__}",
+                hint="write the texts to a .jsonl file, each as {'text': ...}",
+            )
+        found = load_benchmark(
+            path,
+            template=design.template,
+            text_field=design.text_field,
+            check_fields=True,
+        )
+        fields = find_fields(
+            found,
+            task=design.task,
+            text_field=design.text_field,
+            has_template=design.template is not None,
+            first_field=design.first_field,
+            second_field=design.second_field,
+            label_field=design.label_field,
+        )
+        return found, fields
+
+    files = [read(one) for one in (benchmark, design.control) if one is not None]
+    # What stands on both sides is no evidence for either; and the smaller file has
+    # more of what is frequent, which any model may know by heart, among its distinct
+    # texts.
+    left_out: set[str] = set()
+    if design.control is not None:
+        keys = [text_keys(*file) for file in files]
+        both, n = [*keys[0], *keys[1]], len(keys[0])
+        alike = compared(both, np.arange(len(both)) < n, None, _SIDES)
+        left_out = set(both) - {both[i] for i in np.flatnonzero(alike.kept)}
+    drawn, *controls = (
+        draw_instances(
+            *file,
+            k=design.k,
+            seed=design.seed,
+            label_names=tuple(design.label_names),
+            group_field=design.group_field,
+            elsewhere=left_out,
+        )
+        for file in files
+    )
+    loaded, fields = files[0]
+    of_template = (field for _, field in template_pieces(design.template or ""))
+    notes = independence_words(
+        [
+            file.rows[one.index]
+            for (file, _), side in zip(files, (drawn, *controls), strict=True)
+            for one in side.instances
+        ],
+        read=(*fields.named, *of_template, design.text_field),
+        group_field=design.group_field,
+    )
+
+    def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
+        order = np.random.default_rng(design.seed).permutation(len(found))
+        return tuple(found[i] for i in order[: design.k])
+
+    items, issues, control_issues = (), (), ()
+    if OPTION in design.comparisons:
+        items = k_of(read_items(load_benchmark(benchmark)))
+    if PATHS in design.comparisons:
+        issues = read_issues(load_benchmark(benchmark))
+        others = []
+        if design.control is not None:
+            others = read_issues(load_benchmark(design.control))
+        both = {one.text for one in issues} & {one.text for one in others}
+        issues, control_issues = (
+            k_of([one for one in side if one.text not in both])
+            for side in (issues, others)
+        )
+        if both and not issues:
+            raise InputError(
+                f"{design.control}: file_path: it has every issue of {benchmark}",
+                hint="a control holds issues that cannot have been seen",
+            )
+        if both:
+            notes.append(f"{len(both)} issues stand in both files and were not asked")
+    # A line end may be spelled out.
+    ends = tuple(words.replace("\\n", "\n") for words in design.stop)
+    if not ends and design.task == "plain":
+        # A base model goes on with the next line.
+        has_lines = any("\n" in one.second_piece for one in drawn.instances)
+        ends = () if has_lines else ("\n",)
+    return ReplicationPlan(
+        design=design,
+        benchmark=loaded,
+        drawn=drawn,
+        control=next(iter(controls), None),
+        prompts=instructions,
+        dataset_name=design.dataset_name or loaded.name,
+        items=items,
+        issues=issues,
+        control_issues=control_issues,
+        stop=ends,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,445 @@
+"""Does a model write instances of a partition by heart?
+
+Plan (`replicate_plan`), ask (here), measure and judge (`replicate_judging`).
+
+Dimension key
+    N  instances
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxcontam.arguments import Dtype, check_names, public
+from jaxcontam.errors import InputError
+from jaxcontam.progress import Bar, Progress, default_bar, silent
+from jaxcontam.replication.catalogue import COMPARISONS
+from jaxcontam.replication.control import independence_words
+from jaxcontam.replication.instance import Completer, Completion
+from jaxcontam.replication.judges import People
+from jaxcontam.replication.judging import (
+    CONTROL,
+    OF_REFERENCE,
+    PARTITION,
+    Arm,
+    OverlapModel,
+    Partition,
+    human_labels,
+    measured,
+)
+from jaxcontam.replication.llm_judge import judge_llm, judge_version
+from jaxcontam.replication.page import COMMAND
+from jaxcontam.replication.plan import (
+    ReplicationDesign,
+    ReplicationPlan,
+    plan_replication,
+)
+from jaxcontam.replication.questions import ComparisonInputs, Names
+from jaxcontam.replication.recorded import read_recorded
+from jaxcontam.replication.result import ComparisonResult, JudgeResult, OverlapResult
+from jaxcontam.replication.split import instances_fingerprint
+from jaxcontam.reports.method_notes import report_words
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.saved import Writable, write_files
+from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.prompted_model import PromptedModel, judge_notes, open_prompted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReplicationAnalysis(Writable):
+    """A report of replication, with the completions that it rests on.
+
+    Attributes:
+        partition: Completions, measures and labels, from which results follow.
+        model: What was asked; None for completions that were recorded.
+    """
+
+    partition: Partition
+    comparisons: tuple[ComparisonResult, ...] = ()
+    answers: tuple[dict[str, Any], ...] = ()
+    model: ModelInfo | None = None
+    device: DeviceInfo | None = None
+    reference: ModelInfo | None = None
+    seed: int
+    command: tuple[str, ...] = (COMMAND,)
+    watch: Stopwatch
+
+    def __repr__(self) -> str:
+        return f"<ReplicationAnalysis of {self.partition.name}: {self.verdict}>"
+
+    @property
+    def results(self) -> list[OverlapResult | JudgeResult | ComparisonResult]:
+        """The judge that decides, the others, overlaps, then further methods."""
+        return [*self.partition.results(seed=self.seed), *self.comparisons]
+
+    @property
+    def verdict(self) -> str | None:
+        """Verdict of the deciding judge."""
+        return next((row.verdict for row in self.results if row.primary), None)
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        return write_files(self.report, [*self.partition.rows(), *self.answers], out)
+
+    def plot(self) -> "Figure":
+        """Share of copies by every judge, and what other methods found.
+
+        Raises:
+            ValueError: If nothing was judged.
+        """
+        from jaxcontam.proof.plots import replication_figure
+
+        return replication_figure(self.report, report_words(self.report))
+
+    @property
+    def report(self) -> Report:
+        """Everything that `report.json` holds."""
+        return self.watch.report(
+            self.command,
+            self.seed,
+            self.results,
+            model=self.model,
+            device=self.device,
+            reference=self.reference,
+        )
+
+
+@public
+def replicate(
+    model: Any,
+    benchmark: Path | str,
+    *,
+    reference: Any = None,
+    tokenizer: Any = None,
+    dtype: Dtype = "float32",
+    progress: Progress | None = None,
+    **questions: Any,
+) -> ReplicationAnalysis:
+    """Ask a model for the rest of instances, and judge whether it copies them.
+
+    Texts that are common on the web are copied from there, so that copies are no more
+    than `suspected` without a control and a reference model.
+
+    Args:
+        model: A directory, hub name, `api:URL#NAME` of a chat model, or a decoder in
+            memory.
+        benchmark: File of the partition.
+        reference: A model, of any of these kinds, that has seen neither the partition
+            nor the control; it is asked what the model is asked.
+        tokenizer: The fast tokenizer of a model in memory.
+        dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
+        progress: Called with prompts done and in all, part by part; None draws a bar
+            where someone looks, in a terminal or a notebook.
+        **questions: Fields of `ReplicationDesign`: task, k, control, group_field,
+            compare, seed and others; `compare` may be a sequence of names.
+
+    Raises:
+        InputError: If a file, a field or the model is at fault.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493.
+    """
+    bar = functools.partial(default_bar, progress)
+    compare = questions.get("compare")
+    if isinstance(compare, Sequence) and all(isinstance(c, str) for c in compare):
+        questions["compare"] = (
+            compare if isinstance(compare, str) else ",".join(compare) or None
+        )
+    check_names(ReplicationDesign, questions)
+    design = ReplicationDesign(**questions)
+    if reference is not None:
+        check_reference(design)
+    plan = plan_replication(benchmark, design)
+    with contextlib.ExitStack() as stack:
+        asked = [
+            stack.enter_context(
+                open_prompted(
+                    one,
+                    tokenizer=tokenizer,
+                    dtype=dtype,
+                    is_plain=plan.prompts.task == "plain",
+                    beside=model if one is reference else None,
+                )
+            )
+            for one in (model, reference)
+            if one is not None
+        ]
+        return ask(plan, *asked, bar=bar)
+
+
+def check_reference(design: ReplicationDesign) -> None:
+    """Refuse a reference that nothing is compared with."""
+    if design.control is None:
+        raise InputError(
+            "--reference needs --control",
+            hint="it shows how easy the benchmark is to guess beside its control",
+        )
+
+
+def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
+    """Most new tokens that leave room for the prompts, and what does not fit."""
+    if model.read is None or model.tokenize is None or model.context is None:
+        return plan.design.new_tokens, ()
+    context = model.context
+    lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
+    if min(lengths, default=1) < 1:
+        raise InputError("a prompt has no token", hint="look at the template")
+    references = [len(model.tokenize(text)) for text in plan.references]
+    # A reference's first token may join the space before it.
+    wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
+    left = context - max(lengths, default=1)
+    new_tokens = min(plan.design.new_tokens, max(left, min(wanted, context // 2)))
+    warnings = []
+    if n_cut := sum(length > context - new_tokens for length in lengths):
+        warnings.append(
+            f"{n_cut} of {len(lengths)} prompts lose their beginning in the "
+            f"model's context of {context} tokens"
+        )
+    if n_long := sum(length > new_tokens for length in references):
+        warnings.append(
+            f"{n_long} of {len(references)} second pieces are longer than the "
+            f"{new_tokens} tokens that the model may write"
+        )
+    return new_tokens, tuple(warnings)
+
+
+def ask(
+    plan: ReplicationPlan,
+    model: PromptedModel,
+    reference: PromptedModel | None = None,
+    *,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    watch: Stopwatch | None = None,
+    bar: Bar = silent,
+) -> ReplicationAnalysis:
+    """Ask for everything that a plan holds, and measure the answers.
+
+    A reference has seen neither side: it is asked the guided prompts. `annotated` is
+    the sheet that people filled in; `watch` runs from the beginning of the run.
+    """
+    watch = watch or Stopwatch()
+    if reference is not None:
+        _check_other(reference.info, model.info)
+    new_tokens, notes = room(plan, model)
+    guided = _guided(plan, model, new_tokens, bar)
+    general = None
+    if (prompts := plan.general) is not None:
+        general = _completed(
+            plan, model, prompts, new_tokens, bar, "general completions"
+        )
+    comparisons, answers = _compared(plan, model, new_tokens, bar)
+    arms: dict[str, Arm] = dict(zip((PARTITION, CONTROL), guided, strict=False))
+    arms[PARTITION] = dataclasses.replace(guided[0], general=general)
+    notes = (*plan.warnings, *notes, *model.notes())
+    if reference is not None:
+        most, more = room(plan, reference)
+        theirs = _guided(plan, reference, most, bar, of="the reference's ")
+        arms |= dict(zip(OF_REFERENCE.values(), theirs, strict=True))
+        more = (*more, *reference.notes())
+        notes = (*notes, *(f"of the reference: {words}" for words in more))
+    partition = Partition(
+        name=plan.benchmark.name,
+        fingerprint=plan.drawn.fingerprint,
+        prompt_version=plan.prompts.version,
+        arms=arms,
+        group_field=plan.design.group_field,
+        control_warnings=() if plan.control is None else plan.control.warnings,
+        humans=human_labels(annotated, arms[PARTITION], seed=plan.design.seed),
+        warnings=notes,
+    )
+    return ReplicationAnalysis(
+        partition=measured(partition, measures, bar=bar),
+        comparisons=tuple(comparisons),
+        answers=tuple(answers),
+        model=model.info,
+        device=model.device,
+        reference=None if reference is None else reference.info,
+        seed=plan.design.seed,
+        watch=watch,
+    )
+
+
+def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
+    if reference.fingerprint == model.fingerprint != "unknown":
+        raise InputError(
+            f"{reference.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the benchmark",
+        )
+
+
+def _guided(
+    plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
+) -> list[Arm]:
+    return [
+        Arm(
+            instances=side.instances,
+            guided=_completed(
+                plan, model, prompts, most, bar, f"{of}guided completions"
+            ),
+        )
+        for side, prompts in zip(plan.arms, plan.guided, strict=True)
+    ]
+
+
+def _completed(
+    plan: ReplicationPlan,
+    model: PromptedModel,
+    prompts: Sequence[str],
+    most: int,
+    bar: Bar,
+    title: str,
+) -> tuple[Completion, ...]:
+    with bar(title) as progress:
+        found = model.completer.complete(
+            prompts,
+            max_tokens=most,
+            seed=plan.design.seed,
+            stop=plan.stop,
+            progress=progress,
+        )
+    return tuple(one for (one,) in found)
+
+
+def _compared(
+    plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
+) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
+    names = Names(
+        benchmark=plan.benchmark.name,
+        fingerprint=plan.drawn.fingerprint,
+        dataset=plan.dataset_name,
+        split=plan.design.split_name,
+    )
+    asked = ComparisonInputs(
+        benchmark=plan.benchmark,
+        names=names,
+        instances=plan.drawn.instances,
+        prompts=plan.general or plan.guided[0],
+        items=plan.items,
+        issues=plan.issues,
+        control_issues=plan.control_issues,
+        completer=model.completer,
+        tokenize=model.tokenize,
+        n_samples=plan.design.cdd_samples,
+        max_tokens=most,
+        stop=plan.stop,
+        seed=plan.design.seed,
+    )
+    found: list[ComparisonResult] = []
+    rows: list[dict[str, Any]] = []
+    for name in plan.design.comparisons:
+        with bar(name) as progress:
+            result, own = COMPARISONS[name](asked, progress)
+        found.append(result)
+        rows += [{"benchmark": names.benchmark, "arm": name, **row} for row in own]
+    return found, rows
+
+
+def judged_by(
+    analysis: ReplicationAnalysis,
+    judge: Completer,
+    *,
+    bar: Bar = silent,
+) -> ReplicationAnalysis:
+    """The analysis with the labels of a chat model, which then decides."""
+    partition, labels = analysis.partition, {}
+    for name, arm in partition.arms.items():
+        with bar("judging") as progress:
+            labels[name] = judge_llm(
+                judge,
+                arm.instances,
+                arm.guided,
+                seed=analysis.seed,
+                progress=progress,
+            )
+    return dataclasses.replace(
+        analysis,
+        partition=dataclasses.replace(
+            partition,
+            llm=labels,
+            llm_version=f"{judge.name}, {judge_version()}",
+            llm_decides=True,
+            warnings=(*partition.warnings, *judge_notes(judge)),
+        ),
+    )
+
+
+_TAKEN_FOR_BLEURT_20 = (
+    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
+    "which model they are of"
+)
+
+
+def recorded_analysis(
+    path: Path,
+    *,
+    control: Path | None = None,
+    group_field: str | None = None,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    seed: int = 0,
+    watch: Stopwatch | None = None,
+    bar: Bar = silent,
+) -> ReplicationAnalysis:
+    """Read completions, measure them, and judge them by the local judge."""
+    watch = watch or Stopwatch()
+    recorded = read_recorded(path, group_field=group_field)
+    arm = Arm(
+        instances=recorded.instances, guided=recorded.guided, general=recorded.general
+    )
+    other = None
+    arms, warnings, bleurt_20 = {PARTITION: arm}, [], {}
+    if "bleurt" in recorded.scores:
+        bleurt_20[PARTITION] = recorded.scores["bleurt"][0]
+    if control is not None:
+        other = read_recorded(control, group_field=group_field)
+        arms[CONTROL] = Arm(instances=other.instances, guided=other.guided)
+        if "bleurt" in other.scores:
+            bleurt_20[CONTROL] = other.scores["bleurt"][0]
+        warnings += independence_words(
+            (*recorded.others, *other.others), read=(), group_field=group_field
+        )
+        for name, file in ((PARTITION, recorded), (CONTROL, other)):
+            if recorded.reference is not None and other.reference is not None:
+                assert file.reference is not None
+                arms[OF_REFERENCE[name]] = Arm(
+                    instances=file.instances, guided=file.reference
+                )
+    judge = recorded.model_judge
+    humans = human_labels(annotated, arm, seed=seed)
+    if humans is None and recorded.people:
+        humans = People(labels=recorded.people, source="people's labels in the file")
+    partition = Partition(
+        name=recorded.name,
+        fingerprint=instances_fingerprint(recorded.instances),
+        prompt_version=None,
+        arms=arms,
+        group_field=group_field,
+        llm={
+            name: file.model_judge
+            for name, file in ((PARTITION, recorded), (CONTROL, other))
+            if judge is not None and file is not None and file.model_judge is not None
+        },
+        llm_version=None if judge is None else "recorded beside the completions",
+        llm_decides=False,
+        humans=humans,
+        warnings=tuple(warnings),
+    )
+    partition = measured(partition, measures, bar=bar)
+    # What can be measured again is; a score of a model that is not here is kept.
+    overlaps = {**partition.overlaps}
+    for name, scores in recorded.scores.items():
+        overlaps.setdefault(name, scores)
+    changes: dict[str, Any] = {"overlaps": overlaps}
+    if bleurt_20 and "bleurt" not in partition.overlaps:
+        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
+        changes["bleurt_20"] = bleurt_20
+    partition = dataclasses.replace(partition, **changes)
+    return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)

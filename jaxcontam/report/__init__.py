@@ -1,1 +1,0 @@
-"""Results to JSON, to an archive of their evidence, and to the terminal."""

@@ -1,0 +1,1 @@
+"""A report: its fields, its files, its page, and how they are read again."""

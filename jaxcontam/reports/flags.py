@@ -1,0 +1,389 @@
+"""Flags, checks and words that commands share."""
+
+import contextlib
+import dataclasses
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from jaxcontam.arguments import check_min_effect as check_min_effect
+from jaxcontam.arguments import check_seed as check_seed
+from jaxcontam.arguments import flag_of as flag_of
+from jaxcontam.arguments import path_word, store_folder, words_of
+from jaxcontam.data.journal import lock
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import PREFIX, parse_api
+from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
+from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.scoring.shares import Division, parse_share, share_of_process
+
+if TYPE_CHECKING:
+    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+
+STORE_DIR = "store"
+"""Folder of scores under `--out`."""
+MERGE = "merge"
+"""Value of `--shard` that judges what all shares have scored."""
+
+# Fields that change what is printed, or where, and not what is computed.
+_PRINTING = {"json", "shard", "overwrite"}
+# As in `scoring.opened`, whose imports are slow.
+_LM_EVAL_PREFIX, _VLLM_PREFIX = "lm_eval:", "vllm:"
+# Fields that change where and at what price something is computed.
+_WORKING = {
+    *("out", "store", "no_store", "batch_tokens", "mesh", "distributed", "dry_run"),
+    *("concurrency", "price_in", "price_out", "budget", "retry_refused"),
+}
+_API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
+# A text without a second id has nothing to score.
+_LEAST_CONTEXT = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The end of every chain of checks; no slots: two bases of slots cannot join."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that would fail later, before anything slow."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportFlags(Flags):
+    """Flags of a command that writes a report."""
+
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+    out: Path | None = None
+    """Folder for the report (default: runs/COMMAND/NAME-DIGEST)."""
+    overwrite: bool = False
+    """Replace the report of another run in --out; scores and answers are kept."""
+    json: bool = False
+    """Print the report on standard output instead of the table."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        super().__post_init__()
+
+    def folder(self, command: str, name: str, digest: str = "") -> Path:
+        """Folder of what was asked: of a name, on what has this `sha256:` digest."""
+        ending = f"-{digest[7:15]}" if digest else ""
+        return self.out or Path("runs") / command / f"{name}{ending}"
+
+    def report_folder(self, command: str, name: str, *decides: str) -> Path:
+        """Folder of a report; `decides` is all that does beside the flags."""
+        from jaxcontam.data.benchmark import fingerprint
+
+        names = {field.name for field in dataclasses.fields(self)}
+        flags = words_of(self, sorted(names - _PRINTING - _WORKING))
+        return self.folder(command, name, fingerprint([*decides, *flags]))
+
+    def made_folder(self, command: str, model: "OpenModel", digest: str) -> Path:
+        """Make the folder of a report on a model."""
+        from jaxcontam.reports.report_files import make_folder
+
+        out = self.report_folder(command, model.name, digest, model.info.fingerprint)
+        make_folder(out)
+        return out
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DtypeFlags(Flags):
+    """How a model computes."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
+    faster."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFlags(Flags):
+    """Which text each record of a file gives."""
+
+    template: str | None = None
+    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line; membership knows the fields of
+    WikiMIA and BookMIA)."""
+    no_header: bool = False
+    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    column_1, column_2, ..."""
+    limit: int | None = None
+    """Take the first N records of a file, never a sample."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "limit")
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceFlags(DtypeFlags):
+    """How scores are computed and kept, and what a server or devices are told."""
+
+    batch_tokens: int | None = None
+    """Tokens a batch (default: by device)."""
+    store: str | None = None
+    """Folder of scores, from which a rerun resumes (default: beside the report)."""
+    no_store: bool = False
+    """Keep no scores."""
+    tokenizer: Path | None = None
+    """For an api: model: folder with its tokenizer, whose ids are sent (default: text
+    is sent, and the server's own tokens are scored)."""
+    context: int | None = None
+    """Tokens that the model reads at once (default: of its config.json; for longrope
+    that of the first training, above which all texts turn by the long factors). For an
+    api: model likewise, or 2,048; in characters where text is sent (default: 4,096)."""
+    concurrency: int = CONCURRENCY
+    """For an api: model: requests that are under way at once."""
+    price_in: float | None = None
+    """For an api: model: price of a million tokens of prompts."""
+    price_out: float | None = None
+    """For an api: model: price of a million tokens of answers."""
+    budget: float | None = None
+    """For an api: model: most that the run may cost, at these prices."""
+    mesh: str | None = None
+    """How devices share the work, such as data=4,model=2: 4 copies of the model, each
+    divided between 2 devices (default: a copy on every device)."""
+    shard: str | None = None
+    """Score part I of N (I/N, from 0/N) into --store and end; the same command without
+    it finds all parts and judges. merge: judge, and refuse if a part is missing."""
+    distributed: bool = False
+    """One of the processes of a pod: each scores its part into a store that all see,
+    the first judges. A model larger than a host: they score it together."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "batch_tokens")
+        if self.store is not None and self.no_store:
+            raise InputError("--store and --no-store contradict each other")
+        folder = store_folder(self.store)
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
+        super().__post_init__()
+
+    def store_in(self, default: Path) -> Path | None:
+        """Folder in which scores are kept, as the flags say; None keeps none."""
+        return None if self.no_store else store_folder(self.store) or default
+
+    @property
+    def api_options(self) -> ApiOptions:
+        """Options of a server, for `load`."""
+        return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
+
+    @property
+    def mesh_shape(self) -> MeshShape:
+        """The mesh as numbers."""
+        return parse_mesh(self.mesh)
+
+    def scorer(self, model: "OpenModel", out: Path) -> "SequenceScorer":
+        """The scorer of a model, with its store."""
+        return model.make_scorer(
+            store=self.store_of(model, out), batch_tokens=self.batch_tokens
+        )
+
+    def store_of(self, model: "OpenModel", out: Path) -> Path | None:
+        """The store that the flags name, or one in `--out`, or beside all reports."""
+        if getattr(self, "out", None) is not None:
+            return self.store_in(out / model.store_name)
+        return self.store_in(out.parent / f"{model.name}-store")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringFlags(DeviceFlags):
+    """Flags of a command that scores with one model."""
+
+    model: Positional[str]
+    """Model directory in Hugging Face layout, hub name org/name, api:URL#NAME, or
+    vllm:NAME."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_device_flags(self, self.model)
+
+
+def check_positive(command: Any, *names: str) -> None:
+    """Refuse fields below 1, named as the flags that the user typed; None passes."""
+    for name in names:
+        value = getattr(command, name)
+        if value is not None and value < 1:
+            raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+
+
+def names_of(words: str) -> tuple[str, ...]:
+    """Names between commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in words.split(",")))
+
+
+def runs_here(model: str) -> bool:
+    """True if a word names weights, which give more than log-probabilities."""
+    return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
+
+
+def check_device_flags(command: DeviceFlags, model: str | None) -> None:
+    """Refuse flags that do not fit the kind of model, before anything slow."""
+    parse_mesh(command.mesh)
+    _check_share(command)
+    is_here = model is not None and runs_here(model)
+    is_served = model is not None and model.startswith(PREFIX)
+    has_context = model is not None and (is_here or model.startswith(_VLLM_PREFIX))
+    for field in dataclasses.fields(DeviceFlags):
+        if getattr(command, field.name) == field.default:
+            continue
+        fits_both = field.name == "context" and has_context
+        if field.name in _API_FLAGS and not (is_served or fits_both):
+            raise InputError(
+                f"{flag_of(field.name)} goes with a model behind a server",
+                hint="such as api:https://host/v1#name",
+            )
+        is_of_devices = field.name in ("mesh", "shard", "distributed")
+        is_of_weights = is_of_devices or field.name in ("dtype", "batch_tokens")
+        if is_of_weights and not is_here and (is_of_devices or model is not None):
+            raise InputError(
+                f"{flag_of(field.name)} goes with a model directory",
+                hint="configure this where the model runs",
+            )
+    if model is not None and is_served:
+        _check_server_flags(command, model)
+
+
+def _check_share(command: DeviceFlags) -> None:
+    if command.shard not in (None, MERGE):
+        parse_share(command.shard)
+    for name in ("shard", "distributed"):
+        if not getattr(command, name):
+            continue
+        if getattr(command, "dry_run", False):
+            raise InputError(f"--dry-run is for one process; leave out --{name}")
+        if command.no_store:
+            raise InputError(
+                f"--{name}: what a process scores is kept in a store",
+                hint="leave out --no-store",
+            )
+        reference = getattr(command, "reference", None) or ()
+        named = (reference,) if isinstance(reference, str) else reference
+        if not all(map(runs_here, named)):
+            raise InputError(f"--{name}: --reference must be a model directory")
+    if command.shard and command.distributed:
+        raise InputError("--shard and --distributed contradict each other")
+
+
+def _check_server_flags(command: DeviceFlags, model: str) -> None:
+    parse_api(model, flag="MODEL")
+    check_positive(command, "concurrency")
+    if command.context is not None and command.context < _LEAST_CONTEXT:
+        raise InputError(
+            f"--context must be at least {_LEAST_CONTEXT}, got {command.context}"
+        )
+    for name in ("price_in", "price_out", "budget"):
+        value = getattr(command, name)
+        if value is not None and not 0 <= value < math.inf:
+            raise InputError(f"{flag_of(name)} must be at least 0, got {value}")
+    has_prices = (command.price_in or 0) + (command.price_out or 0) > 0
+    if command.budget is not None and not (command.budget > 0 and has_prices):
+        raise InputError(
+            "--budget needs to be above 0, and --price-in or --price-out",
+            hint="prices of 1 make it a number of million tokens",
+        )
+
+
+def open_for(
+    command: DeviceFlags,
+    word: str,
+    *,
+    plan_only: bool = False,
+    beside: "OpenModel | None" = None,
+) -> "OpenModel":
+    """Open a model as a command's flags say; see `load`.
+
+    No flag speaks of the server of any but the command's own model. `beside` is the
+    model that this one is compared with; both are divided as one run.
+    """
+    # JAX and transformers are imported once the input is known to be good.
+    from jaxcontam.scoring.load import load
+
+    own = getattr(command, "model", None)
+    division = None if beside is None else beside.division
+    if division is None:
+        share = None
+        if command.shard not in (None, MERGE):
+            share = parse_share(command.shard)
+        elif command.distributed:
+            share = share_of_process(command.mesh_shape)
+        division = Division(share, merges=command.shard == MERGE)
+    return load(
+        word,
+        dtype=command.dtype,
+        api=command.api_options if word == own else None,
+        mesh=command.mesh_shape,
+        plan_only=plan_only,
+        division=division,
+        beside=None if word == own else own,
+    )
+
+
+@contextlib.contextmanager
+def own_folder(name: str, command: Any) -> Iterator[None]:
+    """Keep other runs out of `--out`, and a report there that other words made.
+
+    Without `--out` the folder's name already tells runs apart. Shares of one run meet
+    in their store and write no report.
+    """
+    from jaxcontam.reports.report_files import make_folder
+
+    out = getattr(command, "out", None)
+    shared = getattr(command, "shard", None) not in (None, MERGE)
+    shared = shared or getattr(command, "distributed", False)
+    has_folder = hasattr(command, "overwrite") or name == "overlap"
+    if out is None or not has_folder or shared or getattr(command, "dry_run", False):
+        yield
+        return
+    made = [place for place in (out, *out.parents) if not place.exists()]
+    make_folder(out)
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        lock(handle, out)
+        _keep_other_report(name, command)
+        yield
+    finally:
+        os.close(handle)
+        # A run that ended before it wrote anything leaves no folder.
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
+def _keep_other_report(name: str, command: Any) -> None:
+    from jaxcontam.reports.page import command_line
+    from jaxcontam.reports.report_files import REPORT_NAME, read_document
+
+    out = command.out
+    if getattr(command, "overwrite", True) or not (out / REPORT_NAME).is_file():
+        return
+    own = [name]
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if is_positional(field) and value:
+            own += map(path_word, value if isinstance(value, tuple) else [value])
+    own += flags_of(command)
+    document = read_document(out / REPORT_NAME)
+    found = list(map(str, document.get("command", ())))
+    # A file that was refused has no result to lose.
+    if document.get("results") and sorted(found) != sorted(own):
+        raise InputError(
+            f"{out}: holds the report of another run ({command_line(found)})",
+            hint="--out names another folder; --overwrite replaces it",
+        )
+
+
+def flags_of(command: Any) -> tuple[str, ...]:
+    """The flags that differ from their defaults, as they were typed."""
+    fields = [one for one in dataclasses.fields(command) if not is_positional(one)]
+    return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
+
+
+def is_positional(field: dataclasses.Field) -> bool:
+    """True if a field is typed without a flag before it."""
+    return tyro.conf.Positional in getattr(field.type, "__metadata__", ())

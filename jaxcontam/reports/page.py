@@ -1,0 +1,428 @@
+"""One HTML file for people: what a page is made of, in the one template there is.
+
+Sections hold paragraphs, lists, tables and figures. Text is escaped when it is
+rendered; it is a string, or a tuple of strings, `Code` and `Badge`. Also what every
+report says of its run.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import ClassVar, Literal
+
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import MethodWords, Words
+from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.terminal import shell_line, visible
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PageWords:
+    """Words about a kind of report; where it `proves`, `contaminated` is red."""
+
+    limits: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+    proves: bool = False
+
+
+OF_STUDY = PageWords(limits=(), proves=True)
+"""Words of a page that has all its limits of its own."""
+
+_LEVEL = (
+    "A p-value is not the probability that the model is innocent. Of a thousand "
+    "reports on models that never saw the files, at most one on average calls a file "
+    "contaminated by chance, where what is assumed of the files holds, or the "
+    "reference gains from their order what the model does."
+)
+_THIS_ONE = (
+    "Another checkpoint, another version of the texts or another way to write them is "
+    "another question."
+)
+
+ORDER = PageWords(
+    limits=(
+        "Direction holds for files that do not point forward themselves, as steps and "
+        "stories do: a model that reads them expects an answer after its question, or "
+        "six after five. A reference model that cannot have seen the file shows what "
+        "reading alone gives, provided that it reads as well as the model. Beside one "
+        "that gains just half as much from such a file, up to one clean model in "
+        "twenty is called contaminated; beside one that gains less, more are.",
+        "The detectable effect supposes that the whole file was read. If part of it "
+        "was, less is found.",
+        _LEVEL,
+        _THIS_ONE,
+    ),
+    proves=True,
+)
+VERSIONS = PageWords(
+    limits=(
+        "The proof stands or falls with how the versions were made. If the published "
+        "ones differ from the others in anything but chance, so may the model's taste.",
+        "Contaminated does not say how often a text was read, and not that a score is "
+        "too high because of it.",
+        _LEVEL,
+        _THIS_ONE,
+    ),
+    proves=True,
+)
+MEMBERSHIP = PageWords(
+    assumed=(
+        "That nothing but training tells the two sides apart: the same source, years, "
+        "topics and lengths. Only a split drawn at random makes sure of it.",
+        "That texts, or documents where a field names them, are independent draws.",
+        "That the reference model, where one was asked, read neither side.",
+    ),
+    limits=(
+        "Nothing here proves that one particular text was read. Even a high AUC leaves "
+        "single texts uncertain.",
+        "An AUC near 0.5 does not say that the texts were not read: what was read once "
+        "among billions of words is hardly more familiar than what was not.",
+        "A threshold or a rate holds for texts like those that it was found on.",
+        _THIS_ONE,
+    ),
+)
+REPLICATION = PageWords(
+    assumed=(
+        "That the control cannot have been seen and is as easy to guess as the "
+        "benchmark: of the same kind, sources and years. A reference model shows where "
+        "it is not, as far as it guesses as well as the model; one that has seen the "
+        "benchmark hides it.",
+        "That instances, or sources where a field names them, are independent draws.",
+        "That the server, where there is one, adds no search and no text of its own.",
+    ),
+    limits=(
+        "Copies do not say where the model has them from: the benchmark, a page that "
+        "quotes it, or the source that its author took them from.",
+        "No evidence does not say that the partition was not seen. Models forget, and "
+        "many are trained not to recite.",
+        "A few instances were asked for. They say little about the share of the "
+        "partition that is known, and other words or another temperature may bring "
+        "other answers.",
+        _THIS_ONE,
+    ),
+)
+INFLATION = PageWords(
+    assumed=(
+        "That a model which saw neither side would differ between them as the "
+        "references do, or, where the user vouches for the other items, not at all.",
+        "That the references saw neither side and are one a family: references that "
+        "are relatives of each other, and not of the model, differ too little.",
+        "That items are independent draws, or groups of them where the report names "
+        "groups: questions about one passage are one draw.",
+        "That nobody trained on the other items, nor on texts made from them.",
+    ),
+    limits=(
+        "What having read an item does for its rewrite as well is not counted: where a "
+        "model learned the answer and not the wording, the true inflation is larger.",
+        "No inflation found does not say that the items were not read. They may have "
+        "been, to no effect on this score.",
+        "Inflated does not say how: training on the items, on pages that quote them, "
+        "or many choices made by this very score all have this effect.",
+        _THIS_ONE,
+    ),
+)
+CALIBRATION = PageWords(
+    assumed=(
+        "That the orders which were drawn are as good as random; they come from the "
+        "seed below.",
+    ),
+    limits=(
+        "Nothing here says whether the model saw the file: every order that was tested "
+        "was drawn after the model was trained. Whether the published order is like a "
+        "random one is what the checks of an audit look at.",
+        "So many draws cannot show rates of rejection smaller than about one in their "
+        "number.",
+        _THIS_ONE,
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """Words to type."""
+
+    kind: ClassVar = "code"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict in its colour."""
+
+    kind: ClassVar = "badge"
+    verdict: str
+
+
+Text = str | tuple[str | Code | Badge, ...]
+Cell = str | Badge
+"""Content of a cell of a table."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph; `headline` for what a manager reads, `quiet` for small print."""
+
+    kind: ClassVar = "paragraph"
+    text: Text
+    look: Literal["", "headline", "lead", "quiet"] = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """A list of sentences."""
+
+    kind: ClassVar = "items"
+    lines: Sequence[Text]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section."""
+
+    kind: ClassVar = "heading"
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose first column names its rows.
+
+    Where the screen is narrow each row of more than three columns becomes a block, in
+    which every number stands after the name of its column.
+
+    Attributes:
+        label: What it holds, for those who cannot see it.
+        words: Columns of words beside the first, which are wrapped; others are numbers.
+        is_text: All cells are words.
+        looks: Of each row: `primary`, `blind` or ""; may be empty.
+    """
+
+    kind: ClassVar = "table"
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    label: str
+    words: Sequence[int] = ()
+    is_text: bool = False
+    looks: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot with its caption; a wide one has a row of its own."""
+
+    kind: ClassVar = "figure"
+    svg: str
+    caption: str = ""
+    look: Literal["", "wide"] = ""
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Details:
+    """Texts, each after its name, then other parts, all opened by a click."""
+
+    kind: ClassVar = "details"
+    summary: str
+    texts: Sequence[tuple[str, str]] = ()
+    parts: Sequence["Part"] = ()
+    is_open: bool = False
+
+
+Part = Paragraph | Items | Heading | Table | Figure | Details
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """Parts under one title, after which a verdict may stand; a folded one opens."""
+
+    parts: Sequence[Part]
+    title: str = ""
+    verdict: str | None = None
+    is_folded: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All that one HTML file shows; its own `limits` come before those of its kind."""
+
+    title: str
+    verdict: str | None = None
+    subtitle: str
+    sections: Sequence[Section]
+    kind: PageWords = OF_STUDY
+    methods: Sequence[tuple[str, str, str]] = ()
+    limits: Sequence[str] = ()
+    command: str
+    check: Text
+    provenance: Sequence[tuple[str, str]]
+
+
+_TEMPLATE = "page.html.j2"
+# A browser breaks lines after a hyphen, that of 5.6e-11 as well.
+_SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
+_WHOLE = "Digests are cut short here; report.json has them whole."
+
+
+def report_page(
+    report: Report,
+    sections: Sequence[Section],
+    words: Words,
+    *,
+    title: str,
+    kind: PageWords,
+    check: Text,
+    subtitle: str = "",
+    verdict: str | None = None,
+    more: Iterable[tuple[str, str]] = (),
+    limits: Sequence[str] = (),
+) -> Page:
+    """A page with all that every report says of its run; `more` ends its provenance."""
+    made = f"Made {report.started} in {report.wall_seconds:.0f} s."
+    return Page(
+        title=title,
+        verdict=verdict,
+        subtitle=f"{subtitle}. {made}" if subtitle else made,
+        sections=sections,
+        kind=kind,
+        methods=method_rows(words[n] for n in named_methods(report) if n in words),
+        limits=limits,
+        command=command_line(report.command),
+        check=check,
+        provenance=[*provenance_rows(report), *more],
+    )
+
+
+def method_rows(words: Iterable[MethodWords]) -> list[tuple[str, str, str]]:
+    """Name, what it finds, and source of each method."""
+    return [(one.name, one.finds, one.source) for one in words]
+
+
+def named_methods(report: Report) -> list[str]:
+    """Methods that the numbers of a report come from, in the order of its rows."""
+    names: dict[str, None] = {}
+    for row in report.results:
+        # A set of texts is judged by several scores at once.
+        names |= dict.fromkeys([row.method, *getattr(row, "features", ())])
+    # Scores without labels stand in no row.
+    if report.study is not None:
+        names.setdefault(str(report.study.get("primary")))
+    return list(names)
+
+
+def render(page: Page) -> str:
+    """The HTML of a page; text from outside is escaped, and shows what it holds."""
+    # jinja2 takes a tenth of a second to import: only for a page.
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        loader=jinja2.FunctionLoader(_source),
+    )
+    environment.filters["unbroken"] = _unbroken
+    sections = [*page.sections, *_last_sections(page)]
+    template = environment.get_template(_TEMPLATE)
+    return visible(template.render(page=page, sections=sections))
+
+
+def _last_sections(page: Page) -> list[Section]:
+    limits = [*page.limits, *page.kind.limits]
+    found = [Section([Items(limits)], "What this does not show")]
+    if page.kind.assumed:
+        found.append(Section([Items(page.kind.assumed)], "What is assumed"))
+    rows = [(name, _DIGEST.sub(r"\1…", value)) for name, value in page.provenance]
+    provenance = Table(("of", "what"), rows, "provenance", is_text=True)
+    again = [
+        Paragraph((Code(page.command),)),
+        Paragraph(page.check),
+        Details("Versions, device, digests", parts=[provenance, Paragraph(_WHOLE)]),
+    ]
+    found.append(Section(again, "Make it again, check it"))
+    if page.methods:
+        header, label = ("method", "finds", "source"), "methods and their sources"
+        table = Table(header, page.methods, label, is_text=True)
+        found.append(Section([table], "Methods", is_folded=True))
+    return found
+
+
+def _source(name: str) -> str:
+    return resources.files("jaxcontam.reports").joinpath(name).read_text("utf-8")
+
+
+def _unbroken(text: str) -> str:
+    import markupsafe
+
+    safe = str(markupsafe.escape(text))
+    return markupsafe.Markup(
+        _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
+    )
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The line that makes a report again, from the words of its command."""
+    # Studies are modules of a checkout, and commands never have a dot.
+    is_study = bool(words) and "." in words[0]
+    return shell_line(["python", "-m", *words] if is_study else ["jaxcontam", *words])
+
+
+def looks_sentence(earlier: Sequence[str]) -> str:
+    """Say how many other reports asked the same question."""
+    n = len(earlier)
+    return (
+        f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
+        f"stand{'s' * (n == 1)} beside it, so its p-values are not the only look: "
+        f"{', '.join(earlier)}."
+    )
+
+
+def model_words(model: ModelInfo) -> str:
+    """Size, context and number format of a model; what is unknown is left out."""
+    parts = []
+    if model.n_parameters is not None:
+        parts.append(f"{model.n_parameters:,} parameters")
+    if model.context is not None:
+        parts.append(f"context {model.context}")
+    served = model.served
+    parts.append(model.dtype if served is None else f"served ({served.way})")
+    return ", ".join(parts)
+
+
+def provenance_rows(report: Report) -> list[tuple[str, str]]:
+    """Name and value of all that made a report, for a table of two columns."""
+    rows = [
+        ("jaxcontam", report.jaxcontam),
+        ("made", f"{report.started}, in {report.wall_seconds:.0f} s"),
+        ("seed", str(report.seed)),
+    ]
+    if (model := report.model) is not None:
+        rows.append(("model", f"{model.name}, {model_words(model)}"))
+        rows.append(("digest of the model", model.fingerprint))
+        if model.precision != "unknown":
+            rows.append(("precision of the model", model.precision))
+    rows += [
+        (f"reference {one.name}", f"{model_words(one)}, {one.fingerprint}")
+        for one in report.references
+    ]
+    if (device := report.device) is not None:
+        words = f"{device.n} x {device.kind} ({device.platform})"
+        if device.n_model > 1:
+            words += f", weights divided among {device.n_model}"
+        rows.append(("device", words))
+    libraries = ", ".join(f"{name} {at}" for name, at in report.versions.items())
+    rows.append(("libraries", libraries))
+    digests = _data_digests(report) | report.digests
+    return [*rows, *((f"digest of {name}", at) for name, at in digests.items())]
+
+
+def _data_digests(report: Report) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row in report.results:
+        found.setdefault(row.benchmark, row.fingerprint)
+    study = report.study or {}
+    if "fingerprint" in study:
+        name = str(study.get("name", "the texts"))
+        found.setdefault(name, str(study["fingerprint"]))
+    return found

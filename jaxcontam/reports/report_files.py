@@ -1,0 +1,277 @@
+"""`report.json`: results under the names of their fields, with digests.
+
+The report carries a digest of the rest of its text, the digest of its evidence among
+it, so that a digit that changed later is found even where it enters no p-value, or
+where two texts stand for the same float. It finds accidents and is no signature:
+whoever changes a report can compute it anew.
+"""
+
+import contextlib
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.errors import InputError
+from jaxcontam.reports.archive import ARCHIVE_NAME as ARCHIVE_NAME
+from jaxcontam.reports.read import read_result
+from jaxcontam.reports.report import SCHEMA, Report
+from jaxcontam.reports.table_csv import RESULTS_NAME, result_row, results_csv
+from jaxcontam.terminal import json_text
+
+REPORT_NAME = "report.json"
+PAGE_NAME = "report.html"
+SUMS_NAME = "SHA256SUMS"
+"""Digests of all files of a report, written last; `sha256sum -c` reads it."""
+
+# No file of a report takes so long to write.
+_LEFT_SECONDS = 600.0
+
+DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
+    *(AttributeError, RecursionError),
+)
+"""What fields of another type or arrays of another shape make readers raise."""
+
+# Fields that stand in every report; others only where they hold something.
+_ALWAYS = (
+    *("schema", "jaxcontam", "command", "seed", "started", "wall_seconds", "model"),
+    *("device", "versions", "min_effect", "results"),
+)
+
+
+def write_report(report: Report, data: Mapping[str, bytes], out: Path) -> Report:
+    """Write report.json, results.csv and what the numbers follow from: all, or none.
+
+    `data` is the name of a file beside `report.json` -> its bytes, for `jaxcontam
+    verify`. Returns the report as written, with its digests.
+    """
+    from jaxcontam import __version__
+
+    make_folder(out)
+    digests = {name: data_digest(content) for name, content in data.items()}
+    report = dataclasses.replace(report, jaxcontam=__version__, digests=digests)
+    document = to_document(report)
+    texts = {REPORT_NAME: sealed_text(document), RESULTS_NAME: results_csv(report)}
+    files = {**data, **{name: text.encode() for name, text in texts.items()}}
+    replace_files({out / name: content for name, content in files.items()})
+    return dataclasses.replace(report, digest=document["digest"])
+
+
+def to_document(report: Report) -> dict[str, Any]:
+    """The report as JSON values; what holds nothing is left out."""
+    fields = dataclasses.asdict(report)
+    fields["results"] = [result_row(result) for result in report.results]
+    fields["wall_seconds"] = round(report.wall_seconds, 3)
+    fields = {name: value for name, value in fields.items() if value or name in _ALWAYS}
+    for name in ("model", "reference"):
+        # What is said of servers and of kernels only where there is one.
+        for part in ("attention", "served"):
+            if fields.get(name) and fields[name][part] is None:
+                del fields[name][part]
+    return json.loads(json.dumps(fields))
+
+
+def read_report(path: Path) -> Report:
+    """Read a report as the dataclasses that it was written from."""
+    document = read_document(path)
+    try:
+        return read_result(Report, document, "report")
+    except InputError as e:
+        raise InputError(
+            f"{path}: {e}",
+            hint="it is damaged, or not of this version; jaxcontam verify says what "
+            "differs",
+        ) from e
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a report as JSON values; InputError if there is none of this schema."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise InputError(
+            f"{path}: no report ({e.strerror})",
+            hint="give the folder of a finished run",
+        ) from e
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{path}: not JSON ({e})") from e
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema == SCHEMA:
+        return document
+    if type(schema) is not int:
+        raise InputError(f"{path}: not a report of jaxcontam")
+    raise InputError(
+        f"{path}: a report of format {schema}, where this version reads {SCHEMA}",
+        hint=f"jaxcontam {document.get('jaxcontam', '')!s} wrote it and reads it; or "
+        "run its command again",
+    )
+
+
+def is_report_of(document: Mapping[str, Any], command: str) -> bool:
+    """True if a report was made by a command, as far as it says so."""
+    words = document.get("command")
+    return isinstance(words, list) and words[:1] == [command]
+
+
+def sealed_text(document: dict[str, Any]) -> str:
+    """The text of a report; sets its digest, which is that of the text without it."""
+    document["digest"] = ""
+    document["digest"] = data_digest(_to_text(document).encode())
+    return _to_text(document)
+
+
+def is_sealed(text: bytes, digest: str) -> bool:
+    """True if a report's text holds its digest once, and the rest has that digest."""
+    seal = digest.encode(errors="surrogatepass")
+    return text.count(seal) == 1 and data_digest(text.replace(seal, b"")) == digest
+
+
+def _to_text(document: Mapping[str, Any]) -> str:
+    return json_text(document, allow_nan=False) + "\n"
+
+
+def write_sums(report: Report, directory: Path) -> None:
+    """Write the digests of a report's files, once they are all there."""
+    names = (REPORT_NAME, *report.digests, RESULTS_NAME, PAGE_NAME)
+    paths = [path for name in names if (path := directory / name).is_file()]
+    try:
+        digests = {path.name: archive_digest(path) for path in paths}
+    except OSError as e:
+        raise InputError(f"{e.filename}: not readable ({e.strerror})") from e
+    lines = [f"{d.removeprefix('sha256:')}  {name}\n" for name, d in digests.items()]
+    replace_bytes(directory / SUMS_NAME, "".join(lines).encode())
+
+
+def read_sums(directory: Path) -> dict[str, str]:
+    """Digest of each file as `write_sums` wrote it; empty if nothing can be read."""
+    try:
+        lines = (directory / SUMS_NAME).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    pairs = [line.split("  ", 1) for line in lines if "  " in line]
+    return {name: f"sha256:{digest}" for digest, name in pairs}
+
+
+def archive_digest(path: Path) -> str:
+    """SHA-256 of a file as the report carries it."""
+    return data_digest(path.read_bytes())
+
+
+def make_folder(out: Path) -> None:
+    """Create the output folder; InputError if that cannot be."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(
+            f"{out}: cannot be made ({e.strerror})", hint="--out names a folder"
+        ) from e
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; InputError if that cannot be."""
+    replace_files({path: data})
+
+
+def replace_files(files: Mapping[Path, bytes]) -> None:
+    """Write files that belong together, each whole; where one has no room, none.
+
+    They take their names in this order; InputError if one cannot be written.
+    """
+    partials = {path: part_path(path) for path in files}
+    path = None
+    try:
+        for path, data in files.items():
+            sweep_parts(path)
+            partials[path].write_bytes(data)
+            # A power failure after the rename would leave an empty file.
+            _sync(partials[path])
+        for path, partial in partials.items():
+            partial.replace(path)
+        for folder in {path.parent for path in files}:
+            _sync(folder)
+    except OSError as e:
+        raise InputError(
+            f"{path}: cannot be written ({e.strerror})",
+            hint="--out must lead to a place that can be written",
+        ) from e
+    finally:
+        # A full disk and an interruption leave parts.
+        for partial in partials.values():
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def replace_folder(partial: Path, folder: Path) -> None:
+    """Give a folder that was written beside its place its name, with all it holds."""
+    for path in (*partial.rglob("*"), partial):
+        _sync(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    _sync(folder.parent)
+
+
+def part_path(path: Path) -> Path:
+    """Where this process writes a file before it takes its name."""
+    return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
+
+
+def sweep_parts(path: Path) -> None:
+    """Remove parts of a file, or of a folder, whose processes have ended.
+
+    Whether a process of another host still writes is not known; no file of a report
+    takes ten minutes, and a folder may.
+    """
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(OSError):
+            if left.is_dir():
+                if _is_left(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            elif _is_left(left) or time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+                left.unlink()
+
+
+def _is_left(part: Path) -> bool:
+    """True if a part is that of a process of this host that has ended."""
+    place, _, pid = part.name.removesuffix(".partial").rpartition(".")
+    # Elsewhere than on POSIX, `kill` ends what it asks for.
+    if not (
+        pid.isdecimal()
+        and place.endswith(f".{socket.gethostname()}")
+        and os.name == "posix"
+    ):
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # another user's, which is running
+    return False
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir():
+        # Not every system opens folders, nor every file system syncs them.
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def data_digest(data: bytes) -> str:
+    """SHA-256 of bytes as reports carry it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

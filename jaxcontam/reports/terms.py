@@ -1,0 +1,202 @@
+"""Words that fields of results may hold, and what a report says of a method."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, cast
+
+Verdict = Literal[
+    "contaminated",
+    "suspected",
+    "inconclusive",
+    "no evidence",
+    "invalid design",
+]
+"""What a report says of a benchmark; never that it is clean."""
+
+Reason = Literal[
+    "approximate",
+    "alone",
+    "attraction",
+    "no reference",
+    "reference ignores context",
+    "reference prefers it",
+    "reference prefers the reverse",
+    "reference may share it",
+    "reference too close",
+    "weak",
+]
+"""Why a test is no more than `suspected`.
+
+Its p-value is approximate; it needs a random order, and no test of direction stands
+beside it, or one that finds less; no reference model was asked, or no order changes its
+scores, or it prefers the order, too, or the reverse, or its own effect may
+be as much as `REFERENCE_SHARE` of the model's, or the difference of both may be chance;
+the p-value is too large.
+"""
+
+CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
+"""Levels for the adjusted p-value."""
+
+REFERENCE_LEVEL = 0.01
+"""At this p-value of a reference model the file points forward by itself, at one less
+it backwards."""
+
+REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
+"""A silent reference gains less than this share of what the model gains: a test of
+that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
+
+REFERENCE_READS = 0.01
+"""Standard error of a reference that heeds its context, as a share of the model's."""
+
+RankingVerdict = Literal[
+    "members rank higher",
+    "may rank higher",
+    "no difference",
+    "members rank lower",
+    "inconclusive",
+    "confounded",
+]
+"""What a report says of a ranking, which proves nothing.
+
+`may rank higher` where chance, fluency or the texts themselves are not ruled out;
+`members rank lower` where files may have been swapped.
+"""
+
+Validity = Literal["exact", "asymptotic", "heuristic"]
+"""What vouches for a p-value; `heuristic` where nothing vouches for its null."""
+
+Null = Literal[
+    "exchangeability",
+    "exchangeability of blocks",
+    "within-group exchangeability",
+    "within-group exchangeability of blocks",
+    "reversibility",
+    "reversibility of blocks",
+    "within-group reversibility",
+    "within-group reversibility of blocks",
+    "designed randomisation",
+    "exchangeability (declared)",
+    "exchangeability of versions (declared)",
+    "exchangeability of options",
+    "exchangeability of wrong options",
+]
+"""What is assumed of a model that never saw the published version."""
+
+
+def restricted_null(null: Null, *, grouped: bool, blocks: bool) -> Null:
+    """The null of a test whose orders keep to groups, or move blocks of examples."""
+    return cast(Null, f"{'within-group ' * grouped}{null}{' of blocks' * blocks}")
+
+
+OF_OPTIONS: tuple[Null, ...] = (
+    "exchangeability of options",
+    "exchangeability of wrong options",
+)
+"""Nulls about the order of the options of items."""
+
+
+def base_null(null: Null) -> Null:
+    """The null hypothesis, whatever keeps together."""
+    return cast(Null, null.removeprefix("within-group ").removesuffix(" of blocks"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRow:
+    """A method for its readers: its name, its needs, its price, its sight.
+
+    Attributes:
+        name: As typed after `--tests` or `--scores`, and as it stands in reports.
+        needs: What the model must expose, and the flags that it cannot do without.
+    """
+
+    name: str
+    needs: str = "log-probabilities"
+    cost: str
+    finds: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProofWords:
+    """Words for a test with a p-value; by default, of orders of a file.
+
+    Attributes:
+        version: What a stratum holds several of.
+        seen: What a small p-value shows, and what was not tested.
+        found: What failed checks say of the file; None: what the null says.
+        assumed: Null -> what it asks, where the test asks something of its own.
+        approximation: What an approximate p-value asks besides.
+        unchecked: Why there are no pre-tests, where there are none.
+        chance: What would be seen had the model never seen the file; takes the names
+            that `jaxcontam.proof.order_words.chance_sentence` lists.
+        unit: Unit of the summed score; None: nats above the mean version.
+        takes_reference: A reference model can be compared by the same scores.
+        cures: Pre-test -> what to do if it alone fails, and the flag that does it.
+        otherwise: What to do about any other failed pre-test of versions.
+    """
+
+    row: str = "stratum"
+    version: str = "order"
+    versions: str = "orders"
+    seen: str = "order seen, presence in other orders not tested"
+    unseen: str = "that its order was seen"
+    more: str = "more examples are needed"
+    found: str | None = None
+    meaning: str = (
+        "A small p-value says that the model prefers the published order of a file, "
+        "which a model that never saw the file in that order does by chance alone if "
+        "the order was drawn at random. "
+    )
+    silence: str = (
+        "A small p-value does not say that a score is inflated, nor that other files "
+        "are unaffected. Silence does not say that texts were never seen: copies in "
+        "other orders, single examples and paraphrases leave no trace in an order test."
+    )
+    assumed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    approximation: str = ""
+    unchecked: str = "since only scores were given"
+    chance: str = (
+        "in each of {n_strata} strata the published order would be as likely as any "
+        "of {n_orders} other{s} to score best; the summed score would reach the "
+        "observed one with probability {p}"
+    )
+    unit: str | None = None
+    null_caption: str = (
+        "Sum over strata of the published order's score, and what the same sum is when "
+        "a random order stands in for it in each stratum."
+    )
+    evidence_caption: str = (
+        "Where the evidence lies: each stratum's score, first examples of the file on "
+        "the left."
+    )
+    limits: Literal["order", "versions"] = "order"
+    takes_reference: bool = False
+    cures: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    otherwise: str = ""
+
+
+ORDER_WORDS = ProofWords()
+"""Words of a test of whole orders."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MethodWords:
+    """Words for a method in a report; made from a row of METHODS.
+
+    Attributes:
+        source: Paper, and where the code departs from the authors'.
+        null: What a test assumes; empty for scores.
+        validity: What vouches for its p-value; empty for scores.
+    """
+
+    name: str
+    finds: str
+    source: str
+    label: str = ""
+    null: str = ""
+    validity: str = ""
+    proof: ProofWords | None = None
+
+
+Words = Mapping[str, MethodWords]
+"""Name of a method -> what a report says of it."""

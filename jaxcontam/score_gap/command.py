@@ -1,0 +1,240 @@
+"""`jaxcontam inflation`: how many points of a score come from having seen the items."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from jaxcontam.data.benchmark import fingerprint
+from jaxcontam.data.journal import Journal
+from jaxcontam.data.questions import QuestionFields
+from jaxcontam.errors import InputError
+from jaxcontam.progress import progress_bar, waiting_for
+from jaxcontam.proof.outcome import print_table
+from jaxcontam.proof.publish import shown
+from jaxcontam.reports.flags import (
+    DeviceFlags,
+    ReportFlags,
+    check_device_flags,
+    check_positive,
+    flags_of,
+    open_for,
+)
+from jaxcontam.reports.report_files import make_folder
+from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.score_gap.judging import MIN_POINTS, NAME_ONCE, Comparison
+from jaxcontam.score_gap.page import COMMAND, inflation_sentences, inflation_tables
+from jaxcontam.score_gap.run import (
+    NEW_TOKENS,
+    Answers,
+    InflationAnalysis,
+    Sides,
+    chosen_answers,
+    given_scores,
+    read_sides,
+    score_and_judge,
+    written_answers,
+)
+from jaxcontam.terminal import Terminal
+
+_ANSWERS = "answers.jsonl"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inflation(DeviceFlags, ReportFlags, QuestionFields):
+    """Estimate the points that a model's score gains by having seen the items.
+
+    Examples:
+        # rewrites, with the ids of their originals or in their order
+        jaxcontam inflation MODEL test.jsonl --against new.jsonl --reference A B
+        # another split, drawn at random
+        jaxcontam inflation MODEL a.csv --against b.csv --unpaired --equally-hard
+        # scores of your own, a column a model
+        jaxcontam inflation NAME test.csv --against new.csv --scores --reference B
+        # or a file a model, with columns item, published, other
+        jaxcontam inflation model.csv --scores --reference a.csv b.csv
+    """
+
+    model: Positional[str]
+    """Model directory, hub name, or api:URL#NAME; with --scores a column or a file."""
+    benchmark: Positional[str | None] = None
+    """Published items, or hf:ORG/NAME:SPLIT: multiple choice, or with an answer."""
+    against: str | None = None
+    """Items that cannot have been seen: rewrites, or another split."""
+    reference: tuple[str, ...] = ()
+    """Models that saw neither, two or better five, weaker and stronger than MODEL by
+    little, one a family: relatives differ too little."""
+    unpaired: bool = False
+    """--against is another split, not rewrites in pairs."""
+    equally_hard: bool = False
+    """Vouch that --against is as hard, such as a split drawn at random: needed for a
+    verdict without --reference."""
+    scores: bool = False
+    """The files are .csv with a column item and a score in [0, 1] a model."""
+    per_byte: bool = False
+    """Divide the log-probability of a choice by its length."""
+    new_tokens: int = NEW_TOKENS
+    """Most tokens of a written answer."""
+    min_points: float = MIN_POINTS
+    """Inflation that matters: what is smaller need not be found."""
+    limit: int | None = None
+    """Take N items of each file, drawn by what they hold; pairs stay whole."""
+    dry_run: bool = False
+    """Say what would be asked of MODEL; ask nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "limit", "new_tokens")
+        if (self.benchmark is None) != (self.against is None):
+            raise InputError("BENCHMARK and --against go together")
+        if self.against is not None and self.against == self.benchmark:
+            raise InputError(f"--against {self.against}: the published items again")
+        if len({self.model, *self.reference}) <= len(self.reference):
+            raise InputError(
+                "--reference names a model twice, or MODEL itself",
+                hint=NAME_ONCE,
+            )
+        if self.scores:
+            if self.dry_run:
+                raise InputError("--scores asks no model: leave out --dry-run")
+            return
+        if self.benchmark is None:
+            raise InputError(
+                "no items to compare", hint="BENCHMARK --against OTHER, or --scores"
+            )
+        check_device_flags(self, self.model)
+
+    def run(self) -> dict[str, Any] | None:
+        """Ask, judge, write and print; the report, or None for a dry run."""
+        watch = Stopwatch()
+        words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
+        command = (COMMAND, *words, *flags_of(self))
+        asked = Comparison(
+            paired=not self.unpaired,
+            equally_hard=self.equally_hard,
+            min_points=self.min_points,
+            group_field=self.group_field,
+            seed=self.seed,
+        )
+        if self.scores:
+            found = given_scores(
+                [self.model, *self.reference],
+                self.benchmark,
+                self.against,
+                asked,
+                watch=watch,
+                command=command,
+            )
+            result = found.result
+            out = self.report_folder(COMMAND, Path(self.model).stem, result.fingerprint)
+            return _shown(found, out, as_json=self.json)
+        assert self.benchmark is not None and self.against is not None
+        sides = read_sides(
+            self.benchmark,
+            self.against,
+            self,
+            paired=not self.unpaired,
+            limit=self.limit,
+        )
+        name = self.model.rstrip("/").rpartition("/")[2]
+        digest = fingerprint([one.prompt for one in sides.questions])
+        out = self.folder(COMMAND, name, digest)
+        if self.dry_run:
+            Terminal().say(self._planned(sides, out))
+            return None
+        found = score_and_judge(
+            sides,
+            (self.model, *self.reference),
+            lambda word: self._ask(word, sides, out),
+            dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
+            command=command,
+            watch=watch,
+        )
+        # Answers serve every choice of flags, a report is of one.
+        out = self.report_folder(COMMAND, name, digest)
+        return _shown(found, out, as_json=self.json)
+
+    def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
+        make_folder(out)
+        if not sides.is_choice:
+            from jaxcontam.scoring.api.budget import Spending
+            from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
+
+            spending = Spending(self.api_options.limits)
+            # A journal is of one process, and a model has one of its own.
+            prompted = open_prompted(
+                word,
+                dtype=self.dtype,
+                is_plain=True,
+                beside=None if word == self.model else self.model,
+                journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
+                settings=ServerSettings(
+                    spending=spending, concurrency=self.concurrency
+                ),
+            )
+            return written_answers(
+                prompted, sides.questions, progress_bar, new_tokens=self.new_tokens
+            )
+        opened = open_for(self, word)
+        return chosen_answers(
+            opened,
+            sides.questions,
+            progress_bar,
+            store=self.store_in(out / opened.store_name),
+            batch_tokens=self.batch_tokens,
+            per_byte=self.per_byte,
+        )
+
+    def _planned(self, sides: Sides, out: Path) -> str:
+        n = len(sides.questions)
+        words = f"{len(sides.published):,} published and {len(sides.other):,} others"
+        more = f" Each of {len(self.reference)} references is asked as much."
+        more = more * bool(self.reference)
+        if not sides.is_choice:
+            return (
+                f"{words}: {n:,} answers of at most {self.new_tokens} tokens each."
+                f"{more} Nothing was asked."
+            )
+        # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.orders.dry_run import scoring_seconds
+        from jaxcontam.scoring.api.prompts import (
+            CountedPrompts,
+            planned_requests,
+            sending_words,
+        )
+        from jaxcontam.scoring.choices import choice_groups
+        from jaxcontam.scoring.cost import groups_cost
+        from jaxcontam.scoring.remote import RemoteScorer
+        from jaxcontam.scoring.scorer import Scorer
+
+        opened = open_for(self, self.model, plan_only=True)
+        scorer = self.scorer(opened, out)
+        if not isinstance(scorer, Scorer | RemoteScorer):
+            raise InputError("--dry-run: the cost of this kind of model is not known")
+        groups = choice_groups(sides.questions, opened)
+        cost = groups_cost(scorer, groups, set())
+        words = f"{words}: {cost.n_targets:,} tokens of choices."
+        if isinstance(scorer, RemoteScorer):
+            assert isinstance(scorer.prompts, CountedPrompts)
+            found = planned_requests(
+                cost.positions, scorer.prompts, self.api_options.limits
+            )
+            return f"{words} {sending_words(found)}{more}"
+        with waiting_for("compiling and timing a batch"):
+            minutes = scoring_seconds(scorer, cost.positions) / 60
+        return (
+            f"{words} {cost.n_cached:,} of them in the store, the others about "
+            f"{minutes:.1f} minutes at the speed of one batch now.{more} Nothing was "
+            "scored."
+        )
+
+
+def _shown(found: InflationAnalysis, out: Path, *, as_json: bool) -> dict[str, Any]:
+    def show(console: Terminal) -> None:
+        for table in inflation_tables(found.result):
+            print_table(table, console)
+            console.print()
+        console.say(*inflation_sentences(found.result))
+
+    return shown(lambda: found.written(out), show, as_json=as_json)

@@ -1,0 +1,193 @@
+"""Reports of `jaxcontam inflation`: sentences, tables and the page."""
+
+from jaxcontam.reports.figure import BLUE, GREY, ORANGE
+from jaxcontam.reports.numbers import (
+    interval_of,
+    interval_words,
+    plain_p,
+    shown_or_dash,
+)
+from jaxcontam.reports.page import (
+    INFLATION,
+    Code,
+    Figure,
+    Items,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    report_page,
+)
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import MethodWords, Words
+from jaxcontam.score_gap.result import InflationEstimate, InflationResult
+
+COMMAND = "inflation"
+
+_GAPS = (
+    "Published less other score of each model, and below them what is left for "
+    "contamination by each estimator, in points with 95 % intervals. References are "
+    "grey."
+)
+_CHECK = (
+    Code("jaxcontam verify DIR"),
+    " computes every estimate and the verdict again from ",
+    Code("texts.jsonl"),
+    " beside this file, which holds each item with its scores; no model is needed.",
+)
+_WHY = {
+    "no reference": "Nothing shows that the other items are as hard as the published "
+    "ones: --reference names models that saw neither, --equally-hard vouches for them",
+    "one reference": "One reference does not show how much models differ by "
+    "themselves: name two, or better five",
+    "outside": "On the other items the model scores outside the references, so these "
+    "items may be harder for it by more, or by less, than for them: name references "
+    "that score above it and below",
+    "items": "More items (or groups of them), ten at least, or items in pairs, would "
+    "tell",
+    "references": "More references, or such as are more like the model, would tell",
+}
+_ESTIMATORS = {
+    "gap": "the model alone",
+    "difference in differences": "less the references",
+    "constat": "against the references' curve (ConStat)",
+}
+# z: what rounds to -0.0 is 0.0.
+_SIGNED = "+z.1f"
+_METHOD = MethodWords(
+    name=COMMAND,
+    finds="points that a score gains by having been seen, and by no rewrite of it",
+    source="difference in differences with an interval of Agresti's kind; ConStat: "
+    "arXiv:2405.16281, with departures that its docstring lists",
+)
+
+
+def inflation_page(report: Report, words: Words) -> Page:
+    """The page of a run of `inflation`."""
+    (result,) = (row for row in report.results if isinstance(row, InflationResult))
+    accuracies, estimates = inflation_tables(result)
+    first, *others = inflation_sentences(result)
+    figure = Figure(_gaps_svg(result), _GAPS)
+    sections = [
+        Section([Paragraph(first, "headline"), Items(others)]),
+        Section([estimates, figure], "Points"),
+        Section([accuracies], "Scores"),
+    ]
+    return report_page(
+        report,
+        sections,
+        {**words, COMMAND: _METHOD},
+        title=f"Inflation: {result.accuracies[0].model} on {result.benchmark}",
+        kind=INFLATION,
+        check=_CHECK,
+        verdict=result.verdict,
+    )
+
+
+def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
+    """Scores of each model on both sides, and estimates."""
+    scores = [
+        [
+            one.model,
+            "reference" if one.reference else "in question",
+            f"{one.published:.1%}",
+            f"{one.other:.1%}",
+            interval_of(one, "gap", _SIGNED),
+        ]
+        for one in result.accuracies
+    ]
+    header = ("model", "role", "published", "other", "difference (95 %)")
+    estimates = [
+        [
+            _ESTIMATORS[one.estimator],
+            _points(one),
+            plain_p(one.p_value),
+            shown_or_dash(one.mde, ".1f"),
+        ]
+        for one in result.estimates
+    ]
+    return (
+        Table(header, scores, "scores", words=(1,)),
+        Table(
+            ("inflation", "points (95 %)", "p", "would be found"),
+            estimates,
+            "estimates",
+            looks=["primary", *[""] * (len(estimates) - 1)],
+        ),
+    )
+
+
+def inflation_sentences(result: InflationResult) -> list[str]:
+    """The verdict, what it rests on, and what speaks against it."""
+    found, model = result.decides, result.accuracies[0].model
+    kind = "pairs" if result.paired else "items"
+    n = f"{result.n_published:,} {kind}"
+    if not result.paired:
+        n = f"{result.n_published:,} published and {result.n_other:,} other items"
+    sentences = [
+        f"{result.verdict.capitalize()}: {_verdict_words(result, found)}",
+        f"{result.metric.capitalize()} on {n} of {result.benchmark} against "
+        f"{result.against}: {model} scores {result.accuracies[0].published:.1%} and "
+        f"{result.accuracies[0].other:.1%}.",
+    ]
+    if found.mde is not None:
+        could = f"An inflation of {found.mde:.1f} points would have been found"
+        if found.mde > 100:
+            could = "No inflation at all would have been found"
+        drawn = "items" if result.n_groups is None else "these groups of items"
+        beside = "the other items are as hard"
+        if len(result.accuracies) > 1 and not result.equally_hard:
+            beside = "the references are one a family"
+        sentences.append(
+            f"{could} with a chance of 0.8; of models without any, one in forty is "
+            f"called inflated, if {drawn} are independent draws and {beside}."
+        )
+    if result.n_groups is not None:
+        named = "" if result.group_field is None else f" of equal {result.group_field}"
+        sentences.append(
+            f"Items are taken as drawn in groups{named}: {result.n_groups:,} of them"
+            f"{' on the side that has fewer' * (not result.paired)}."
+        )
+    if result.reason:
+        sentences.append(f"{_WHY[result.reason]}.")
+    if found.spread is not None and found.rests_on == "models":
+        sentences.append(
+            f"The differences of the references vary by {found.spread:.1f} points "
+            "(standard deviation), and the interval is as wide as that asks for."
+        )
+    return [*sentences, *(f"Note: {warning}." for warning in result.warnings)]
+
+
+def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
+    points = _points(found)
+    if result.verdict == "inflated":
+        return f"{points} points of the published score are missing on unseen items."
+    if result.verdict == "no inflation found":
+        return f"the estimate is {points} points."
+    return f"the estimate is {points} points; {result.min_points:g} would matter."
+
+
+def _points(one: InflationEstimate) -> str:
+    return interval_words(one.points, one.low, one.high, _SIGNED)
+
+
+def _gaps_svg(result: InflationResult) -> str:
+    from jaxcontam.proof.plots import Interval, interval_row, intervals_plot
+
+    colours, group = {True: GREY, False: BLUE}, "published less other"
+    rows = [
+        interval_row(one, "gap", one.model, colours[one.reference], group)
+        for one in result.accuracies
+    ]
+    rows += [
+        Interval(
+            name=_ESTIMATORS[one.estimator],
+            value=one.points,
+            low=one.low,
+            high=one.high,
+            colour=ORANGE,
+            group="inflation",
+        )
+        for one in result.estimates
+    ]
+    return intervals_plot(rows, "points", nothing=0.0)
