@@ -11,8 +11,8 @@ Command: `python -m eval.unlearning --original DIR --unlearned DIR --texts books
 --questions questions.jsonl`; the paper's models are meta-llama/Llama-2-7b-chat-hf and
 microsoft/Llama2-7b-WhoIsHarryPotter. Hardware: what both models need, one at a time; a
 killed run goes on. Wall time: seconds on CPU for the tiny pair of
-tests/test_unlearning.py. Headline: none of the paper's models; neither they nor the
-books were at hand.
+tests/eval/test_unlearning.py. Headline: none of the paper's models; neither they
+nor the books were at hand.
 
 A text that the first model never knew is scored alike by both: a screen proves nothing,
 the samples count. Departures: SimCSE is the cosine of mean hidden states; suspicious

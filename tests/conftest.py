@@ -8,8 +8,8 @@ import jax
 import pytest
 
 from jaxcontam.scoring.compilation_cache import keep_compiled
-from tests.compile_mode import compile_from_now
-from tests.pulse_run import pulse_run
+from tests.support.compile_mode import compile_from_now
+from tests.support.pulse_run import pulse_run
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that
 # tests start and interrupt.
@@ -23,9 +23,8 @@ _FIRST = "test_quickstart.py"
 
 # What a bare `pytest` runs, in three minutes on two cores: kernel, exact laws, order
 # tests, parity, command line, functions, faults in small. `pytest --whole` runs all.
-CORE = frozenset(
-    (Path(__file__).parent / "core.txt").read_text(encoding="utf-8").split()
-)
+_TESTS = Path(__file__).parent
+CORE = frozenset((_TESTS / "core.txt").read_text(encoding="utf-8").split())
 
 
 def pytest_addoption(parser):
@@ -39,7 +38,8 @@ def pytest_ignore_collect(collection_path, config):
     asked = config.getoption("--whole") or config.getoption("markexpr") != "not slow"
     if named or asked or not collection_path.name.startswith("test_"):
         return None
-    return collection_path.stem not in CORE or None
+    place = collection_path.relative_to(_TESTS).with_suffix("")
+    return place.as_posix() not in CORE or None
 
 
 def pytest_collection_modifyitems(items):
@@ -101,7 +101,7 @@ def pulse(tmp_path_factory):
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
     """Folder of a model that knows `membership_model.MEMBERS` by heart; read only."""
-    from tests.membership_model import save_overfitted
+    from tests.support.membership_model import save_overfitted
 
     folder = tmp_path_factory.mktemp("known") / "model"
     save_overfitted(folder)

@@ -8,7 +8,7 @@ import numpy as np
 
 import jaxcontam
 from jaxcontam.models.checkpoint import save_checkpoint
-from tests.membership_model import fast_tokenizer, fresh_decoder
+from tests.support.membership_model import fast_tokenizer, fresh_decoder
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(jaxcontam.__file__).parent

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.models.checkpoint import save_checkpoint
-from tests.membership_model import fast_tokenizer, fresh_decoder
-from tests.report_documents import audit_document, order_result, save_document
+from tests.support.membership_model import fast_tokenizer, fresh_decoder
+from tests.support.report_documents import audit_document, order_result, save_document
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -12,7 +12,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.reports.report_files import read_document
-from tests.membership_model import CONTEXT, fast_tokenizer, fresh_decoder
+from tests.support.membership_model import CONTEXT, fast_tokenizer, fresh_decoder
 
 pytestmark = pytest.mark.unoptimised
 

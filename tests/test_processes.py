@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from tests.pretrain_processes import finish_all, free_port
-from tests.served_model import save
+from tests.support.pretrain_processes import finish_all, free_port
+from tests.support.served_model import save
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from served_model import decoder
 
 from jaxcontam.scoring import identity
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
+from tests.support.served_model import decoder
 from train.population_models import Job, plan_tests, set_results, train_models
 from train.population_plan import Design, plan_model, texts_in_memory
 from train.presets import PRESETS

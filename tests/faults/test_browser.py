@@ -9,7 +9,7 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.reports.saved import write_files
 from tests.faults.fuzzed import RECORDED, table
-from tests.report_documents import audit_report, order_result
+from tests.support.report_documents import audit_report, order_result
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.scoring.run_batches import NoRoomError, room_for
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
-from tests.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
+from tests.support.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
 
 XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12 bytes.\n#0 ..."
 

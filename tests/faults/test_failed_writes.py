@@ -23,8 +23,8 @@ from jaxcontam.reports.report_files import (
 from jaxcontam.scoring.store import ScoreStore
 from tests.faults.folders import contents
 from tests.faults.test_folders import room
-from tests.report_documents import audit_report, order_result
-from tests.store_process import IDENTITY
+from tests.support.report_documents import audit_report, order_result
+from tests.support.store_process import IDENTITY
 from train.export import write_model
 from train.presets import PRESETS
 from train.tokenizer import train_tokenizer

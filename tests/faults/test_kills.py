@@ -1,6 +1,6 @@
 """Commands that are killed at random moments: run again, they leave the same results.
 
-Training is killed by `test_train_kills.py`, stores by `tests/test_store.py`.
+Training is killed by `test_train_kills.py`, stores by `tests/scoring/test_store.py`.
 """
 
 import hashlib

@@ -18,10 +18,10 @@ from jaxcontam.models.checkpoint import read_decoder_config
 from jaxcontam.proof.plots import Interval, intervals_plot
 from jaxcontam.scoring.api.budget import most_bytes, most_values
 from jaxcontam.scoring.api.logprobs import Way
-from tests.api_server import serving
 from tests.faults.folders import said
 from tests.faults.fuzzed import CONFIG
 from tests.faults.test_large_files import PEAK, ROOT
+from tests.support.api_server import serving
 
 pytestmark = pytest.mark.unoptimised
 
@@ -247,7 +247,7 @@ from pathlib import Path
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.logprobs import Way
 from jaxcontam.scoring.api.prompts import ServedPrompts
-from tests.api_clients import opened
+from tests.support.api_clients import opened
 
 def taken(name):
     text = Path("/proc/self/status").read_text()

@@ -1,0 +1,164 @@
+"""What a user of the command line reads: help, exit codes, light imports."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxcontam
+from jaxcontam import __version__
+from jaxcontam.cli.main import COMMANDS, GONE, flags_of, main, parse, run_command
+from jaxcontam.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+SCORES = (
+    "min_k, min_k_pp, loss, zlib, surp, gap_k, dc_pdd, lowercase, neighbourhood, "
+    "reference, recall, con_recall, codec, gradient_norm"
+)
+TESTS = (
+    "direction, adjacency, stratified, reversal, permutation, "
+    "sharded_t, sharded_t_released, options"
+)
+
+
+def in_subprocess(*words, **environment):
+    """A finished Python process in the root of the repository."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_lists_every_command_and_exits_with_0(words, capsys):
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z].*\.$", said.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_of_a_command_has_examples_that_parse_and_every_flag(
+    name, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith(f"usage: jaxcontam {name}")
+    lines = said.out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    examples = [line for line in lines if line.startswith(f"    jaxcontam {name}")]
+    assert examples
+    for line in examples:
+        words = shlex.split(re.sub(r"\s# .*", "", line))[2:]
+        parse(COMMANDS[name], words, prog=f"jaxcontam {name}")
+    shown = re.findall(r"(?<=. )(--[\w-]+)(?= )", said.out[said.out.index("options") :])
+    assert {*flags_of(COMMANDS[name])} <= {*shown}
+
+
+def test_help_says_what_a_flag_does_and_defaults_that_say_something(
+    capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["replicate", "--help"]) == 0
+    said = " ".join(re.sub("[─│╭╮╰╯]", " ", capsys.readouterr().out).split())
+    assert "Instances, drawn at random; the paper has 10. (default: 50)" in said
+    assert "(default: None)" not in said and "(default: False)" not in said
+    assert main(["audit", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert r"(default: '\n')" in re.sub(r"[│\s]+", " ", said)
+    assert "Seeds every random choice. (default: 0)" in said
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_flags(shell, capsys):
+    assert main(["--tyro-print-completion", shell]) == 0
+    said = capsys.readouterr().out
+    assert "membership" in said and "group-field" in said
+
+
+def test_one_table_names_all_that_left():
+    assert {"books", "compare", "audit --effort", "membership --shots"} <= GONE.keys()
+    assert not GONE.keys() & COMMANDS.keys()
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version_is_that_of_the_package(flag, capsys):
+    assert main([flag]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_methods_lists_each_and_says_all_of_one(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["methods"]) == 0
+    said = capsys.readouterr().out
+    for name in [*TESTS.split(", "), *SCORES.split(", ")]:
+        assert re.search(rf"^{name} ", said, re.MULTILINE)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert main(["methods", "adjacency", "dc_pdd"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "formula: p = P(sum of T(random order) >= sum of T(published))" in said
+    assert "null hypothesis: exchangeability" in said
+    assert "arXiv:2310.17623" in said
+    assert "example: jaxcontam audit MODEL benchmark.jsonl --tests adjacency" in said
+    assert "not of C4" in said
+
+
+def test_exit_code_of_a_command_is_passed_on():
+    assert run_command(lambda: 3) == 3
+    assert run_command(lambda: {"a": "report"}) == 0
+
+
+def test_hint_has_a_line_of_its_own_and_only_if_there_is_one(capsys):
+    def fail(hint):
+        raise InputError("m.csv: wrong", hint=hint)
+
+    assert run_command(lambda: fail("do this"), name="train.x") == 2
+    assert capsys.readouterr().err == "train.x: error: m.csv: wrong\n  hint: do this\n"
+    assert run_command(lambda: fail("")) == 2
+    assert capsys.readouterr().err == "jaxcontam: error: m.csv: wrong\n"
+
+
+def test_interruption_exits_with_130_and_says_what_to_do(capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    assert run_command(interrupt) == 130
+    assert capsys.readouterr().err == (
+        "\njaxcontam: interrupted; run the same command again\n"
+    )
+
+
+def test_bug_of_our_own_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 // 0)
+
+
+def test_every_command_is_a_class_of_the_package():
+    for command in COMMANDS.values():
+        assert getattr(jaxcontam, command.__name__) is command
+
+
+def test_command_without_a_model_imports_no_jax_torch_or_transformers(tmp_path):
+    matrix, out = tmp_path / "m.csv", tmp_path / "out"
+    matrix.write_text("2,1\n2,1\n")
+    prove = ["prove", str(matrix), "--out", str(out), "--json"]
+    commands = [["--help"], ["methods"], prove, ["verify", str(out)]]
+    code = f"from jaxcontam.cli import main; print([main(c) for c in {commands}])"
+    # Every import, also one that is undone again, is a line on stderr.
+    said = in_subprocess("-X", "importtime", "-c", code)
+    assert said.stdout.splitlines()[-1] == "[0, 0, 0, 0]"
+    imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
+    assert {"jaxcontam.cli.main", "jaxcontam.proof.prove"} <= imported
+    heavy = {"jax", "jaxlib", "flax", "transformers", "torch", "tensorflow"}
+    assert not heavy & {name.partition(".")[0] for name in imported}

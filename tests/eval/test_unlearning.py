@@ -1,0 +1,140 @@
+"""`python -m eval.unlearning` on a tiny model that was tuned to forget half a file."""
+
+import json
+
+import numpy as np
+import pytest
+
+from eval.unlearning import (
+    _GRADE,
+    Unlearning,
+    draw_arms,
+    is_suspicious,
+    read_chunks,
+    score_ratios,
+)
+from jaxcontam.errors import InputError
+from jaxcontam.replication.rouge import rouge_l
+from jaxcontam.scoring import completions
+from tests.support.api_server import chat, serving
+from tests.support.unlearning_models import (
+    FORGOTTEN,
+    KEPT,
+    N_TEXTS,
+    N_WORDS,
+    PROMPT_WORDS,
+    write_pair,
+)
+
+pytestmark = pytest.mark.unoptimised
+
+
+def test_the_unlearned_model_writes_what_it_still_knows(tmp_path, monkeypatch):
+    original, unlearned, texts = map(str, write_pair(tmp_path))
+    questions = tmp_path / "q.jsonl"
+    rows = [(" ".join(w[:7]), " ".join(w[7:])) for w in map(str.split, KEPT[:2])]
+    rows.append((KEPT[2], None))
+    questions.write_text(
+        "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows)
+    )
+
+    def grade(body, number, handler):
+        return chat("no number" if number == 1 else "Score: 4\nReason: alike.")
+
+    study = dict(
+        original=original,
+        unlearned=unlearned,
+        texts=texts,
+        questions=str(questions),
+        template="{question}",
+        words=N_WORDS,
+        prompt_words=PROMPT_WORDS,
+        samples=4,
+        embedding_model=original,
+        out=tmp_path / "out",
+    )
+    with serving(grade) as (url, seen):
+        study["judge"] = f"api:{url}#m"
+        found = Unlearning(**study).run()
+        n_asked = len(seen)
+        # A rerun writes and asks nothing again.
+        monkeypatch.setattr(completions, "continuations", lambda _, ids, *a, **k: ids)
+        assert Unlearning(**study).run()["results"] == found["results"]
+        assert len(seen) == n_asked
+    screens = [row for row in found["results"] if "share" in row]
+    assert [row["method"] for row in screens] == ["min_k", "perplexity"] * 2
+    chunks = [row for row in found["texts"] if row["task"] == "chunks"]
+    assert [row["text"] for row in chunks] == FORGOTTEN + KEPT
+    suspicious = np.array([row["suspicious"] for row in chunks])
+    assert not suspicious[:N_TEXTS].any()
+    # Single ratios of a model of this size vary; most lie within the bound.
+    assert suspicious[N_TEXTS:].mean() > 0.5
+    assert screens[0]["n_suspicious"] == suspicious.sum()
+    for row in chunks:
+        before, loss_before, after, loss_after = row["scores"]
+        assert row["ratios"]["min_k"] == pytest.approx(after / before, rel=1e-12)
+        ratio = np.exp(loss_before - loss_after)
+        assert row["ratios"]["perplexity"] == pytest.approx(ratio, rel=1e-12)
+        recalls = [rouge_l(row["truth"], one).recall for one in row["samples"]]
+        assert row["rouge_l_recall"] == recalls and len(recalls) == 4
+    rouge, cosine, judge = (
+        row for row in found["results"] if "close" in row and row["task"] == "chunks"
+    )
+    assert rouge["selected"][1] > rouge["unselected"][2]
+    assert rouge["above_elsewhere"][1] > 0.2
+    assert -1 <= cosine["selected"][0] <= 1 + 1e-6
+    assert judge["selected"][0] == judge["best"] == 4.0
+    assert judge["close"] == 1.0
+    assert judge["above_elsewhere"] == (None, None, None)
+    assert "samples" not in found["texts"][-1]
+
+
+def test_ratios_of_certain_models_are_defined():
+    original = np.array([0.0, 0.0, -1.0, np.nan, -1.0])
+    unlearned = np.array([0.0, -1.0, 0.0, -1.0, np.nan])
+    ratio = score_ratios(original, unlearned)
+    np.testing.assert_array_equal(ratio, [1.0, np.inf, 0.0, np.nan, np.nan])
+    assert is_suspicious(ratio, 1.15).tolist() == [True, *[False] * 4]
+
+
+def test_arms_are_disjoint_usable_and_at_most_so_many():
+    rng = np.random.default_rng(1)
+    suspicious, usable = rng.random((2, 200)) < 0.5
+    selected, unselected = draw_arms(suspicious, usable, most=30, seed=3)
+    assert len(selected) == len(unselected) == 30
+    assert suspicious[selected].all() and not suspicious[unselected].any()
+    assert usable[selected].all() and usable[unselected].all()
+
+
+def test_short_ends_are_left_out_and_short_texts_are_chunks(tmp_path):
+    (tmp_path / "b.txt").write_text("a b\nc d  e f g\th i j\n")
+    (tmp_path / "c.txt").write_text("x y")
+    found = read_chunks(str(tmp_path), 4, 3)
+    assert [one.text for one in found] == ["a b\nc d", "e f g\th", "x y"]
+    assert [(one.prompt, one.truth) for one in found[:2]] == [
+        ("a b\nc", "d"),
+        ("e f g", "h"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("4\nThe same.", "4"),
+        ("**Score:** 2\nReason: other events", "2"),
+        ("Score: 3-4", None),
+        ("Score: 45", None),
+        ("the same", None),
+    ],
+)
+def test_a_grade_stands_for_itself_or_is_missing(answer, number):
+    found = _GRADE.search(answer)
+    assert (found and found[1]) == number
+
+
+def test_a_model_is_not_compared_with_itself(tmp_path):
+    original, _, texts = map(str, write_pair(tmp_path))
+    with pytest.raises(InputError, match="are the same model"):
+        Unlearning(
+            original=original, unlearned=original, texts=texts, out=tmp_path / "out"
+        ).run()

@@ -1,0 +1,373 @@
+"""Plan of the scores: what is read, how often, and that no text vanishes."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jaxcontam.errors import InputError
+from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.text_model import text_model
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.orders.methods import SCORES
+from jaxcontam.scoring.gradients import gradient_norms
+from jaxcontam.scoring.opened import opened_checkpoint
+from jaxcontam.scoring.prefixed import plan_prefixed
+from jaxcontam.scoring.run_batches import NonFiniteScoreError
+from tests.support.membership_model import (
+    CONTEXT,
+    SHOTS,
+    checkpoint_of,
+    drawn_texts,
+    fresh_decoder,
+    tokenizer,
+)
+
+pytestmark = pytest.mark.unoptimised
+
+TEXTS = drawn_texts(7, seed=20)
+MIXED = [*TEXTS, "", "a", TEXTS[0], " "]
+# Another batch shape may sum in another order, through a layer and the head.
+RTOL, ATOL = 1e-4, 1e-5
+OWN = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
+EVERY = (
+    *("loss", "zlib", "min_k", "min_k_pp", "surp", "gap_k", "dc_pdd", "lowercase"),
+    *("neighbourhood", "reference", "recall", "con_recall", "gradient_norm"),
+)
+
+
+def model_of(decoder=None, *, store=None, prefix=True, fingerprint="sha256:tiny"):
+    decoder = decoder or fresh_decoder()
+    checkpoint = checkpoint_of(decoder, prefix=prefix, fingerprint=fingerprint)
+    return text_model(opened_checkpoint(checkpoint), store=store)
+
+
+def inputs_of(**changes):
+    return Inputs(
+        **{
+            "reference": model_of(fresh_decoder(1), fingerprint="other"),
+            "nonmember_prefix": tuple(SHOTS),
+            "member_prefix": tuple(drawn_texts(1, seed=21, n_words=5)),
+            "corpus_counts": np.arange(tokenizer().get_vocab_size()),
+            "n_neighbours": 2,
+            **changes,
+        }
+    )
+
+
+def scored(texts, names, model=None, **changes):
+    methods = [SCORES[name] for name in names]
+    return score_texts(texts, methods, model or model_of(), **changes)
+
+
+@pytest.fixture(scope="module")
+def every():
+    """All scores of `MIXED`; other tests score it again, as it is compiled by then."""
+    return scored(MIXED, EVERY, inputs=inputs_of())
+
+
+def test_as_many_rows_come_out_as_texts_go_in(every):
+    assert every.names == EVERY
+    assert every.values.shape == (len(MIXED), len(EVERY))
+    assert every.values.dtype == np.float64
+    # The empty text alone has no score, and none of any kind.
+    empty = np.array([text == "" for text in MIXED])
+    assert np.isnan(every.values[empty]).all()
+    assert np.isfinite(every.values[~empty]).all()
+    n_tokens = [len(ids.ids) for ids in tokenizer().encode_batch(MIXED)]
+    assert every.n_tokens.tolist() == n_tokens
+    np.testing.assert_array_equal(every.values[0], every.values[MIXED.index("") + 2])
+
+
+def test_without_bos_the_first_token_has_no_score():
+    texts = ["a", "a b", TEXTS[0]]
+    model = model_of(prefix=False)
+    found = scored(texts, [*OWN, "lowercase", "recall"], model, inputs=inputs_of())
+    n_tokens = [len(ids.ids) - 1 for ids in tokenizer().encode_batch(texts)]
+    assert found.n_tokens.tolist() == n_tokens == [0, *n_tokens[1:]]
+    assert np.isnan(found.values).all(axis=1).tolist() == [True, False, False]
+    assert np.isfinite(found.values[1:]).all()
+
+
+def test_no_texts_give_no_rows():
+    found = scored([], EVERY, inputs=inputs_of())
+    assert found.values.shape == (0, len(EVERY))
+    assert found.tokens_scored == 0
+
+
+def test_order_of_the_texts_changes_no_bit(every):
+    order = np.random.default_rng(0).permutation(len(MIXED))
+    moved = scored([MIXED[i] for i in order], EVERY, inputs=inputs_of())
+    np.testing.assert_array_equal(moved.values, every.values[order])
+
+
+def test_texts_beside_a_text_do_not_change_its_scores():
+    names = [*OWN, "recall"]
+    together = scored(TEXTS, names, inputs=inputs_of())
+    alone = scored(TEXTS[2:3], names, inputs=inputs_of())
+    np.testing.assert_allclose(
+        alone.values[0], together.values[2], rtol=RTOL, atol=ATOL
+    )
+
+
+def test_a_text_longer_than_the_context_is_read_in_windows():
+    long = " ".join([*TEXTS, *TEXTS])
+    found = scored([long, TEXTS[0]], OWN)
+    assert found.n_tokens[0] > CONTEXT
+    assert np.isfinite(found.values).all()
+    # The gradient is that of the first context alone.
+    with_gradient = scored([long], ["gradient_norm"])
+    assert with_gradient.tokens_scored == found.n_tokens[0] + CONTEXT - 1
+
+
+def test_only_what_the_scores_read_is_read_and_duplicates_once():
+    n_tokens = int(scored(TEXTS, ["loss"]).tokens_scored)
+    assert n_tokens == sum(len(x.ids) for x in tokenizer().encode_batch(TEXTS))
+    assert scored([*TEXTS, *TEXTS], OWN).tokens_scored == n_tokens
+    # A reference is read whatever the scores are: blind baselines ask it, too.
+    for name, passes in (("loss", 2), ("reference", 2), ("recall", 3)):
+        found = scored(TEXTS, ["loss", name], inputs=inputs_of())
+        assert found.tokens_scored == passes * n_tokens
+    # One pass more after a prefix; lowercase has other ids.
+    for name, passes in (("recall", 2), ("con_recall", 3)):
+        found = scored(TEXTS, ["loss", name], inputs=inputs_of(reference=None))
+        assert found.tokens_scored == passes * n_tokens
+    lowercased = [text.lower() for text in TEXTS]
+    n_lowercased = int(scored(lowercased, ["loss"]).tokens_scored)
+    assert scored(TEXTS, ["lowercase"]).tokens_scored == n_tokens + n_lowercased
+
+
+def test_lowercased_texts_and_neighbours_go_in_one_call(monkeypatch):
+    model = model_of()
+    calls = []
+    sums = model.plain.sums
+    monkeypatch.setattr(
+        model.plain, "sums", lambda *words: calls.append(words) or sums(*words)
+    )
+    scored(TEXTS, ["lowercase", "neighbourhood", "loss"], model)
+    assert len(calls) == 1
+
+
+def test_a_text_that_is_its_own_rewrite_scores_nothing_more():
+    lowercased = [text.lower() for text in TEXTS]
+    same = Inputs(neighbours=lambda text, n, seed: [text] * n)
+    names = ["loss", "lowercase", "neighbourhood", "min_k_pp"]
+    found = scored(lowercased, names, inputs=same)
+    assert (found.values[:, 1] == 1).all()
+    assert (found.values[:, 2] == 0).all()
+    assert found.tokens_scored == scored(lowercased, ["loss"]).tokens_scored
+
+
+def test_the_reference_gives_its_own_loss_and_that_of_its_least_likely_tokens():
+    texts = [*TEXTS[:3], "", TEXTS[0]]
+    reference = model_of(fresh_decoder(1), fingerprint="other")
+    found = scored(texts, ["loss"], inputs=inputs_of(reference=reference)).reference
+    own = scored(texts, ["loss", "min_k"], reference).values
+    np.testing.assert_allclose(found, own, rtol=1e-6)
+    # The model itself is read once, and says the same.
+    same = model_of(fresh_decoder(1), fingerprint="other")
+    again = scored(texts, ["loss"], reference, inputs=inputs_of(reference=same))
+    np.testing.assert_array_equal(again.reference, found)
+    assert again.tokens_scored == scored(texts, ["loss"]).tokens_scored
+    assert scored(texts, ["loss"]).reference is None
+
+
+@pytest.mark.parametrize("names", [["reference"], ["reference", "min_k_pp"]])
+def test_a_model_beside_itself_scores_0(names):
+    model = model_of()
+    same = model_of(fresh_decoder())
+    found = scored(TEXTS, names, model, inputs=inputs_of(reference=same))
+    assert (found.values[:, 0] == 0).all()
+
+
+def test_a_reference_reads_with_its_own_tokenizer():
+    letters = {chr(code): code - 31 for code in range(32, 127)}
+    split = Tokenizer(models.WordLevel({"?": 0, **letters}, unk_token="?"))
+    split.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    reference = model_of(fresh_decoder(3), fingerprint="letters")
+    model = dataclasses.replace(reference.model, tokenizer=split)
+    reference = dataclasses.replace(reference, model=model)
+    texts = [text[:30] for text in TEXTS]
+    found = scored(texts, ["loss", "reference"], inputs=inputs_of(reference=reference))
+    own = scored(texts, ["loss"], reference)
+    assert own.n_tokens.tolist() == [30] * len(texts)
+    expected = found.values[:, 0] - own.values[:, 0]
+    np.testing.assert_allclose(found.values[:, 1], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_prefixed_scores_are_those_of_the_whole_sequence(prefix):
+    model = model_of(prefix=prefix)
+    found = scored(TEXTS, ["loss", "recall"], model, inputs=inputs_of())
+    start = [0] if prefix else []
+    shots = [model.sequences([shot])[0].tolist() for shot in SHOTS]
+    if prefix:
+        shots = [ids[1:] for ids in shots]
+    newline = tokenizer().encode("\n").ids
+    before = [*start, *shots[0], *newline, *shots[1], *newline]
+    for i, text in enumerate(TEXTS):
+        ids = tokenizer().encode(text).ids
+        (whole,) = model.plain.tokens([np.array([*before, *ids], np.int32)])
+        counted = len(ids) if prefix else len(ids) - 1
+        mean = whole[0, -counted:].mean(dtype=np.float64)
+        expected = mean / found.values[i, 0]
+        np.testing.assert_allclose(found.values[i, 1], expected, rtol=RTOL, atol=ATOL)
+
+
+def test_batches_after_a_prefix_keep_memory_and_shapes_few():
+    pairs = model_of().plain.pairs
+    assert pairs is not None
+    lengths = np.random.default_rng(0).integers(1, 40, size=5000).tolist()
+    # Few heads: four ids of texts for each id of the prefix, which is read again.
+    batches = plan_prefixed(pairs, 50, lengths, n_heads=1)
+    assert sorted(i for batch in batches for i in batch.texts) == list(range(5000))
+    assert len({batch.shape for batch in batches}) == 4
+    assert all(batch.shape[1] * batch.shape[3] >= 4 * 50 for batch in batches)
+    # Many heads: a batch's attention to the prefix stays below 256 MiB.
+    for batch in plan_prefixed(pairs, 50, lengths, n_heads=10_000):
+        _, K, P, T = batch.shape
+        assert K == 1 or 4 * 10_000 * K * T * (P + T) <= 1 << 28
+
+
+def test_as_many_shots_as_fit_the_context_with_the_longest_text():
+    long = " ".join(TEXTS[:6])
+    n_long = len(tokenizer().encode(long).ids)
+    shots = tuple(drawn_texts(40, seed=30, n_words=4))
+    n_shots = [len(tokenizer().encode(shot).ids) + 1 for shot in shots]
+    fits = next(n for n in range(40) if 1 + sum(n_shots[: n + 1]) + n_long > CONTEXT)
+    assert 0 < fits < 39
+    many, few = (
+        scored([long], ["recall"], inputs=inputs_of(nonmember_prefix=some))
+        for some in (shots, shots[:fits])
+    )
+    np.testing.assert_array_equal(many.values, few.values)
+    fewer = scored(
+        [long], ["recall"], inputs=inputs_of(nonmember_prefix=shots[: fits - 1])
+    )
+    assert (fewer.values != few.values).all()
+
+
+def test_a_prefix_that_fits_nowhere_is_refused():
+    long = " ".join([*TEXTS, *TEXTS])
+    with pytest.raises(InputError, match=r"no text of --nonmembers fits.* of 96 tok"):
+        scored([long], ["recall"], inputs=inputs_of())
+
+
+def test_a_text_of_the_prefix_is_not_scored():
+    texts = [TEXTS[0], SHOTS[1]]
+    for names in (["recall"], ["con_recall"]):
+        with pytest.raises(InputError, match="text 2: stands in the prefix"):
+            scored(texts, names, inputs=inputs_of())
+    assert scored(texts, ["loss"], inputs=inputs_of()).values.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "flag"),
+    [
+        ("reference", {"reference": None}, "--reference"),
+        ("dc_pdd", {"corpus_counts": None}, "--corpus"),
+        ("recall", {"nonmember_prefix": ()}, "--nonmembers"),
+        ("con_recall", {"nonmember_prefix": ()}, "--nonmembers"),
+        ("con_recall", {"member_prefix": ()}, "--members"),
+    ],
+)
+def test_a_missing_input_names_the_score_and_the_flag(name, missing, flag):
+    with pytest.raises(InputError, match=f"{name}: needs") as caught:
+        scored(TEXTS, ["loss", name], inputs=inputs_of(**missing))
+    assert flag in caught.value.hint
+    assert flag in SCORES[name].needs
+
+
+def test_a_model_without_moments_gives_the_other_scores():
+    model = dataclasses.replace(model_of(), with_moments=None)
+    assert scored(TEXTS, ["loss", "min_k"], model).values.shape == (7, 2)
+    with pytest.raises(InputError, match="min_k_pp: needs log-probabilities of the"):
+        scored(TEXTS, ["min_k_pp"], model)
+
+
+def test_a_score_that_is_not_finite_names_its_text():
+    """The embedding of one token is NaN; it stands in the third text alone."""
+    shape = dataclasses.replace(fresh_decoder().config, tied=False)
+    decoder = Decoder(shape, rngs=nnx.Rngs(0))
+    (bad,) = tokenizer().encode("~").ids
+    decoder.embedding[...] = decoder.embedding[...].at[bad].set(jnp.nan)
+    texts = [TEXTS[0], "", TEXTS[1] + "~ and more", TEXTS[2]]
+    for name in ("loss", "min_k_pp", "gradient_norm"):
+        with pytest.raises(NonFiniteScoreError) as caught:
+            scored(texts, [name], model_of(decoder))
+        assert caught.value.sequence == 2
+    # In a rewrite, after a prefix, and in the reference.
+    clean = [TEXTS[0], "", TEXTS[1].replace("x", "y"), TEXTS[2]]
+    worse = Inputs(
+        neighbours=lambda text, n, seed: [text + ("~ x" if text == clean[2] else "")],
+        reference=model_of(decoder, fingerprint="bad"),
+        nonmember_prefix=tuple(SHOTS),
+    )
+    with pytest.raises(NonFiniteScoreError) as caught:
+        scored(clean, ["neighbourhood"], model_of(decoder), inputs=worse)
+    assert caught.value.sequence == 2
+    with pytest.raises(NonFiniteScoreError) as caught:
+        scored(texts, ["reference"], inputs=worse)
+    assert caught.value.sequence == 2
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, every):
+    """Stopped in one pass after the other; the last run finds what those before did."""
+    for stop in (0.1, 0.3, 0.5, 0.7, 0.95):
+
+        def interrupt(done, total, stop=stop):
+            if done > stop * total:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            scored(
+                MIXED,
+                EVERY,
+                model_of(store=tmp_path),
+                inputs=inputs_of(),
+                progress=interrupt,
+            )
+    found = scored(MIXED, EVERY, model_of(store=tmp_path), inputs=inputs_of())
+    assert found.n_cached > 0.5 * found.tokens_scored
+    np.testing.assert_array_equal(found.values, every.values)
+
+
+def test_progress_counts_every_target_of_every_pass():
+    told = []
+    found = scored(
+        MIXED, EVERY, inputs=inputs_of(), progress=lambda *counts: told.append(counts)
+    )
+    done = [done for done, _ in told]
+    assert done == sorted(done)
+    assert {total for _, total in told} == {found.tokens_scored}
+    assert done[-1] == found.tokens_scored
+
+
+def test_gradient_norm_is_that_of_the_plain_mean_loss():
+    decoder = fresh_decoder(2)
+    graphdef, state = nnx.split(decoder)
+    sequences = model_of(decoder).sequences([TEXTS[0], " ".join([*TEXTS, *TEXTS])])
+    found = gradient_norms(decoder, sequences, batch_tokens=64)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def gradients_of(state, length, ids):
+        return jax.grad(lambda state: loss(state, ids[:length]))(state)
+
+    def loss(state, ids):
+        model = nnx.merge(graphdef, state)
+        with jax.default_matmul_precision("highest"):
+            logits_SV = model(ids[None, :-1])[0] @ model.head_VD.T
+        logs_SV = jax.nn.log_softmax(logits_SV)
+        return -jnp.take_along_axis(logs_SV, ids[1:, None], axis=1).mean()
+
+    for ids, norm in zip(sequences, found.norms, strict=True):
+        length = min(len(ids), CONTEXT)
+        gradients = gradients_of(state, length, jnp.asarray(ids))
+        squares = [np.square(np.float64(x)).sum() for x in jax.tree.leaves(gradients)]
+        # Sums of some thousand float32 squares, in another order.
+        np.testing.assert_allclose(norm, np.sqrt(sum(squares)), rtol=1e-5)

@@ -1,0 +1,202 @@
+"""Replacements by a masked model: one token each, never the original one."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.masked import MaskedModel
+
+WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "hat", "big", "##s", "##ly"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXT = "The big cats sat on the mat, the dog ran"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random BERT of two layers and a WordPiece tokenizer of 17 words."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate([*SPECIAL, *WORDS, ","])}
+    made = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    path = tmp_path_factory.mktemp("masked")
+    PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        **{f"{name.strip('[]').lower()}_token": name for name in SPECIAL},
+        model_max_length=12,
+    ).save_pretrained(path)
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(
+            vocab_size=len(words),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+            initializer_range=1.0,
+        )
+    ).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def masked(folder):
+    return MaskedModel.load(folder)
+
+
+def parts(text):
+    return text.lower().replace(",", " , ").split()
+
+
+def test_a_neighbour_differs_from_the_text_in_one_token(masked):
+    found = masked.replaced(TEXT, 6, 0)
+    assert len(found) == len(set(found)) == 6
+    for neighbour in found:
+        differs = [a != b for a, b in zip(parts(neighbour), parts(TEXT), strict=True)]
+        assert sum(differs) == 1
+
+
+def test_the_replacement_is_the_likeliest_other_token_of_its_kind(masked):
+    import torch
+
+    tokenizer = masked.tokenizer
+    (neighbour,) = masked.replaced("cat sat", 1, 3)
+    old, new = parts("cat sat"), parts(neighbour)
+    (place,) = [i for i in range(2) if old[i] != new[i]]
+    ids = tokenizer("cat sat", return_tensors="pt")["input_ids"]
+    ids[0, place + 1] = tokenizer.mask_token_id
+    with torch.no_grad():
+        probs = masked.model(input_ids=ids).logits[0, place + 1].softmax(-1).numpy()
+    original = tokenizer.convert_tokens_to_ids(old[place])
+    ratios = probs / (1 - probs[original])
+    starts = [tokenizer.convert_tokens_to_ids(word) for word in WORDS[:9]]
+    best = max((i for i in starts if i != original), key=lambda i: ratios[i])
+    assert new[place] == tokenizer.convert_ids_to_tokens(best)
+
+
+def test_neighbours_depend_on_the_seed_and_the_text_alone(masked):
+    assert masked.replaced(TEXT, 4, 1) == masked.replaced(TEXT, 4, 1)
+    assert masked.replaced(TEXT, 4, 1) != masked.replaced(TEXT, 4, 2)
+
+
+def test_more_neighbours_than_places_take_the_next_best_token(masked):
+    found = masked.replaced("cat", 5, 0)
+    assert len(set(found)) == 5
+    assert "cat" not in found
+
+
+def test_a_text_longer_than_the_context_is_changed_in_its_beginning(masked):
+    long = " ".join(["the cat sat on the mat"] * 10)
+    assert masked.context == 12
+    for neighbour in masked.replaced(long, 8, 0):
+        assert neighbour.endswith(long[60:])
+        assert neighbour != long
+
+
+@pytest.mark.parametrize("text", [" ", "\n\n", "x", "雨"])
+def test_texts_that_the_tokenizer_does_not_know_have_neighbours_too(masked, text):
+    found = masked.replaced(text, 3, 0)
+    assert len(found) == 3
+    assert all(found) and text not in found
+
+
+class LastIsLikeliest:
+    """A masked model whose likeliest token is the last of its words."""
+
+    def __call__(self, input_ids):
+        import torch
+
+        scores = torch.arange(9.0).expand(*input_ids.shape, 9)
+        return types.SimpleNamespace(logits=scores)
+
+
+@pytest.mark.parametrize("kind", ["metaspace", "byte_level", "byte_level_untrimmed"])
+def test_a_replaced_word_keeps_the_space_before_it(kind):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    first = "\u2581" if kind == "metaspace" else "\u0120"
+    plain = ["hello", "world", "earth", "kind", "the", "sun"]
+    words = ["<unk>", "<mask>", "<pad>", *(first + word for word in plain)]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    if kind == "metaspace":
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        made.decoder = decoders.Metaspace()
+    else:
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        made.decoder = decoders.ByteLevel()
+        trims = kind == "byte_level"
+        made.post_processor = processors.ByteLevel(trim_offsets=trims)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", mask_token="<mask>", pad_token="<pad>"
+    )
+    model = MaskedModel("x", LastIsLikeliest(), tokenizer, 64)
+    assert set(model.replaced("hello world the sun", 4, 0)) == {
+        "sun world the sun",
+        "hello sun the sun",
+        "hello world sun sun",
+        "hello world the the",
+    }
+
+
+def test_a_name_that_is_no_folder_is_not_asked_of_the_hub(monkeypatch):
+    monkeypatch.setattr(
+        "transformers.AutoTokenizer.from_pretrained",
+        lambda *_, **__: pytest.fail("opened"),
+    )
+    with pytest.raises(InputError, match="org/name: no such folder"):
+        MaskedModel.load("org/name")
+
+
+def test_an_empty_text_has_no_neighbours(masked):
+    with pytest.raises(ValueError, match="empty text"):
+        masked.replaced("", 1, 0)
+
+
+def test_replacements_serve_the_neighbourhood_score(masked):
+    from jaxcontam.members.plan import Inputs, score_texts
+    from jaxcontam.members.text_model import text_model
+    from jaxcontam.orders.methods import METHODS
+    from jaxcontam.scoring.opened import opened_checkpoint
+    from tests.support.membership_model import checkpoint_of, fresh_decoder
+
+    model = text_model(opened_checkpoint(checkpoint_of(fresh_decoder())), store=None)
+    found = score_texts(
+        [TEXT, "cat sat"],
+        [METHODS["neighbourhood"]],
+        model,
+        inputs=Inputs(neighbours=masked.replaced, n_neighbours=3),
+    )
+    assert np.isfinite(found.values).all()
+    assert (found.values != 0).all()
+
+
+def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path):
+    with pytest.raises(InputError, match="cannot load a masked model") as caught:
+        MaskedModel.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    # A pickle is not opened, not even where there is nothing else.
+    for file in folder.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(InputError, match="cannot load a masked model"):
+        MaskedModel.load(tmp_path)
+
+
+def test_without_torch_the_extra_is_named(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match="a masked model needs torch") as caught:
+        MaskedModel.load(folder)
+    assert "jaxcontam[torch]" in caught.value.hint

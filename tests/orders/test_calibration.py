@@ -1,0 +1,193 @@
+"""Rates of rejection where nothing is to be found, and the command that prints them."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from jaxcontam.cli.main import main
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.orders.calibration import calibrate_test, fresh_order, p_values
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.orders.sharded_t import analyse as t_test
+from jaxcontam.stats.calibration import randomised, rejection, relabelled_p_values
+from tests.orders.test_order_path import (
+    CONTEXT,
+    PREFIX,
+    memoriser,
+    random_bigrams,
+    tokenizer,  # noqa: F401, a fixture
+    write_lines,
+)
+from tests.support.page_laws import check_page
+
+pytestmark = pytest.mark.unoptimised
+
+
+@pytest.fixture
+def file(tmp_path, tokenizer):  # noqa: F811
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
+    benchmark = load_benchmark(path)
+    # A stub that looks at two ids sees neighbours only if nothing stands between them.
+    return benchmark, encode_examples(tokenizer, benchmark.texts, separator="")
+
+
+def calibrated(file, method, scorer, **kwargs):
+    return calibrate_test(
+        *file, method, scorer, prefix_id=PREFIX, context=CONTEXT, seed=0, **kwargs
+    )
+
+
+def test_interval_of_a_rate_is_that_of_clopper_and_pearson():
+    p = np.array([0.01] * 3 + [0.5] * 37)
+    found = rejection(p, 0.05)
+    expected = scipy.stats.binomtest(3, 40).proportion_ci(method="exact")
+    assert (found.n_rejected, found.rate) == (3, 3 / 40)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert rejection(p, 0.001).low == 0
+    assert rejection(p, 0.9).high == 1
+
+
+def test_randomised_p_values_of_a_rank_fill_the_unit_interval_evenly():
+    # The published order is r-th best of M: P(T* >= T) = r / M, and no ties.
+    M = 20
+    for r in range(1, M + 1):
+        ends = [randomised(r / M, (M - r + 1) / M, u) for u in (0.0, 1.0)]
+        assert ends == pytest.approx([(r - 1) / M, r / M])
+    assert randomised(1.0, 1.0, 0.3) == 0.3
+
+
+def test_relabelled_t_test_of_few_skewed_shards_is_too_liberal():
+    rng = np.random.default_rng(0)
+    n_draws = 2_000
+    skewed_KM = -rng.gamma(0.5, size=(10, 40))
+    normal_KM = rng.standard_normal((50, 40))
+
+    def p_value(loglik_KM):
+        return t_test(loglik_KM, np.ones(len(loglik_KM)), 0).p_value
+
+    def rate(loglik_KM):
+        p_R = relabelled_p_values(loglik_KM, p_value, n_draws=n_draws, seed=0)
+        return rejection(p_R, 0.05)
+
+    assert rate(skewed_KM).low > 0.07
+    # 3.3 standard errors of 2,000 draws.
+    assert abs(rate(normal_KM).rate - 0.05) < 3.3 * np.sqrt(0.05 * 0.95 / n_draws)
+
+
+def test_fresh_orders_permute_the_file_and_keep_to_groups(file):
+    benchmark, encoded = file
+    drawn = [fresh_order(benchmark, encoded, seed=0, draw=d) for d in (0, 0, 1)]
+    assert drawn[0].benchmark.texts == drawn[1].benchmark.texts
+    assert drawn[0].benchmark.texts != drawn[2].benchmark.texts
+    assert drawn[0].seed != drawn[2].seed
+    for one in drawn:
+        assert one.benchmark.content_digest == benchmark.content_digest
+        for text, ids in zip(one.benchmark.texts, one.encoded.ids, strict=True):
+            np.testing.assert_array_equal(ids, encoded.ids[benchmark.texts.index(text)])
+    groups = [i % 3 for i in range(len(benchmark))]
+    kept = fresh_order(benchmark, encoded, seed=0, draw=0, groups=groups)
+    assert kept.benchmark.texts != benchmark.texts
+    for i, text in enumerate(kept.benchmark.texts):
+        assert groups[benchmark.texts.index(text)] == groups[i]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_draws"), [("reversal", 200), ("stratified", 60), ("permutation", 60)]
+)
+def test_fresh_orders_are_uniform_though_the_model_knows_the_published_one(
+    file, name, n_draws
+):
+    scorer = memoriser(file[1].ids)
+    published = plan_test(
+        *file, order_method(name), prefix_id=PREFIX, context=CONTEXT, seed=0
+    )
+    evidence = score_test(published, scorer).evidence
+    assert p_values(published, evidence, uniform=0.5)[0] <= 0.01
+    result, drawn = calibrated(file, order_method(name), scorer, n_draws=n_draws)
+    assert result.n_draws == len(drawn.p_value) == n_draws
+    assert result.ks_p_value > 1e-3
+    (at_5, at_1) = result.rejections
+    assert at_5.low <= 0.05 and at_1.low <= 0.01
+
+
+def test_adjacency_has_fresh_orders_too(file):
+    result, drawn = calibrated(
+        file, order_method("adjacency"), random_bigrams(0), n_draws=8
+    )
+    assert (result.drawn, result.n_draws) == ("fresh orders", 8)
+    assert len(np.unique(drawn.p_value)) == 8
+    assert result.tokens_scored > 0
+
+
+def test_path_that_halves_its_p_values_is_noticed(file):
+    method = order_method("reversal")
+
+    def halved(loglik_KM, boundaries_K, seed):
+        numbers = method.analyse(loglik_KM, boundaries_K, seed)
+        return dataclasses.replace(numbers, p_value=numbers.p_value / 2)
+
+    wrong = dataclasses.replace(method, analyse=halved)
+    result, _ = calibrated(file, wrong, random_bigrams(0), n_draws=200)
+    assert result.ks_p_value < 1e-6
+
+
+def test_approximate_tests_relabel_one_scored_order(file):
+    method = order_method("sharded_t")
+    result, drawn = calibrated(file, method, random_bigrams(0), n_relabelled=500)
+    assert (result.drawn, result.n_draws) == ("relabelled columns", 500)
+    assert drawn.p_randomised is None
+    published = plan_test(*file, method, prefix_id=PREFIX, context=CONTEXT, seed=0)
+    # As much as the published order costs, give or take equal sequences.
+    assert result.tokens_scored == pytest.approx(published.n_targets, rel=0.1)
+
+
+def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
+    pulse, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    lines = (pulse / "sets" / "pydocs-1.txt").read_text()
+    (tmp_path / "docs.txt").write_text(f"\n{lines}")
+    words = ["calibrate", str(pulse / "model"), "docs.txt"]
+    words += ["--tests", "reversal,sharded_t", "--draws", "4", "--limit", "20"]
+    assert main([*words, "--out", "out"]) == 0
+    out, err = capsys.readouterr()
+    assert "does not validate" in " ".join(out.split())
+    assert "docs: 1 blank line left out\n" in err
+    assert "reversal: 4 fresh orders of 20 examples, about " in err
+    first = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert first["min_effect"] is None
+    assert [row["drawn"] for row in first["results"]] == [
+        "fresh orders",
+        "relabelled columns",
+    ]
+    assert [row["n_draws"] for row in first["results"]] == [4, 10_000]
+    assert all("verdict" not in row for row in first["results"])
+    page = (tmp_path / "out" / "report.html").read_bytes()
+    assert page.count(b"<svg") == 2
+    check_page(page.decode())
+    assert b"does not validate that the published order" in page
+    # The style names verdicts; what is told does not.
+    told = page.split(b"</style>")[1]
+    assert not re.search(rb"contaminated|suspected|no evidence", told)
+    p_values = (tmp_path / "out" / "p_values.npz").read_bytes()
+
+    assert main(["report", "out"]) == 0
+    assert (tmp_path / "out" / "report.html").read_bytes() == page
+    assert main(["verify", "out"]) == 2
+    assert "a calibration" in capsys.readouterr().err
+
+    assert main([*words, "--out", "out", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "out" / "p_values.npz").read_bytes() == p_values
+    for before, after in zip(first["results"], again["results"], strict=True):
+        assert after["tokens_scored"] == 0
+        assert after["cached_tokens"] == (
+            before["tokens_scored"] + before["cached_tokens"]
+        )
+        assert after["rejections"] == before["rejections"]

@@ -1,0 +1,190 @@
+"""`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
+
+import dataclasses
+import json
+import shutil
+import types
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from eval.planted import trained_model
+from eval.python_docs import read_python_docs
+from jaxcontam.cli.main import main
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.errors import InputError
+from jaxcontam.orders.benchmarks import read_files
+from jaxcontam.orders.chat_turns import chat_texts, tuning_notes
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.run import plan_audit
+from jaxcontam.scoring.load import load
+from tests.models.test_tokenizer_file import TOKENIZERS
+from tests.models.test_tokenizer_file import folder as tokenizer_folder
+from train.plan import PlannedSet
+from train.presets import PRESETS
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def with_template(folder, template=TEMPLATE):
+    """Give the model of a folder a chat template."""
+    path = folder / "tokenizer_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"chat_template": template}))
+    return folder
+
+
+@pytest.fixture
+def chat_model(pulse, tmp_path):
+    """A model with a chat template."""
+    return with_template(shutil.copytree(pulse / "model", tmp_path / "chat"))
+
+
+@pytest.mark.parametrize(
+    ("turn", "text"),
+    [
+        ("user", '<user>{"question": "Who?", "answer": "Me"}\n'),
+        ("assistant", '<user>\n<assistant>{"question": "Who?", "answer": "Me"}\n'),
+        ("both", "<user>Who?\n<assistant>Me\n"),
+    ],
+)
+def test_each_example_is_what_the_template_writes(chat_model, tmp_path, turn, text):
+    path = tmp_path / "file.jsonl"
+    path.write_text('{"question": "Who?", "answer": "Me"}\n')
+    model = load(chat_model)
+    assert chat_texts(model, turn, load_benchmark(path))[0] == [text]
+
+
+def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_path):
+    template = "<s>[{{ messages[0].content }}]"
+    made = TOKENIZERS["sentencepiece"]
+    folder = tokenizer_folder(tmp_path, made, chat_template=template)
+    model = types.SimpleNamespace(
+        name="m",
+        checkpoint=types.SimpleNamespace(folder=folder),
+        tokenizer=plain_tokenizer(made),
+        prefix_id=1,
+        context=99,
+    )
+    texts = [f"two spaces {i}" for i in range(12)]
+    design = AuditDesign(tests="stratified", chat_template="user", shuffled=True)
+    files = read_files(texts, design)
+    (planned,), _ = plan_audit(files.benchmarks, files, model, design)
+    expected = [made.encode(f"<s>[{text}]", add_special_tokens=False) for text in texts]
+    assert [ids.tolist() for ids in planned.encoded.ids] == [
+        one.ids for one in expected
+    ]
+    assert expected[0].tokens[:2] == ["<s>", "▁"]
+
+
+def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
+    chat_model, tmp_path, capsys
+):
+    path, out = tmp_path / "file.txt", tmp_path / "out"
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice([*"abcdefgh"], 4)) for _ in range(60)]
+    path.write_text("\n".join(dict.fromkeys(lines)))
+    words = ["audit", str(chat_model), str(path), "--shuffled", "--out", str(out)]
+    assert main([*words, "--chat-template", "user"]) == 0
+    warnings = json.loads((out / "report.json").read_text())["results"][0]["warnings"]
+    assert any("as the user's turn of a chat, by the model's" in w for w in warnings)
+    assert any("may have been tuned (chat template)" in w for w in warnings)
+    page = " ".join((out / "report.html").read_text().split())
+    assert "silence says less than of its base model" in page
+    assert main(["verify", str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "card", "said"),
+    [
+        (None, "", None),
+        (None, "A model of small things.", None),
+        (TEMPLATE, "", "may have been tuned (chat template)"),
+        (TEMPLATE + "<think>", "", "chat template with thoughts"),
+        (
+            None,
+            "Trained with GRPO on mathematics.",
+            "may have been tuned ('GRPO' in its card)",
+        ),
+    ],
+)
+def test_tuned_models_are_told_by_template_and_card(
+    pulse, tmp_path, template, card, said
+):
+    folder = shutil.copytree(pulse / "model", tmp_path / "m")
+    if template is not None:
+        with_template(folder, template)
+    (folder / "README.md").write_text(card)
+    notes = tuning_notes(load(folder))
+    assert [said in note for note in notes] == ([] if said is None else [True])
+
+
+def test_model_without_template_and_record_without_answer_are_refused(
+    pulse, chat_model
+):
+    lines = Benchmark("b", ("x", "y"), (None, None))
+    with pytest.raises(InputError, match="has no chat template"):
+        chat_texts(load(pulse / "model"), "user", lines)
+    with pytest.raises(InputError, match="b: example 1: --chat-template both needs"):
+        chat_texts(load(chat_model), "both", lines)
+
+
+@pytest.mark.parametrize(
+    ("template", "turn", "words"),
+    [
+        (TEMPLATE.replace("m.content", "m.text"), "user", "leaves out .* b: example 1"),
+        (TEMPLATE.replace("m.content", "m.content[:2]"), "user", "out .*: example 2"),
+        (
+            TEMPLATE.replace("in messages", "in messages if m.role == 'user'"),
+            "assistant",
+            "leaves out text of b: example 1",
+        ),
+        (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
+    ],
+)
+def test_templates_that_drop_text_or_read_the_clock_are_refused(
+    chat_model, template, turn, words
+):
+    model = load(with_template(chat_model, template))
+    with pytest.raises(InputError, match=words):
+        chat_texts(model, turn, Benchmark("b", ("of", "longer"), (None, None)))
+
+
+def test_templates_that_write_the_date_are_taken(chat_model):
+    model = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
+    texts, _ = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
+    one, other = texts
+    assert one[-4:] == other[-4:] and one[-4:].isdigit()
+
+
+@pytest.mark.slow
+def test_order_of_planted_chats_is_found_and_no_other(tmp_path):
+    """A file read 40 times as chats in its order, beside one that was never read."""
+    docs = read_python_docs()
+    order = np.random.default_rng(5).permutation(len(docs.questions))
+    files = []
+    for name, part, copies in (("read", order[:80], 40), ("unread", order[80:160], 0)):
+        rows = [docs.questions[i] for i in part]
+        texts = tuple(f"{row.sentence}? {row.answer}" for row in rows)
+        chats = tuple(f"<user>{text}\n" for text in texts)
+        benchmark = Benchmark(name, texts, (None,) * len(texts))
+        files.append(
+            PlannedSet(benchmark=benchmark, copies=copies, texts_planted=chats)
+        )
+    preset = dataclasses.replace(PRESETS["tiny"], name="chats")
+    trained_model(
+        tmp_path, docs.documents, files, preset, seed=5, background_tokens=20_000
+    )
+    folder = with_template(tmp_path / "model")
+    p = {
+        one.name: jaxcontam.audit(
+            folder, list(one.benchmark.texts), shuffled=True, chat_template="user"
+        ).p_value
+        for one in files
+    }
+    assert p["read"] < 1e-6 and p["unread"] > 0.01

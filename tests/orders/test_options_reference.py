@@ -1,0 +1,278 @@
+"""A taste for the order of options is no memory: who vouches, what a reference says."""
+
+import hashlib
+import itertools
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.errors import InputError
+from jaxcontam.orders.ask_again import ask_again
+from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.options import METHOD
+from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.verify import verify_report
+from jaxcontam.stats.randomisation import row_spread
+from tests.orders.test_reference_model import forged, nothing
+
+pytestmark = pytest.mark.unoptimised
+
+_SCALES = (
+    ("whisper", "murmur", "shout", "scream"),
+    ("ember", "flame", "blaze", "inferno"),
+    ("cellar", "kitchen", "attic", "roof"),
+    ("drizzle", "shower", "downpour", "deluge"),
+    ("pawn", "bishop", "rook", "queen"),
+)
+_RANK = {word: i for scale in _SCALES for i, word in enumerate(scale)}
+_WORDS = ("delta", "ivory", "canal", "motor", "lemon", "radio", "velvet", "onion")
+
+
+def _ups(values):
+    return sum(a < b for a, b in itertools.pairwise(values))
+
+
+def _year(option):
+    return int(option.split()[-1])
+
+
+# What a reader likes: options of an item from words drawn at random, and how much the
+# reader likes a list of them.
+TASTES = {
+    "a scale that goes up": (
+        lambda rng, w: [f"{step} {w[0]}" for step in _SCALES[rng.integers(5)]],
+        lambda options: _ups([_RANK[one.split()[0]] for one in options]),
+    ),
+    "years that go up": (
+        lambda rng, w: [f"{w[i]} {1700 + y}" for i, y in enumerate(rng.choice(300, 4))],
+        lambda options: _ups(map(_year, options)),
+    ),
+    "the longest near the end": (
+        lambda rng, w: [f"{w[i]}{'x' * n}" for i, n in enumerate(rng.permutation(4))],
+        lambda options: 1.5 * (len(options[2]) == max(map(len, options))),
+    ),
+    "the alphabet after the first": (
+        lambda rng, w: list(w[:4]),
+        lambda options: _ups(options[1:]) * (options[0] > min(options)),
+    ),
+    "the catch-all last": (
+        lambda rng, w: [
+            f"{how} {w[0]}" for how in ("early", "often", "mixed", "quite")
+        ],
+        lambda options: 2.0 * options[3].startswith("mixed"),
+    ),
+    "a name in the second place": (
+        lambda rng, w: [*w[:3], w[3].title()],
+        lambda options: 2.0 * options[1][0].isupper(),
+    ),
+}
+
+
+def items_file(path, taste, *, liked=0.5, n=60, seed=0):
+    """Items, a share of them in an order that their author liked, others at random."""
+    rng, rows = np.random.default_rng([seed, len(taste)]), []
+    make, likes = TASTES[taste]
+    for i in range(n):
+        words = [f"{w}{i}" for w in rng.permutation(_WORDS)]
+        orders = [list(one) for one in itertools.permutations(make(rng, words))]
+        orders = [orders[j] for j in rng.permutation(len(orders))]
+        options = max(orders, key=likes) if rng.random() < liked else orders[0]
+        rows.append({"question": f"Which is case {i}?", "options": options})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def reader(taste=None, *, seed=1, gain=3.0, remembers=None):
+    """A function that gives log-likelihoods: noise of its own, a taste, memory."""
+    seen = set()
+    if remembers is not None:
+        lines = map(json.loads, remembers.read_text().splitlines())
+        seen = {tuple(row["options"]) for row in lines}
+
+    def log_likelihoods(pairs):
+        return [_log_likelihood(context + text) for context, text in pairs]
+
+    def _log_likelihood(text):
+        options = re.findall(r'"(.*?)"', text.rpartition('"options": [')[2])[:4]
+        digest = hashlib.blake2b(f"{seed} {text}".encode(), digest_size=4).digest()
+        noise = int.from_bytes(digest, "big") / 2**32
+        likes = gain * TASTES[taste][1](options) if taste else 0.0
+        return -len(text) + noise + likes + 2.0 * (tuple(options) in seen)
+
+    return log_likelihoods
+
+
+UNTOLD = "suspected", ("no reference",)
+
+
+def audited(model, file, **design):
+    return jaxcontam.audit(model, file, **{"tests": "options"} | design)
+
+
+@pytest.mark.parametrize("taste", TASTES)
+def test_a_taste_for_the_order_of_options_is_never_called_contaminated(taste, tmp_path):
+    """Not without a reference, nor beside one of the same taste and other noise."""
+    file = items_file(tmp_path / "x.jsonl", taste)
+    model = reader(taste)
+    found = audited(model, file)
+    assert found.p_value <= 0.001
+    if taste == "the alphabet after the first":
+        assert found.verdict == "invalid design", "checks see it"
+    else:
+        assert (found.verdict, found.primary.reasons) == UNTOLD
+    beside = audited(model, file, reference=reader(taste, seed=2))
+    assert beside.verdict == "invalid design"
+    # Of weaker tastes a reference finds less.
+    weak = audited(
+        reader(taste, gain=0.25), file, reference=reader(taste, seed=2, gain=0.25)
+    )
+    assert weak.verdict != "contaminated"
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """A file of items, and a model that read it and likes scales to go up, too."""
+    taste = "a scale that goes up"
+    file = items_file(tmp_path_factory.mktemp("items") / "x.jsonl", taste, liked=0.0)
+    return file, reader(taste, remembers=file), reader(taste, seed=2)
+
+
+@pytest.fixture(scope="module")
+def beside(read, tmp_path_factory):
+    """The audit of that model beside a silent reference, and its report."""
+    file, model, silent = read
+    found = audited(model, file, reference=silent)
+    out = tmp_path_factory.mktemp("beside")
+    found.save(out)
+    return found, out
+
+
+def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
+    found, out = beside
+    assert found.verdict == "contaminated"
+    reference, effect = found.primary.reference, found.primary.effect
+    assert reference.p_value > 0.05 and reference.difference_p <= 1e-6
+    # What the model prefers, less what the reference does.
+    difference = effect - reference.scale * reference.effect
+    assert reference.difference == pytest.approx(difference)
+    assert verify_report(out) == ([], 1)
+
+
+def test_checks_of_options_are_made_again(read, beside, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(beside[1], out)
+    asked = {"benchmarks": [read[0]], "rescore": 0, "model": None}
+    assert ask_again(out, **asked) == ([], ["pre-tests were run again"])
+
+    def better(row):
+        row["pretests"][0]["p_value"] = 0.999
+
+    forged(out, better, nothing)
+    (fault,), _ = ask_again(out, **asked)
+    assert fault.startswith("x: pre-tests[0].p_value is 0.999, recomputed")
+
+
+@pytest.mark.parametrize(
+    ("tests", "provenances"),
+    [
+        ("options", {"options": "declared"}),
+        ("options,reversal", {"options": "declared", "reversal": "published"}),
+        ("reversal,options", {"options": "published", "reversal": "declared"}),
+    ],
+)
+def test_the_word_of_the_user_is_of_the_order_that_decides(
+    tests, provenances, read, tmp_path
+):
+    file, model, _ = read
+    found = audited(model, file, tests=tests, shuffled=True, score_anyway=True)
+    assert {r.method: r.order_provenance for r in found.results} == provenances
+    found.save(tmp_path)
+    assert verify_report(tmp_path) == ([], len(provenances))
+    if tests == "options":
+        assert found.verdict == "contaminated"
+        assert "declared shuffled by whoever ran this" in " ".join(repr(found).split())
+
+
+def test_a_seed_file_is_not_of_options(tmp_path):
+    seed = (tmp_path / "seed.json",)
+    AuditDesign(tests="options", shuffled=True, seed_file=seed)
+    with pytest.raises(InputError, match="exclude each other"):
+        AuditDesign(tests="reversal,options", shuffled=True, seed_file=seed)
+
+
+def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
+    file, model, _ = read
+    rows = tuple(map(json.loads, file.read_text().splitlines()))
+    task = Benchmark(
+        "task", tuple(map(json.dumps, rows)), rows, order_provenance="unknown"
+    )
+    row = jaxcontam.audit(model, task, tests="options").primary
+    assert row.order_provenance == "unknown"
+
+
+def clear(row):
+    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
+
+
+def drop(arrays):
+    del arrays["0/reference_scores"]
+
+
+def zero(arrays):
+    arrays["0/reference_scores"] *= 0.0
+
+
+def smaller(arrays):
+    arrays["0/reference_scores"] = arrays["0/reference_scores"][:, :-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "arrays", "fault"),
+    [
+        (clear, nothing, "reference.p_value is 0.7, recomputed"),
+        (nothing, drop, "no scores of a reference model"),
+        (nothing, zero, "reference.p_value is"),
+        (nothing, smaller, "the reference was asked for other scores"),
+    ],
+)
+def test_forged_reference_is_found(beside, tmp_path, change, arrays, fault):
+    out = tmp_path / "out"
+    shutil.copytree(beside[1], out)
+    assert fault in forged(out, change, arrays)
+
+
+def test_no_order_that_is_compared_changes_the_scale():
+    rng = np.random.default_rng(3)
+    scores_KM, other_KM = rng.normal(size=(2, 50, 4))
+    scores_KM[:, 0] += 2.0
+
+    def scale(order):
+        evidence = Evidence(
+            scores=scores_KM[:, order], reference_scores=other_KM[:, order] / 2
+        )
+        found = reference_result(
+            METHOD,
+            evidence,
+            name="old",
+            fingerprint="",
+            seed=0,
+            content_digest="sha256:0",
+        )
+        return found.scale
+
+    assert scale([0, 1, 2, 3]) > 2.0
+    assert scale([2, 0, 3, 1]) == pytest.approx(scale([0, 1, 2, 3]), rel=1e-12)
+
+
+def test_row_spread_by_hand():
+    rows = [np.array([1.0, 3.0]), np.array([0.0, 0.0, 6.0])]
+    # Distances from 2: 1, 1; from 2: 2, 2, 4.
+    assert row_spread(rows) == pytest.approx(10 / 5)
+    # Sums of float32 that differ by rounding alone.
+    assert row_spread([np.array([-60.0, -60.00001])]) == 0.0

@@ -1,0 +1,193 @@
+# ruff: noqa: F811  (a fixture of another file is an argument here)
+"""What is said of a file's own order before any model is asked."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from jaxcontam import Audit
+from jaxcontam.cli.main import main
+from jaxcontam.orders import benchmarks as order_files
+from jaxcontam.orders.benchmarks import check_files, read_files
+from jaxcontam.orders.design import AuditDesign
+from tests.orders.test_order_path import random_bigrams, tokenizer  # noqa: F401
+from tests.support.stub_models import opened_stub
+
+
+def words(rng, n):
+    """Lines of six random words each."""
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    return [
+        " ".join("".join(rng.choice(letters, rng.integers(2, 5))) for _ in range(6))
+        for _ in range(n)
+    ]
+
+
+@pytest.fixture
+def shuffled(tmp_path):
+    path = tmp_path / "shuffled.txt"
+    path.write_text("\n".join(words(np.random.default_rng(1), 80)))
+    return path
+
+
+@pytest.fixture
+def by_length(tmp_path):
+    path = tmp_path / "by_length.txt"
+    path.write_text("\n".join(sorted(words(np.random.default_rng(1), 80), key=len)))
+    return path
+
+
+@pytest.fixture
+def in_runs(tmp_path):
+    """Runs of four with equal first words, which read the same backwards."""
+    rng = np.random.default_rng(2)
+    kinds = np.repeat(rng.choice(["Question:", "Q:"], 30), 4)
+    lines = zip(kinds, words(rng, 120), strict=True)
+    path = tmp_path / "in_runs.txt"
+    path.write_text("\n".join(f"{kind} {line}" for kind, line in lines))
+    return path
+
+
+def test_file_in_another_order_costs_no_model(by_length, tmp_path, capsys):
+    # There is no such model, and nobody notices.
+    command = ["audit", "nowhere", str(by_length), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert "length that rises or falls along the file" in said
+    assert "by_length: invalid design, not scored" in said
+    assert "remedy: " in said
+    assert "by_length" in (tmp_path / "out/report.html").read_text()
+    assert main(["verify", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"], document["results"]) == (None, [])
+    (file,) = document["unscored"]
+    assert (file["benchmark"], file["verdict"]) == ("by_length", "invalid design")
+    assert file["method"] == "direction"
+    failed = [test for test in file["pretests"] if not test["passed"]]
+    assert any(test["directional"] for test in failed)
+
+
+def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
+    by_length, shuffled, capsys
+):
+    for words_of_run in ([shuffled], [by_length, "--score-anyway"]):
+        assert main(["audit", "nowhere", *map(str, words_of_run)]) == 2
+        assert "nowhere: no such model directory" in capsys.readouterr().err
+
+
+def test_file_in_another_order_costs_no_model_from_python(by_length):
+    def never(pairs):
+        raise AssertionError("a model was asked")
+
+    result = jaxcontam.audit(never, by_length)
+    assert (result.verdict, result.p_value) == ("invalid design", None)
+
+
+def test_file_in_runs_is_refused_by_a_test_of_random_orders_alone(
+    in_runs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    command = ["audit", "nowhere", str(in_runs)]
+    assert main([*command, "--shuffled"]) == 0
+    said = capsys.readouterr().err
+    assert "invalid design, not scored" in said
+    assert "--tests direction" in said
+    assert main(command) == 2
+    assert "nowhere: no such model directory" in capsys.readouterr().err
+
+
+def test_one_file_of_two_is_scored(by_length, shuffled, tokenizer, tmp_path, capsys):
+    command = Audit(model="m", benchmark=(by_length, shuffled), out=tmp_path / "out")
+    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    assert {row["benchmark"] for row in document["results"]} == {"shuffled"}
+    assert [file["benchmark"] for file in document["unscored"]] == ["by_length"]
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("shuffled", "its order passes all"),
+        ("by_length", "it points forwards: no order test of this file alone is sound"),
+        ("in_runs", "direction, which audit asks first, does not mind"),
+    ],
+)
+def test_doctor_says_which_tests_a_file_allows(name, found, request, capsys):
+    assert main(["doctor", str(request.getfixturevalue(name))]) == 0
+    assert found in capsys.readouterr().out
+
+
+def test_doctor_advises_what_an_audit_would(tmp_path, capsys):
+    path = tmp_path / "sorted.csv"
+    items = words(np.random.default_rng(5), 80)
+    topics = np.repeat(["algebra", "biology", "law", "trade"], 20)
+    rows = [
+        f"{topic} {text},{topic}" for topic, text in zip(topics, items, strict=True)
+    ]
+    path.write_text("\n".join(["question,subject", *rows]) + "\n")
+    assert main(["doctor", str(path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("(--group-field subject)")
+
+
+def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, capsys):
+    path = tmp_path / "x.txt"
+    items = words(np.random.default_rng(4), 24)
+    path.write_text("\n".join(4 * items))
+    command = Audit(model="m", benchmark=(path,), out=tmp_path / "out")
+    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    for row in document["results"]:
+        assert (row["n_examples"], row["n_repeats"]) == (24, 72)
+        assert row["verdict"] in (None, "inconclusive", "no evidence")
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_other_inputs_get_another_folder_that_tells_of_the_first(
+    shuffled, tokenizer, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+
+    def folders_after(tests, seed=0):
+        model = opened_stub("m", random_bigrams(seed), tokenizer)
+        info = dataclasses.replace(model.info, fingerprint=f"sha256:{seed}")
+        model = dataclasses.replace(model, info=info)
+        command = Audit(model="m", benchmark=(shuffled,), tests=tests)
+        document = command.run_on(lambda: model)
+        folders = {path.name for path in Path("runs/audit").glob("m-shuffled-*")}
+        return folders, document.get("earlier", [])
+
+    first, earlier = folders_after("direction")
+    assert len(first) == 1 and earlier == []
+    both, earlier = folders_after(None)
+    assert len(both) == 2 and set(earlier) == first
+    assert "1 other report on this model" in " ".join(capsys.readouterr().out.split())
+    # The same again replaces itself; a second model of this name replaces nothing.
+    assert folders_after("direction") == (both, [*(both - first)])
+    third, earlier = folders_after("direction", seed=1)
+    assert len(third) == 3 and earlier == []
+
+
+def test_a_first_look_reads_the_head_of_a_large_file_and_says_so(
+    tmp_path, monkeypatch, capsys
+):
+    rng, path = np.random.default_rng(3), tmp_path / "tail.txt"
+    path.write_text("\n".join([*words(rng, 60), *sorted(words(rng, 90), key=len)]))
+    design = AuditDesign()
+    files = read_files(path, design)
+    head = read_files(path, AuditDesign(limit=60))
+    looked = check_files(files, design, most=60)
+    assert looked.pretests == check_files(head, design).pretests
+    assert looked.benchmarks == files.benchmarks
+    told = "tail: checks read the first 60 of 150 examples here; audit checks all"
+    assert looked.heads == (told,)
+    assert check_files(files, design).heads == ()
+    monkeypatch.setattr(order_files, "HEAD", 60)
+    main(["doctor", str(path)])
+    printed = capsys.readouterr().out
+    assert f"note   {told}" in printed and "its order passes all" in printed

@@ -1,0 +1,284 @@
+# ruff: noqa: F811  (a fixture of another file is an argument here)
+"""`audit --reference`: a model that cannot have seen the file takes the same tests."""
+
+import dataclasses
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxcontam import Audit
+from jaxcontam.orders import command as audit_command
+from jaxcontam.orders.adjacency import METHOD as ADJACENCY
+from jaxcontam.orders.direction import METHOD as DIRECTION
+from jaxcontam.orders.pair_method import loglik_gap, reference_result
+from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.verify import verify_report
+from jaxcontam.reports.report_files import (
+    ARCHIVE_NAME,
+    REPORT_NAME,
+    archive_digest,
+    sealed_text,
+)
+from tests.orders.test_order_path import (
+    bigrams,
+    random_bigrams,
+    tokenizer,  # noqa: F401
+)
+from tests.support.stub_models import opened_stub
+
+# Words of a row's own.
+N_WORDS = 6
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """60 lines in random order, each with a letter of its own at both ends."""
+    rng = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("file") / "x.txt"
+    marks = [chr(33 + i) for i in rng.permutation(60)]
+    words = ["".join(rng.choice(list("mnopqrstuv"), 3)) for _ in range(60 * N_WORDS)]
+    path.write_text(
+        "".join(
+            f"{mark}{' '.join(words[i * N_WORDS : (i + 1) * N_WORDS])}{mark}\n"
+            for i, mark in enumerate(marks)
+        )
+    )
+    return path
+
+
+def follower(path, tokenizer):
+    """A stub that expects after each line the first letter of the published next."""
+    table = np.full((300, 300), -5.0, np.float32)
+    lines = path.read_text().splitlines()
+    for line, after in itertools.pairwise(lines):
+        one, other = (tokenizer.encode(text[-1]).ids[0] for text in (line, after))
+        table[one, other] = -0.1
+    return bigrams(table)
+
+
+def audited(
+    file, tokenizer, out, target, reference, *, tests="direction", context=None
+):
+    """Audit the file by one stub beside another one; returns the report."""
+    older = opened_stub("older", reference, tokenizer)
+    if context is not None:
+        older = dataclasses.replace(older, context=context)
+    command = Audit(
+        model="target",
+        benchmark=(file,),
+        reference="older",
+        tests=tests,
+        separator="",
+        out=out,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_command, "open_for", lambda *_, **__: older)
+        return command.run_on(lambda: opened_stub("target", target, tokenizer))
+
+
+def test_likelihoods_are_compared_over_pairs_that_stand_there():
+    """One stratum of three and one of two, with zeros beside it."""
+    orders_KMS = np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32)
+    pairs_KSS = np.zeros((2, 3, 3))
+    pairs_KSS[0] = -5.0 + np.arange(9).reshape(3, 3)
+    pairs_KSS[1, :2, :2] = -3.0
+    there = np.zeros((2, 3, 3))
+    there[0], there[1, :2, :2] = -2.0, -2.0
+    evidence = Evidence(
+        orders=orders_KMS,
+        pairs=pairs_KSS,
+        reference_pairs=pairs_KSS + there,
+        codes=np.zeros((2, 3), np.int64),
+        runs=np.zeros((2, 3), np.int64),
+    )
+    assert loglik_gap(evidence) == pytest.approx(-2.0)
+
+
+def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
+    file, tokenizer, tmp_path
+):
+    seen, new = follower(file, tokenizer), random_bigrams(5)
+    document = audited(file, tokenizer, tmp_path, seen, new, tests=None)
+    rows = {row["method"]: row for row in document["results"]}
+    assert set(rows) == {"direction", "adjacency"}
+    assert rows["direction"]["verdict"] == "contaminated"
+    for row in rows.values():
+        reference = row["reference"]
+        assert reference["name"] == document["reference"]["name"] == "older"
+        assert reference["p_value"] > 0.05
+        assert reference["difference_p"] <= 0.001
+        # What the target prefers, less what the reference does.
+        assert reference["difference"] == pytest.approx(
+            row["effect"] - reference["scale"] * reference["effect"]
+        )
+    assert verify_report(tmp_path) == ([], 2)
+
+
+def forty_strata(pairs_KSS, reference_KSS):
+    """Evidence of forty strata of eight examples, all pairs."""
+    return Evidence(
+        orders=np.arange(320, dtype=np.int32).reshape(40, 1, 8),
+        pairs=pairs_KSS,
+        reference_pairs=reference_KSS,
+        codes=np.zeros((40, 8), np.int64),
+        runs=np.repeat([[0, 1]], 40, axis=0).repeat(4, axis=1),
+    )
+
+
+def beside(evidence, method=DIRECTION):
+    """What the reference of some evidence shows."""
+    return reference_result(
+        method, evidence, name="old", fingerprint="", seed=0, content_digest="sha256:0"
+    )
+
+
+def test_a_reference_that_reads_alike_but_gains_less_explains_as_much():
+    """Half of every score leaves no difference; memory of the target sets no scale."""
+    rng = np.random.default_rng(4)
+    pairs_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    foretold_KSS = pairs_KSS + np.eye(8, k=1)
+    found = beside(forty_strata(foretold_KSS, foretold_KSS / 2))
+    assert found.scale == pytest.approx(2.0)
+    assert found.difference == pytest.approx(0.0, abs=1e-12)
+    assert found.difference_p == 1.0
+    # One boundary in three remembered, with 30 nats: the scale is that of the rest.
+    memory_KSS = 30.0 * (rng.random((40, 8, 8)) < 1 / 3) * np.eye(8, k=1)
+    found = beside(forty_strata(pairs_KSS + memory_KSS, pairs_KSS / 2))
+    assert found.scale == pytest.approx(2.0)
+    assert found.difference_p < 1e-6
+    # Larger scores of a reference stay as they are.
+    assert beside(forty_strata(foretold_KSS, foretold_KSS * 2)).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [(DIRECTION, [0, 1, 2, 3, 7, 6, 5, 4]), (ADJACENCY, [3, 0, 7, 1, 5, 2, 6, 4])],
+)
+def test_no_order_that_is_compared_changes_the_scale(method, order):
+    """One stratum stands otherwise: as likely under the null, so the same scale."""
+    rng = np.random.default_rng(5)
+    model_KSS, reference_KSS = rng.normal(size=(2, 40, 8, 8)) * (1 - np.eye(8))
+    turned = []
+    for scores_KSS in (model_KSS * 3, reference_KSS):
+        other_KSS = scores_KSS.copy()
+        other_KSS[:1] = other_KSS[:1, order][..., order]
+        turned.append(other_KSS)
+    found = beside(forty_strata(model_KSS * 3, reference_KSS), method)
+    assert found.scale > 2.0
+    assert beside(forty_strata(*turned), method).scale == pytest.approx(found.scale)
+
+
+def test_a_reference_that_ignores_context_is_not_scaled_by_its_rounding():
+    rng = np.random.default_rng(6)
+    model_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
+    alone_KSS = rng.normal(-60, 5, size=(40, 1, 8)) * (1 - np.eye(8))
+    assert beside(forty_strata(model_KSS, alone_KSS)).scale == 1.0
+
+
+@pytest.fixture(scope="module")
+def both_prefer(file, tokenizer, tmp_path_factory):
+    """Folder of an audit whose reference expects the published order, too."""
+    out, seen = tmp_path_factory.mktemp("both"), follower(file, tokenizer)
+    audited(file, tokenizer, out, seen, seen)
+    return out
+
+
+def test_a_reference_that_reads_less_of_an_example_is_told(file, tokenizer, tmp_path):
+    scorer = random_bigrams(5)
+    document = audited(file, tokenizer, tmp_path, scorer, scorer, context=40)
+    ((warning,),) = [row["warnings"] for row in document["results"]]
+    assert warning.startswith("older, the reference model, reads 60 of 60 examples cut")
+
+
+def test_half_of_the_model_less_the_scaled_reference_is_what_is_tested():
+    """Noise that both share counts half; that of the reference alone counts whole."""
+    rng = np.random.default_rng(7)
+    noise_KSS, other_KSS = rng.normal(size=(2, 40, 8, 8)) * (1 - np.eye(8))
+    memory_KSS = 0.8 * np.eye(8, k=1)
+    evidence = forty_strata(noise_KSS + memory_KSS, 0.5 * (noise_KSS + other_KSS / 9))
+    found = beside(evidence)
+    assert found.scale == pytest.approx(2.0, abs=0.1)
+    own, theirs = evidence.pairs, found.scale * evidence.reference_pairs
+    half = dataclasses.replace(evidence, pairs=own / 2 - theirs)
+    numbers = DIRECTION.numbers(half, grouped=False, seed=0, content_digest="sha256:0")
+    assert found.half_p == numbers.p_value < 1e-3
+    loud = beside(forty_strata(noise_KSS + memory_KSS, -3 * other_KSS))
+    assert loud.scale == 1.0 and loud.p_value > 0.005 and loud.half_p > 0.05
+
+
+def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
+    document = json.loads((both_prefer / REPORT_NAME).read_text())
+    (row,) = document["results"]
+    assert row["p_value"] <= 0.001
+    assert row["verdict"] == "invalid design"
+    assert row["reference"]["p_value"] == row["p_value"]
+    assert row["reference"]["difference_p"] == 1.0
+    assert verify_report(both_prefer) == ([], 1)
+
+
+def forged(out, change, arrays):
+    """Faults of a report that was changed by somebody who can seal it."""
+    document = json.loads((out / REPORT_NAME).read_text())
+    change(document["results"][0])
+    with np.load(out / ARCHIVE_NAME) as archive:
+        content = {name: archive[name] for name in archive.files}
+    arrays(content)
+    np.savez_compressed(out / ARCHIVE_NAME, **content)
+    document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
+    (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+    return "\n".join(verify_report(out)[0])
+
+
+def nothing(_):
+    pass
+
+
+def clear(row):
+    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
+    row["verdict"] = "contaminated"
+
+
+def halve(row):
+    row["reference"]["half_p"] = 1e-9
+
+
+def hide(row):
+    row["reference"] = None
+    row["verdict"] = "contaminated"
+
+
+def rename(row):
+    row["reference"]["fingerprint"] = "sha256:other"
+
+
+def drop_pairs(arrays):
+    del arrays["0/reference_pairs"]
+
+
+def zero_pairs(arrays):
+    arrays["0/reference_pairs"] *= 0.0
+
+
+def smaller_pairs(arrays):
+    arrays["0/reference_pairs"] = arrays["0/reference_pairs"][:1]
+
+
+@pytest.mark.parametrize(
+    ("change", "arrays", "fault"),
+    [
+        (clear, nothing, "reference.p_value is 0.7, recomputed"),
+        (halve, nothing, "reference.half_p is 1e-09, recomputed 1.0"),
+        (hide, nothing, "reference is None, recomputed {'name'"),
+        (hide, drop_pairs, "no pairs of a reference model"),
+        (rename, nothing, "reference.fingerprint is 'sha256:other', recomputed"),
+        (nothing, zero_pairs, "reference.p_value is"),
+        (nothing, smaller_pairs, "the reference was asked for other pairs"),
+    ],
+)
+def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault):
+    out = tmp_path / "out"
+    shutil.copytree(both_prefer, out)
+    assert fault in forged(out, change, arrays)

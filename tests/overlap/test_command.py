@@ -1,0 +1,308 @@
+"""The search of a corpus of files, its batches and its command as users see it."""
+
+import gzip
+import json
+import random
+import tracemalloc
+
+import pytest
+
+from jaxcontam.cli.main import main
+from jaxcontam.data import corpus
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.corpus import list_corpus
+from jaxcontam.data.ngrams import overlap_index
+from jaxcontam.overlap import command
+from jaxcontam.overlap.command import (
+    MEANING,
+    Reached,
+    load_state,
+    save_state,
+    search_files,
+)
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.occurrences import forms_of, occurrences
+from tests.support.overlap_texts import sentence
+
+
+def write_corpus(folder, n=300):
+    """Files of every kind, with examples planted in each; returns the examples."""
+    rng = random.Random(0)
+    vocabulary = [f"v{i}" for i in range(200)]
+    examples = [
+        " ".join(rng.choices(vocabulary, k=rng.randint(3, 60))) for _ in "x" * 30
+    ]
+    folder.mkdir()
+
+    def texts(n_texts):
+        for _ in range(n_texts):
+            words = rng.choices(vocabulary, k=rng.randint(0, 90))
+            if rng.random() < 0.2:
+                words[5:5] = rng.choice(examples[:20]).title().split()
+            yield " ".join(words)
+
+    lines = [json.dumps({"text": text}) + "\n" for text in texts(n)]
+    (folder / "a.jsonl").write_text("".join(lines) + "{\n")
+    (folder / "b.txt").write_text("\n".join(texts(n)) + " \n" + examples[5])
+    data = "".join(f'"{text}"\n' for text in texts(n)).encode()
+    (folder / "c.csv.gz").write_bytes(gzip.compress(b"text\n" + data))
+    (folder / "d.json").write_text(json.dumps(list(texts(n))))
+    # A line without an end, in which an example lies across parts.
+    long = " ".join([*texts(n), examples[7], *texts(n)])
+    (folder / "e.txt").write_text(long)
+    return examples
+
+
+def searched(folder, examples, **changes):
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    forms = forms_of(benchmark, is_chosen=False)
+    search = OverlapSearch(overlap_index([form.text for form in forms]))
+    files, _ = list_corpus(folder, leave_out=folder / "out")
+    fields = {
+        "text_field": "text",
+        "reached": Reached(),
+        "save": lambda _: None,
+        "progress": lambda *_: None,
+        "batch_characters": 1 << 20,
+    }
+    reached = search_files(search, None, files, **(fields | changes))
+    names = [file.name for file in files]
+    return occurrences(forms, search, files=names), reached, search
+
+
+@pytest.mark.parametrize("batch_characters", [1, 700, 9_000])
+def test_result_does_not_depend_on_where_batches_are_cut(tmp_path, batch_characters):
+    examples = write_corpus(tmp_path / "docs")
+    whole, reached, search = searched(tmp_path / "docs", examples)
+    parts, again, other = searched(
+        tmp_path / "docs", examples, batch_characters=batch_characters
+    )
+    assert parts == whole
+    assert again == reached
+    assert (other.n_documents, other.n_words) == (search.n_documents, search.n_words)
+    assert {row.rule for row in whole} >= {"words", "exact", None}
+
+
+def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatch):
+    """Stopped at every save in turn, as if the power went."""
+    monkeypatch.setattr(command, "_SAVE_SECONDS", 0.0)
+    # Texts that are longer than the batches would repeat more than they add.
+    monkeypatch.setattr(corpus, "_PIECE", 500)
+    examples = write_corpus(tmp_path / "docs", n=40)
+    whole, _, undisturbed = searched(tmp_path / "docs", examples, batch_characters=3000)
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    forms = forms_of(benchmark, is_chosen=False)
+    files, _ = list_corpus(tmp_path / "docs", leave_out=tmp_path)
+    out, starts = tmp_path / "state", []
+    out.mkdir()
+    true_read = command.read_segments
+
+    def read(path, *, text_field, start):
+        starts.append((path.name, start.line if start else 0))
+        return true_read(path, text_field=text_field, start=start)
+
+    monkeypatch.setattr(command, "read_segments", read)
+
+    class PowerCutError(Exception):
+        pass
+
+    n_cuts = 0
+    while True:
+        search = OverlapSearch(overlap_index([form.text for form in forms]))
+        reached = load_state(out, "key", search)
+        n_before = len(starts)
+
+        def save(now, search=search):
+            save_state(out, "key", now, search)
+            raise PowerCutError
+
+        try:
+            search_files(
+                search,
+                None,
+                files,
+                text_field="text",
+                reached=reached,
+                save=save,
+                progress=lambda *_: None,
+                batch_characters=3000,
+            )
+        except PowerCutError:
+            n_cuts += 1
+            if reached.place is not None:
+                name = files[reached.file].name
+                assert starts[n_before] == (name, reached.place.line)
+            continue
+        break
+    assert n_cuts > 10
+    assert starts == sorted(starts), "no file is begun again"
+    names = [file.name for file in files]
+    assert occurrences(forms, search, files=names) == whole
+    assert search.n_words == undisturbed.n_words
+    assert search.n_documents == undisturbed.n_documents
+
+
+def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):
+    line = json.dumps({"text": "lorem ipsum dolor sit amet " * 400}) + "\n"
+    peaks = []
+    for n_bytes in (3_000_000, 10_000_000):
+        folder = tmp_path / str(n_bytes)
+        folder.mkdir()
+        (folder / "docs.jsonl").write_text(line * (n_bytes // len(line)))
+        tracemalloc.start()
+        searched(folder, [sentence(40), "lorem ipsum dolor " * 20])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # A batch has 200,000 words: 8 bytes each in a dozen arrays, and the words' text.
+    assert peaks[1] < peaks[0] * 1.1
+    assert peaks[1] < 40_000_000
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A corpus and a benchmark of five lines, of which 0 and 2 are in the corpus."""
+    monkeypatch.chdir(tmp_path)
+    examples = [sentence(30, 100 * i) for i in range(4)] + ["?!"]
+    (tmp_path / "bench.txt").write_text("\n".join(examples) + "\n")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    hit = f"So {examples[2].upper()}. \ud800"
+    lines = [{"text": sentence(50, 9_000)}, {"text": hit}]
+    (docs / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    (docs / "two.txt").write_text(f"title\n\n{examples[0]}\n")
+    (docs / "readme.md").write_text(examples[1])
+    return tmp_path
+
+
+def test_command_writes_rows_totals_and_both_lists(files, capsys):
+    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert MEANING in said.out
+    assert "found (ids count from 0):\n  id 0" in said.out
+    assert (
+        "  id 2 (words) one.jsonl:2\n    example: [w200 w201 w202" in said.out
+        and "\n    corpus:  So [W200 W201 W202" in said.out
+    )
+    assert "not read: 1 files of other kinds (.md)" in said.out
+    assert "1 examples have no words and are in no list" in said.out
+    document = json.loads((files / "o/overlap.json").read_text())
+    assert document["meaning"] == MEANING
+    assert document["benchmark"]["order_provenance"] == "published"
+    assert document["corpus"]["n_documents"] == 3
+    assert [row["rule"] for row in document["examples"]] == [
+        *("exact", None, "words", None, None)
+    ]
+    assert document["examples"][0]["line"] == 3
+    assert document["totals"]["found"] == 2
+    assert (files / "o/found.txt").read_text() == "0\n2\n"
+    assert (files / "o/not_found.txt").read_text() == "1\n3\n"
+
+
+def test_json_on_standard_output_is_the_file(files, capsys):
+    assert main(["overlap", "docs", "bench.txt", "--out", "o", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert json.loads(said) == json.loads((files / "o/overlap.json").read_text())
+
+
+def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
+    words = ["overlap", "docs", "bench.txt", "--out", "o"]
+    assert main(words) == 0
+    first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "read_segments", None)
+        assert main(words) == 0
+    assert capsys.readouterr().out == first
+    (files / "o/overlap.json").unlink()
+    assert main(words) == 0
+    assert (files / "o/overlap.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["corpus", "benchmark", "flag", "state"])
+def test_other_input_is_searched_anew(files, change, capsys):
+    words = ["overlap", "docs", "bench.txt", "--out", "o"]
+    assert main(words) == 0
+    if change == "corpus":
+        (files / "docs/three.txt").write_text(sentence(30, 100))
+    elif change == "benchmark":
+        (files / "bench.txt").write_text(sentence(30, 200) + "\n" + sentence(9, 9_000))
+    elif change == "flag":
+        words += ["--limit", "1"]
+    else:
+        (files / "o/search.npz").write_bytes(b"PK\x03\x04 cut short")
+        (files / "o/overlap.json").write_text("{}")
+    assert main(words) == 0
+    found = (files / "o/found.txt").read_text().split()
+    assert (
+        found
+        == {
+            "corpus": ["0", "1", "2"],
+            "benchmark": ["0", "1"],
+            "flag": ["0"],
+            "state": ["0", "2"],
+        }[change]
+    )
+
+
+def test_damaged_line_is_named_and_exits_with_3(files, capsys):
+    with open(files / "docs/one.jsonl", "a") as file:
+        file.write('{"text": \n{"body": "x"}\n')
+    words = ["overlap", "docs", "bench.txt", "--out", "o"]
+    for _ in range(2):
+        assert main(words) == 3
+        out = capsys.readouterr().out
+        assert "unreadable parts, not searched: 2" in out
+        assert "one.jsonl:4: no field 'text' (it has: body)" in out
+    document = json.loads((files / "o/overlap.json").read_text())
+    assert document["totals"]["found"] == 2
+    assert [fault["line"] for fault in document["corpus"]["unreadable"]] == [3, 4]
+
+
+def test_text_field_and_template_choose_the_texts(files, capsys):
+    (files / "docs/one.jsonl").write_text(json.dumps({"body": sentence(20)}))
+    (files / "docs/two.txt").unlink()
+    record = {"q": sentence(10), "a": sentence(10, 10), "note": sentence(80, 500)}
+    (files / "bench.jsonl").write_text(json.dumps(record))
+    words = ["overlap", "docs", "bench.jsonl", "--text-field", "body", "--out"]
+    assert main([*words, "o", "--template", "{q} {a}"]) == 0
+    assert main([*words, "p", "--benchmark-field", "a"]) == 0
+    for out in "op":
+        (row,) = json.loads((files / out / "overlap.json").read_text())["examples"]
+        assert (row["rule"], row["form"]) == ("exact", "text")
+
+
+def test_an_example_without_its_text_keeps_its_id_and_is_in_no_list(files, capsys):
+    rows = [{"q": None}, {"q": sentence(30)}, {"q": "null"}, {"q": float("nan")}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (files / "bench.jsonl").write_text(f"\n{lines}")
+    words = ["overlap", "docs", "bench.jsonl", "--benchmark-field", "q", "--out", "o"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "2 examples have no words and are in no list" in said
+    assert said.endswith("\nbench: 1 blank line left out\n")
+    assert (files / "o/found.txt").read_text() == "1\n"
+    assert (files / "o/not_found.txt").read_text() == "2\n"
+
+
+def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
+    (files / "docs/one.jsonl").write_text('{"body": "x"}\n' * 5_000)
+    assert main(["overlap", "docs", "bench.txt"]) == 2
+    assert "one.jsonl:1: no field 'text' (it has: body); no text in 1000 records" in (
+        capsys.readouterr().err
+    )
+
+
+def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):
+    frame = sentence(20, 700)
+    examples = [f"{frame} {sentence(20, 5_000 + 20 * i)}" for i in range(12)]
+    (files / "bench.txt").write_text("\n".join(examples))
+    (files / "docs/two.txt").write_text(f"{frame}\nand\n{sentence(15, 5_022)}\n")
+    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    said = capsys.readouterr().out
+    assert "11 have nothing there but boilerplate, and do not count as found" in said
+    document = json.loads((files / "o/overlap.json").read_text())
+    assert (files / "o/found.txt").read_text() == "1\n"
+    assert document["totals"]["13-gram"] == 1
+    row = document["examples"][1]
+    assert f"w5021 [{sentence(13, 5_022)}] w5035" in row["example"]
+    assert row["corpus"].endswith(f"w719 and [{sentence(13, 5_022)}] w5035 w5036")

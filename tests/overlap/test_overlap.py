@@ -1,0 +1,352 @@
+"""What a search finds, against sets and loops."""
+
+import json
+import random
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from jaxcontam.data import corpus, ngrams
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.corpus import Segment
+from jaxcontam.data.ngrams import overlap_index
+from jaxcontam.overlap.command import Reached, load_state, save_state
+from jaxcontam.overlap.corpus_search import OverlapSearch
+from jaxcontam.overlap.occurrences import forms_of, occurrences
+from tests.support.overlap_texts import sentence
+
+
+def found_in(documents, examples, *, batch=1):
+    """Rows of plain examples, with documents one a batch unless said otherwise."""
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    forms = forms_of(benchmark, is_chosen=False)
+    index = overlap_index([form.text for form in forms])
+    search = OverlapSearch(index)
+    segments = [
+        (0, Segment(text, line, False, None)) for line, text in enumerate(documents, 1)
+    ]
+    for i in range(0, len(segments), batch):
+        search.add(segments[i : i + batch])
+    return occurrences(forms, search, files=["docs"])
+
+
+def test_example_that_stands_alone_is_exact():
+    (row,) = found_in([sentence(40)], [sentence(40)])
+    assert row.rules == ("exact", "words", "13-gram", "near-duplicate", "8-grams")
+    assert (row.file, row.line, row.containment, row.share_8grams) == ("docs", 1, 1, 1)
+    assert row.matched == sentence(13)
+
+
+@pytest.mark.parametrize("n", [13, 14, 20, 300])
+def test_example_inside_a_long_document_is_exact(n):
+    documents = [sentence(500, 10_000), f"before, {sentence(n)}; after {sentence(9)}"]
+    (row,) = found_in(documents, [sentence(n)])
+    assert (row.rule, row.line, row.containment) == ("exact", 2, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        str.upper,
+        lambda t: t.replace(" ", ", “") + "!",
+        lambda t: t.replace(" ", "\n\n"),
+    ],
+)
+def test_example_in_other_signs_has_all_its_words(change):
+    text = "alpha beta gamma delta " + sentence(20)
+    shown = change(text)
+    (row,) = found_in([f"x {shown} y"], [text])
+    # White space alone is no difference.
+    expected = "exact" if shown.split() == text.split() else "words"
+    assert row.rule == expected
+
+
+SENTENCES = {
+    "Chinese": "我们今天上午在北京大学的图书馆里看到了一位老教授正在讲解量子力学",
+    "Japanese": "明治維新の後、日本政府は富国強兵を目標に掲げて鉄道や郵便制度を整えた",
+    "Thai": "ประเทศไทยเป็นประเทศที่ตั้งอยู่ในเอเชียตะวันออกเฉียงใต้และมีน้ำทะเลล้อมรอบ",
+    "Lao": "ປະເທດລາວຕັ້ງຢູ່ໃນເຂດອາຊີຕາເວັນອອກສ່ຽງໃຕ້ແລະບໍ່ມີທາງອອກສູ່ທະເລ",
+    "Khmer": "ព្រះរាជាណាចក្រកម្ពុជាជាប្រទេសមួយនៅអាស៊ីអាគ្នេយ៍ដែលមានប្រវត្តិយូរលង់",
+    "Burmese": "မြန်မာနိုင်ငံသည်အရှေ့တောင်အာရှတွင်တည်ရှိသောနိုင်ငံတစ်ခုဖြစ်သည်",
+    "Tibetan": "བོད་ལྗོངས་ནི་ས་ཆ་མཐོ་ཤོས་ཤིག་ཡིན་པས་འཛམ་གླིང་གི་ཡང་རྩེ་ཞེས་འབོད།",
+    "Hindi": "भारत दक्षिण एशिया में स्थित एक विशाल देश है जिसकी राजधानी नई दिल्ली कहलाती है",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_example_inside_running_text_without_spaces_is_exact(language):
+    text = SENTENCES[language]
+    gap = " " if language == "Hindi" else ""
+    # What stands around it is of the same signs.
+    signs = ngrams.words_of(text)
+    around, half = gap.join(signs[::-1]), len(signs) // 2
+    turned = gap.join([*signs[half:], *signs[:half]])
+    documents = [around, gap.join([around, turned, around])]
+    (row,) = found_in(documents, [text])
+    assert row.rule not in ("exact", "words")
+    (row,) = found_in([*documents, gap.join([around, text, around])], [text])
+    assert (row.rule, row.line) == ("exact", 3)
+    assert row.matched == ngrams.joined_words(signs[:13])
+    shown = text if language == "Hindi" else text[: len(row.matched)]
+    assert row.example is not None and row.example.startswith(f"[{shown[:9]}")
+
+
+@pytest.mark.parametrize(
+    ("example", "document"),
+    [
+        ("x contamination {}", "y x con\u00adtami\u200bna\u2060tion \ufeff{} y"),
+        ("x con\u200btamination {}", "y x contamination {} y"),
+        ('R&D "x" don\'t {}', "y R&amp;D &quot;x&quot; don&#39;t&nbsp;{} y"),
+        ("R&amp;D {}", "y R&D {} y"),
+        ("R&amp;D &lt;{}", "y R&amp;amp;D &amp;lt;{} y"),
+    ],
+)
+def test_what_nobody_sees_is_no_difference(example, document):
+    text, other = (one.format(sentence(20)) for one in (example, document))
+    (row,) = found_in([other], [text])
+    assert row.rule == "exact"
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+def test_a_cut_of_a_long_document_splits_no_sign_and_no_word(monkeypatch, gap):
+    monkeypatch.setattr(corpus, "_PIECE", 40)
+    texts = [*SENTENCES.values()][:7]
+    whole = gap.join(f"{text}{gap}ATP{gap}" for text in texts * 5)
+    cut = list(corpus.text_segments(whole, 1, None))
+    assert "".join(segment.text for segment in cut) == whole
+    assert [word for segment in cut for word in ngrams.words_of(segment.text)] == (
+        ngrams.words_of(whole)
+    )
+
+
+def test_unplanted_examples_are_not_found():
+    examples = [sentence(30, 100 * i) for i in range(5)]
+    rows = found_in([sentence(90, 9_000), examples[3]], examples)
+    assert [row.rule for row in rows] == [None, None, None, "exact", None]
+    assert [(row.share_8grams, row.file) for row in rows[:3]] == [(0, None)] * 3
+
+
+def test_twelve_words_in_a_row_are_no_13_gram():
+    text = sentence(60)
+    words = text.split()
+    (row,) = found_in([" ".join(["x", *words[20:32], "y"])], [text])
+    assert row.rules == ()
+    (row,) = found_in([" ".join(["x", *words[20:33], "y"])], [text])
+    assert row.rules == ("13-gram",)
+    assert row.matched == " ".join(words[20:33])
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_example_below_13_words_counts_as_a_whole(n):
+    words = sentence(n).split()
+    around = sentence(30, 1000)
+    (row,) = found_in([f"{around} {sentence(n)}. {around}"], [sentence(n)])
+    assert row.rule == ("exact" if n >= 5 else "words")
+    assert "13-gram" in row.rules
+    assert (row.matched, row.containment) == (sentence(n), None)
+    (row,) = found_in([f"{around} {' '.join(words[:-1])} x"], [sentence(n)])
+    assert "13-gram" not in row.rules and "words" not in row.rules
+
+
+@pytest.mark.parametrize(("n_found", "is_hit"), [(70, True), (69, False)])
+def test_share_of_8_grams_is_met_at_70_of_100(n_found, is_hit):
+    """Each 8-gram in a document of its own, so that no other rule has a say."""
+    words = sentence(107).split()
+    documents = [" ".join(words[i : i + 8]) for i in range(n_found)]
+    (row,) = found_in(documents, [" ".join(words)])
+    assert row.share_8grams == n_found / 100
+    assert row.rules == (("8-grams",) if is_hit else ())
+
+
+def test_repeated_8_gram_counts_as_often_as_the_example_holds_it():
+    chorus, verse = sentence(8), sentence(8, 100)
+    (row,) = found_in([chorus], [f"{chorus} {chorus} {verse}"])
+    # 24 words have 17 8-grams: the chorus twice, verse and seams 15 times.
+    assert row.share_8grams == pytest.approx(2 / 17, abs=1e-6)
+
+
+@pytest.mark.parametrize(("n_changed", "is_hit"), [(1, True), (2, True), (3, False)])
+def test_containment_is_that_of_the_unchanged_shingles(n_changed, is_hit):
+    """A changed word inside a text costs 5 of its 56 shingles."""
+    words = sentence(60).split()
+    for i in range(n_changed):
+        words[10 + 13 * i] = "changed"
+    (row,) = found_in([f"{sentence(70, 500)} {' '.join(words)}"], [sentence(60)])
+    assert row.containment == pytest.approx((56 - 5 * n_changed) / 56, abs=1e-6)
+    assert ("near-duplicate" in row.rules) == is_hit
+
+
+def test_shingles_scattered_over_a_document_are_no_near_duplicate():
+    words = sentence(60).split()
+    parts = [" ".join(words[i : i + 12]) for i in range(0, 60, 8)]
+    scattered = sentence(100, 5000).join(f" {part} " for part in parts)
+    (row,) = found_in([scattered], [sentence(60)])
+    assert row.containment is not None and row.containment < 0.3
+    assert "near-duplicate" not in row.rules
+
+
+def test_ngrams_do_not_cross_documents():
+    words = sentence(26).split()
+    halves = [" ".join(words[:13][1:]), " ".join(words[13:][:-1])]
+    rows = [found_in(halves, [sentence(26)], batch=n)[0] for n in (1, 2)]
+    assert rows[0] == rows[1]
+    assert rows[0].rules == () and rows[0].matched_documents == 1
+
+
+def test_colliding_hashes_find_nothing_that_is_not_there(monkeypatch):
+    rng = random.Random(3)
+    examples = [" ".join(rng.choices("abcdefgh", k=k)) for k in range(1, 40)]
+    documents = [" ".join(rng.choices("abcdefghij", k=300)) for _ in range(20)]
+    documents += [f"j {examples[30]} j", f"j {examples[9]} j"]
+    exact = found_in(documents, examples)
+    # Two keys for all words.
+    keys = ngrams.word_keys(1)
+    monkeypatch.setattr(ngrams, "word_keys", lambda n: keys[np.arange(n + 1) % 2])
+    assert found_in(documents, examples) == exact
+    assert exact[30].rule == exact[9].rule == "exact"
+    assert any(row.rule is None for row in exact)
+
+
+def naive_words(text):
+    return re.findall(r"\w+", text.lower())
+
+
+def naive_grams(words, n):
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def naive_row(example, documents):
+    """Rules by sets of tuples, and the best stretch by a loop over all starts."""
+    words = naive_words(example)
+    n = min(13, len(words))
+    hits = [
+        bool(set(naive_grams(words, n)) & set(naive_grams(naive_words(d), n)))
+        for d in documents
+    ]
+    everywhere = {g for d in documents for g in naive_grams(naive_words(d), 8)}
+    grams = naive_grams(words, 8)
+    share = sum(g in everywhere for g in grams) / len(grams) if grams else None
+    whole = any(
+        tuple(words) in naive_grams(naive_words(d), len(words)) for d in documents
+    )
+    wanted = set(naive_grams(words, 5))
+    best = 0
+    # No stretch is longer than 1.625 times the text, none that counts is shorter.
+    for d in documents:
+        seen = naive_words(d)
+        for i in range(len(seen)):
+            stretch = seen[i : i + len(words) + len(words) // 8 + len(words) // 2]
+            best = max(best, len(wanted & set(naive_grams(stretch, 5))))
+    return sum(hits), share, whole, best / len(wanted) if len(words) >= 13 else None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rules_are_those_of_sets_of_tuples(seed):
+    rng = random.Random(seed)
+    vocabulary = [f"v{i}" for i in range(30)]
+    examples = [
+        " ".join(rng.choices(vocabulary, k=rng.randint(1, 50))) for _ in range(25)
+    ]
+    documents = []
+    for _ in range(60):
+        words = rng.choices(vocabulary, k=rng.randint(0, 120))
+        for example in rng.sample(examples, 2):
+            copied = example.split()
+            begin = rng.randrange(len(copied))
+            copied = copied[begin : begin + rng.randint(1, 50)]
+            if rng.random() < 0.5:
+                copied[rng.randrange(len(copied))] = "other"
+            at = rng.randint(0, len(words))
+            words[at:at] = copied
+        documents.append(" ".join(words))
+    rows = found_in(documents, examples, batch=rng.randint(1, 60))
+    kinds = set()
+    for row, example in zip(rows, examples, strict=True):
+        n_documents, share, whole, containment = naive_row(example, documents)
+        assert ("13-gram" in row.rules) == (n_documents > 0)
+        assert ("words" in row.rules) == whole
+        assert row.share_8grams == (None if share is None else pytest.approx(share))
+        if containment is not None and row.containment is not None:
+            assert row.containment <= containment + 1e-6
+            # Every stretch that holds 80 % shares 8 words in a row with the text.
+            assert (containment >= 0.8) == (row.containment >= 0.8)
+        if len(example.split()) < 13 and n_documents:
+            assert row.matched_documents == n_documents
+        kinds.update(row.rules or ["none"])
+    assert {"none", "13-gram", "8-grams", "words"} <= kinds
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_words_over_and_over_cost_no_more_than_their_number(batch_size):
+    """Every place of the documents fits every place of the text."""
+    documents = ["LA " * 2_000] * 5
+    tracemalloc.start()
+    (row,) = found_in(documents, ["la " * 60], batch=batch_size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (row.rule, row.line, row.matched_documents) == ("words", 1, 5)
+    # 10,000 places fit 53 places each; all pairs at once would be above 60 MB.
+    assert peak < 40_000_000
+
+
+def test_text_of_one_word_over_and_over_is_found_by_its_words_alone():
+    (row,) = found_in(["la " * 3_000], ["la " * 600])
+    assert (row.rules, row.containment) == (("13-gram", "8-grams"), 0)
+
+
+def test_frame_of_many_examples_starts_no_comparison():
+    frame = sentence(20)
+    examples = [f"{frame} {sentence(20, 100 * i)}" for i in range(1, 150)]
+    rows = found_in([frame, examples[70]], examples)
+    assert [row.rule for row in rows].count("13-gram") == 148
+    assert {row.containment for row in rows} == {0.0, 1.0}
+    assert rows[70].rule == "exact"
+
+
+def test_documents_that_hold_the_matched_words_are_counted():
+    text = sentence(20)
+    rows = [
+        found_in([f"{text} {text}", "no", text, text], [text], batch=n) for n in (1, 4)
+    ]
+    assert rows[0] == rows[1]
+    assert rows[0][0].matched_documents == 3
+
+
+def test_words_that_fewest_examples_hold_are_shown():
+    frame = sentence(20)
+    examples = [f"{frame} {sentence(20, 100 * i)}" for i in range(1, 4)]
+    rows = found_in([examples[0]], examples)
+    assert [row.rule for row in rows] == ["exact", "13-gram", "13-gram"]
+    assert [row.matched_examples for row in rows] == [1, 3, 3]
+
+
+def test_record_is_looked_for_as_line_and_as_strings():
+    record = {"goal": sentence(9), "steps": [sentence(9, 50), {"n": 3}], "id": 4}
+    line = json.dumps(record)
+    benchmark = Benchmark("b", (line,), (record,))
+    for text, form in [
+        (line, "line"),
+        (f"{sentence(9)}\n{sentence(9, 50)}", "strings"),
+    ]:
+        forms = forms_of(benchmark, is_chosen=False)
+        search = OverlapSearch(overlap_index([form.text for form in forms]))
+        search.add([(0, Segment(text, 1, False, None))])
+        (row,) = occurrences(forms, search, files=["docs"])
+        assert (row.rule, row.form) == ("exact", form)
+
+
+def test_no_array_of_a_search_is_forgotten_by_its_state(tmp_path):
+    examples = [sentence(30), sentence(3, 100)]
+    search = OverlapSearch(overlap_index(examples))
+    search.add([(4, Segment(f"{sentence(30)} w100 w101 w102", 7, False, None))])
+    reached = Reached(file=4, n_faults=2)
+    save_state(tmp_path, "key", reached, search)
+    other = OverlapSearch(overlap_index(examples))
+    assert load_state(tmp_path, "key", other) == reached
+    for n, marks in search.ngrams.items():
+        for name in ("n_documents", "last_document", "file", "line"):
+            kept = getattr(other.ngrams[n], name)
+            assert np.array_equal(kept, getattr(marks, name))
+    assert load_state(tmp_path, "other key", other) == Reached()

@@ -1,0 +1,269 @@
+"""What is hidden and what it is compared with, by hand; both ends of the rate."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.options import Item, read_items
+from jaxcontam.errors import InputError
+from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.questions import (
+    MASK,
+    MASKED_WORD,
+    filled,
+    is_answer,
+    readings,
+)
+from jaxcontam.replication.ts_guessing import (
+    TS_GUESSING_VERSION,
+    hidden_option,
+    hidden_word,
+    rate_by_chance,
+    ts_guessing_option,
+    ts_guessing_word,
+)
+from tests.support.completers import Scripted, comparison_inputs
+
+OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")
+
+
+def ask_words(instances, completer):
+    return ts_guessing_word(comparison_inputs(completer, instances=instances))
+
+
+def ask_options(items, completer):
+    return ts_guessing_option(comparison_inputs(completer, items=items))
+
+
+def item(number=1, answer=0, options=OPTIONS, question="What barks?"):
+    parts = [f"{number}. {question}"]
+    for place in range(len(options)):
+        parts += ["\n- ", place]
+    return Item(
+        number=number,
+        options=tuple(options),
+        sources=tuple(options),
+        parts=tuple(parts),
+        answer=answer,
+    )
+
+
+def instance(i, first, second="", cut="inside"):
+    return Instance(
+        index=i, first_piece=first, second_piece=second, label=None, cut=cut
+    )
+
+
+def hidden_in(text, prompt):
+    """What a prompt hides of a text that the model knows."""
+    before, after = prompt.split(MASK)[-2:]
+    before = before.split("\n\nText: ")[-1]
+    after = after.split("\n\nWord:")[0]
+    assert text.startswith(before) and text.endswith(after)
+    return text[len(before) : len(text) - len(after)]
+
+
+def test_a_hidden_word_is_whole_of_four_letters_and_stands_once():
+    text = "The cart of art: an art critic saw the cart start"
+    for seed in range(40):
+        start, end = hidden_word(text, seed=seed)
+        # Not `cart`, which stands twice, nor `art`, which `cart` also holds.
+        assert text[start:end] in ("critic", "start")
+
+
+def test_function_words_and_numbers_are_never_hidden():
+    text = "There were 12345 of those, which they would never have; 2nd_one ABC"
+    assert hidden_word(text, seed=0) is None
+
+
+def test_the_word_depends_on_the_seed_and_the_text_alone():
+    text = "Seven purple elephants quietly danced around another broken carousel"
+    chosen = {hidden_word(text, seed=seed) for seed in range(50)}
+    assert len(chosen) > 3
+    assert hidden_word(text, seed=3) == hidden_word(text, seed=3)
+
+
+def test_a_text_that_holds_the_mask_is_left_out():
+    assert hidden_word(f"BERT fills {MASK} with likely tokens", seed=0) is None
+
+
+def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
+    asked = [
+        instance(4, "purple elephants", "danced quietly", "pair"),
+        instance(7, "or so it is", "elephants", "inside"),
+    ]
+    completer = Scripted(lambda *_: "")
+    _, rows = ask_words(asked, completer)
+    assert [row["index"] for row in rows] == [4, 7]
+    first, second = completer.calls[0]["prompts"]
+    assert "danced" not in first and MASK in first
+    assert f"Text: or so it is {MASK}\n" in second
+    assert rows[1]["hidden"] == "elephants"
+
+
+def texts(n):
+    rng = np.random.default_rng(0)
+    letters = list("abcdefghijklmnop")
+    return [
+        " ".join("".join(rng.choice(letters, 7)) for _ in range(9)) for _ in range(n)
+    ]
+
+
+def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
+    known = texts(20)
+
+    def knows(prompt, *_):
+        # The text that has all words of the prompt but one.
+        text = max(known, key=lambda t: len(set(t.split()) & set(prompt.split())))
+        return f"**{hidden_in(text, prompt).upper()}**."
+
+    instances = [instance(i, text) for i, text in enumerate(known)]
+    result, rows = ask_words(instances, Scripted(knows))
+    assert (result.n_found, result.rate, result.chance) == (20, 1.0, 0.0)
+    assert all(row["rouge_l"] == 1.0 for row in rows)
+    assert result.setting == TS_GUESSING_VERSION
+    other, _ = ask_words(instances, Scripted(lambda *_: "the"))
+    assert (other.n_found, other.rate) == (0, 0.0)
+    assert other.verdict is None and other.method == "ts_guessing_word"
+
+
+def test_an_answer_that_is_always_the_same_is_right_by_chance_alone():
+    """Four texts hide two words: the chance is that of the other texts."""
+    masks = ["alpha", "alpha", "beta", "beta"]
+    # Of the other texts: 1 + 1 + 2 + 2 of 12.
+    assert rate_by_chance(masks, [("alpha", "Alpha")] * 4) == pytest.approx(6 / 12)
+    assert rate_by_chance(list("abcde"), [(one,) for one in "abcde"]) == 0.0
+    assert rate_by_chance(["alpha"], [("alpha",)]) is None
+
+
+def test_the_rate_by_chance_is_that_of_all_pairs_of_answers():
+    rng = np.random.default_rng(0)
+    hidden = list(rng.choice(["Yes", "B. no", "a b", "no"], 30))
+    given = [readings(str(one)) for one in rng.choice(["no", '"a b"', "B. no"], 30)]
+    pairs = [
+        is_answer(hidden[j], given[i]) for i in range(30) for j in range(30) if i != j
+    ]
+    assert rate_by_chance(hidden, given) == pytest.approx(np.mean(pairs))
+
+
+def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
+    """LLMSanitize asks for a wrong option and takes the right one for the answer."""
+    asked = item(answer=2)
+    place = hidden_option(asked, seed=0)
+    assert place != 2
+    writes_right_one, _ = ask_options([asked], Scripted(lambda *_: OPTIONS[2]))
+    assert writes_right_one.n_found == 0
+    completer = Scripted(lambda *_: OPTIONS[place])
+    writes_hidden_one, rows = ask_options([asked], completer)
+    assert writes_hidden_one.n_found == 1
+    assert rows[0]["hidden"] == OPTIONS[place] and rows[0]["index"] == 0
+    (prompt,) = completer.calls[0]["prompts"]
+    assert OPTIONS[place] not in prompt
+    assert all(o in prompt for j, o in enumerate(OPTIONS) if j != place)
+    assert "Quiz" in prompt and "test split" in prompt
+
+
+def test_each_wrong_option_can_be_hidden_and_the_right_one_never():
+    for answer in range(4):
+        places = {hidden_option(item(answer=answer), seed=s) for s in range(60)}
+        assert places == set(range(4)) - {answer}
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (OPTIONS, None),
+        (OPTIONS[:2], 0),
+        (("12", "13 %", "a red fox"), 2),
+        (("yes", "no", "a red fox"), 2),
+        (("a red fox", "None of the above", "all of these"), 0),
+        (("a red fox", "the big old dog here", "the big old cat here"), 0),
+        (("a red fox", "A red fox.", "7"), 0),
+        ((f"the {MASK}", *OPTIONS[1:]), 1),
+    ],
+)
+def test_options_that_anybody_would_guess_are_not_hidden(options, answer):
+    assert hidden_option(item(options=options, answer=answer), seed=0) is None
+
+
+def test_an_item_in_json_keeps_the_quotes_round_its_mask():
+    row = {"q": "What barks?", "choices": ["a fox", "tea", "a clock"], "answer": 0}
+    benchmark = Benchmark("quiz", (json.dumps(row),), (row,))
+    completer = Scripted(lambda *_: "x")
+    _, (found,) = ask_options(read_items(benchmark), completer)
+    (prompt,) = completer.calls[0]["prompts"]
+    assert f'"{MASK}"' in prompt and '"answer"' not in prompt
+    assert found["hidden"] in ("tea", "a clock")
+
+
+def test_what_is_left_out_is_counted():
+    items = [item(1), item(2, options=OPTIONS[:2]), item(3)]
+    result, rows = ask_options(items, Scripted(lambda *_: "x"))
+    assert result.n_instances == len(rows) == 2
+    assert "1 of 3 items have nothing to hide" in result.warnings[0]
+
+
+def test_nothing_to_hide_anywhere_is_an_input_error():
+    with pytest.raises(InputError, match="no item of 1 has anything to hide"):
+        ask_options([item(answer=None)], Scripted(lambda *_: ""))
+    with pytest.raises(InputError, match="no text of 1 has anything to hide"):
+        ask_words([instance(0, "it is so")], Scripted(lambda *_: ""))
+
+
+def test_refused_requests_are_no_wrong_answers():
+    answers = iter([Completion(text="", refused="filtered"), OPTIONS[0]])
+    items = [item(1, answer=3), item(2, answer=3)]
+    result, rows = ask_options(items, Scripted(lambda *_: next(answers)))
+    assert (result.n_instances, result.n_refused) == (2, 1)
+    assert rows[0]["found"] is None and result.rate in (0.0, 1.0)
+    every, _ = ask_options(
+        items, Scripted(lambda *_: Completion(text="", refused="no"))
+    )
+    assert every.rate is None and every.finding == "refused"
+
+
+def test_options_in_other_letters_are_compared_by_their_own_words():
+    alike = ("пёс", "кот сидел на белом ковре", "кот сидел на чёрном ковре")
+    assert hidden_option(item(answer=0, options=alike), seed=0) is None
+    apart = item(answer=0, options=("пёс", "зелёный чай", "старые часы"))
+    place = hidden_option(apart, seed=0)
+    result, (row,) = ask_options([apart], Scripted(lambda *_: apart.options[place]))
+    assert row["found"] and row["rouge_l"] is None
+    assert "ROUGE" not in result.finding
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "some green tea",
+        "Some green tea.",
+        "B. some green tea",
+        "(B) some green tea",
+        "Option B: Some  green tea",
+        '"some green tea"',
+        "**Some green tea**\n\nI hope that helps.",
+        'The hidden option is "some green tea".',
+        "<think>B? an old clock</think>\nsome green tea",
+        "an old clock? no\n</think>\n\nsome green tea",
+        "\n\nAnswer: some green tea",
+    ],
+)
+def test_the_same_answer_is_read_however_it_is_dressed(answer):
+    assert is_answer("some green tea", readings(answer))
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "tea", "B", "green tea or an old clock", "<think>"]
+)
+def test_another_answer_is_another_one(answer):
+    assert not is_answer("some green tea", readings(answer))
+
+
+def test_braces_in_a_text_stay_as_they_are():
+    text = "set {text} to {dataset} and {0} or {"
+    found = filled(MASKED_WORD, mask=MASK, text=text, dataset="{split}", split="s")
+    assert text in found and "{split} dataset" in found
+    assert not re.search(r"\{mask\}", found)

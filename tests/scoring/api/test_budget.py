@@ -1,0 +1,163 @@
+"""Budgets that no request passes, and estimates of what is sent."""
+
+import threading
+
+import httpx2
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.budget import (
+    Budget,
+    Spending,
+    Usage,
+    about_usage,
+    most_usage,
+)
+from jaxcontam.scoring.api.prompts import estimate
+from tests.support.api_transport import MODEL, PATH, Server, bodies, fault, ok, opened
+
+# A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 3 + 2.
+BODIES = [{"prompt": f"{i:02}", "max_tokens": 20} for i in range(99)]
+MOST, USED = 3 + 2 * 20, 3 + 2 * 2
+
+
+def budget(tokens, price_in=1.0, price_out=2.0):
+    """Of so many tokens of prompts."""
+    limits = Budget(max_cost=tokens / 1e6, price_in=price_in, price_out=price_out)
+    return Spending(limits)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_budget_waits_for_those_on_their_way_and_is_never_passed(
+    tmp_path, concurrency
+):
+    """A rerun goes on where the budget ended."""
+    server, journal, spending = Server(), Journal(tmp_path / "j.jsonl"), budget(100)
+    with (
+        opened(server, journal, budget=spending, concurrency=concurrency) as client,
+        pytest.raises(InputError, match=r"budget of 0.0001 does not .*sent") as e,
+    ):
+        client.post_all(PATH, BODIES)
+    assert "again with a higher --budget" in e.value.hint
+    # One more may go out while used + most <= 100.
+    assert client.n_sent == (100 - MOST) // USED + 1
+    cost = spending.budget.cost(spending.spent)
+    assert cost == pytest.approx(client.n_sent * USED / 1e6)
+    n_before = client.n_sent
+    with opened(server, journal, budget=budget(1e6)) as client:
+        client.post_all(PATH, BODIES)
+        assert client.n_sent == len(BODIES) - n_before
+
+
+def test_what_a_lost_request_used_is_counted_as_its_most():
+    def plan(_, number):
+        if number == 1:
+            raise httpx2.ReadError("gone")
+        return fault(500) if number == 2 else None
+
+    spending = budget(10**6)
+    with opened(Server(plan), budget=spending) as client:
+        client.post(PATH, {"prompt": "abc", "max_tokens": 50})
+    # 4 + 50 of the lost one, 0 of the refused one, 3 + 2 of the answer.
+    assert spending.spent == Usage(3, 7, 52)
+
+
+def test_a_server_that_reports_less_than_its_texts_show_passes_no_budget():
+    """Texts of 40 bytes, of which it reports nothing: ten tokens each way."""
+
+    def plan(prompt, _):
+        return ok(prompt.upper(), usage={"prompt_tokens": 0, "completion_tokens": 0})
+
+    spending, asked = budget(1000), [f"{i:040}" for i in range(99)]
+    with opened(Server(plan), budget=spending) as client, pytest.raises(InputError):
+        client.post_all(PATH, [{"prompt": p, "max_tokens": 20} for p in asked])
+    n = client.n_sent
+    assert spending.spent == Usage(n, 10 * n, 10 * n)
+    assert 30 * n <= 1000
+
+
+def test_a_count_that_is_no_float_counts_as_the_most_that_a_request_can_use():
+    huge = {"prompt_tokens": 10**4000, "completion_tokens": 10**4000}
+    spending = budget(1000)
+    with opened(Server(lambda *_: ok("", usage=huge)), budget=spending) as client:
+        client.post_all(PATH, bodies(2))
+    assert spending.spent == Usage(2, 2 * 3, 2 * 2)
+
+
+def test_a_budget_that_no_request_fits_sends_none():
+    server = Server()
+    with opened(server, budget=budget(MOST - 1)) as client, pytest.raises(InputError):
+        client.post(PATH, BODIES[0])
+    assert server.prompts == []
+
+
+def test_clients_of_one_budget_pass_it_neither_alone_nor_together():
+    spending, server, failed = budget(1000), Server(), []
+
+    def ask(client, first):
+        try:
+            client.post_all(PATH, BODIES[first::2])
+        except InputError as e:
+            failed.append(str(e))
+
+    with opened(server, budget=spending) as one, opened(server, budget=spending) as two:
+        threads = [
+            threading.Thread(target=ask, args=pair) for pair in ((one, 0), (two, 1))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    n_sent = len(server.prompts)
+    assert n_sent == spending.spent.n_requests
+    assert USED * n_sent <= 1000 < USED * n_sent + MOST or n_sent == len(BODIES)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_cost": 0.0, "price_in": 1.0},
+        {"max_cost": 1.0},
+        {"max_cost": float("nan"), "price_in": 1.0},
+        {"price_in": -1.0},
+        {"price_out": float("inf")},
+    ],
+)
+def test_a_budget_that_bounds_nothing_is_one_clear_line(settings):
+    with pytest.raises(InputError):
+        Budget(**settings)
+
+
+@pytest.mark.parametrize(
+    ("body", "most", "about"),
+    [
+        ({"prompt": "abcdé", "max_tokens": 5}, (7, 5), (2, 5)),
+        ({"prompt": [[1, 2, 3]], "max_tokens": 1}, (3, 1), (3, 1)),
+        (
+            {"messages": [{"content": "abcd"}], "max_completion_tokens": 9},
+            (5 + 16, 9),
+            (1 + 16, 9),
+        ),
+    ],
+)
+def test_tokens_of_a_request_are_counted_or_bounded_by_bytes(body, most, about):
+    assert most_usage(body) == Usage(1, *most)
+    assert about_usage(body) == Usage(1, *about)
+
+
+def test_the_estimate_is_what_is_sent(tmp_path):
+    server, journal = Server(), Journal(tmp_path / "j.jsonl")
+    prices = Budget(price_in=1.0, price_out=10.0)
+    asked = [*bodies(6, prompt=[[1, 2, 3]]), *bodies(6)]
+    with opened(server, journal) as client:
+        client.post_all(PATH, asked[:8])
+        found = estimate(MODEL, PATH, asked, journal=journal, budget=prices)
+        before = client.n_sent
+        client.post_all(PATH, asked)
+        assert (before, client.n_sent - before) == (3, found.n_requests) == (3, 4)
+    assert found.n_journalled == 3
+    assert (found.prompt_tokens, found.completion_tokens) == (4 * 1, 4 * 2)
+    assert found.cost == pytest.approx((4 + 80) / 1e6)
+    assert found.words().startswith("4 requests to send, 3 answered before")
+    assert "to pay" not in estimate(MODEL, PATH, asked).words()

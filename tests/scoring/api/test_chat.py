@@ -1,0 +1,366 @@
+"""Chat models behind servers, as completers, and the words that name them."""
+
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.scoring.api.chat import ChatCompleter, answer_seed
+from jaxcontam.scoring.api.client import ApiClient
+from jaxcontam.scoring.api.request import ApiError, RefusedError
+from tests.support.api_server import chat, prompt_of, serving
+
+KEY = "sk-very-secret"
+
+
+def opened(url, **settings):
+    settings = {"api_key": None, "sleep": lambda _: None} | settings
+    return ApiClient(ApiModel(url, "m"), **settings)
+
+
+def complete(url, prompts, *, journal=None, retry_refused=False, **settings):
+    """Texts (or what was said of a refusal) of one sample a prompt."""
+    with opened(url, journal=journal, retry_refused=retry_refused) as client:
+        completer = ChatCompleter(client)
+        found = completer.complete(prompts, **{"max_tokens": 7} | settings)
+    return [
+        [one.refused or one.text for one in samples]
+        if len(samples) > 1
+        else samples[0].refused or samples[0].text
+        for samples in found
+    ]
+
+
+def upper(body, number, handler):
+    return chat(prompt_of(body).upper())
+
+
+def test_a_request_is_of_the_protocol():
+    with serving(upper) as (url, seen), opened(url, api_key=KEY) as client:
+        completer = ChatCompleter(client)
+        ((found,),) = completer.complete(["hi"], max_tokens=7, stop=("\n",), seed=3)
+        assert completer.name == "m"
+    assert (found.text, found.refused) == ("HI", "")
+    ((path, headers, body),) = seen
+    assert path == "/v1/chat/completions"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert headers["Content-Type"] == "application/json"
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "temperature": 0.0,
+        "max_tokens": 7,
+        "seed": answer_seed(3, 0),
+        "stop": ["\n"],
+    }
+
+
+def test_without_a_key_no_header_is_sent_and_none_leaves_fields_out():
+    with serving(upper) as (url, seen):
+        complete(url, ["hi"], max_tokens=None)
+    ((_, headers, body),) = seen
+    assert "Authorization" not in headers
+    assert not {"max_tokens", "stop"} & set(body)
+
+
+def test_no_prompts_are_no_requests():
+    with serving(upper) as (url, seen):
+        assert complete(url, []) == []
+    assert seen == []
+
+
+def test_each_sample_has_a_seed_of_its_own_and_answers_stand_by_prompt(tmp_path):
+    def answer(body, number, handler):
+        return chat(f"{prompt_of(body)} {body['seed']}")
+
+    told = []
+    with serving(answer) as (url, seen):
+        found = complete(
+            url,
+            ["a", "b"],
+            n_samples=3,
+            seed=5,
+            temperature=0.8,
+            journal=Journal(tmp_path / "j"),
+            progress=lambda *numbers: told.append(numbers),
+        )
+        n_sent = len(seen)
+        again = complete(
+            url,
+            ["b"],
+            n_samples=3,
+            seed=5,
+            temperature=0.8,
+            journal=Journal(tmp_path / "j"),
+        )
+        # Four of these say whether the server samples.
+        assert len(seen) == n_sent == 6 + 4
+    seeds = [answer_seed(5, i) for i in range(3)]
+    assert found == [[f"{p} {seed}" for seed in seeds] for p in "ab"]
+    assert again == found[1:]
+    assert told[-1] == (6, 6)
+
+
+def test_a_server_that_passes_over_the_temperature_gives_no_samples():
+    """Equal samples are evidence only where samples could differ."""
+    with serving(upper) as (url, seen):
+        with pytest.raises(ApiError, match="the server does not sample") as e:
+            complete(url, ["a"], n_samples=3, temperature=0.8)
+        assert "compare samples" in e.value.hint
+        assert all(prompt_of(body) != "a" for _, _, body in seen)
+        assert {body["temperature"] for _, _, body in seen} == {1.0}
+        # Likeliest tokens are the same by right.
+        assert complete(url, ["a"], n_samples=2, temperature=0.0) == [["A", "A"]]
+
+
+def test_whether_a_server_samples_is_asked_once():
+    def answer(body, number, handler):
+        return chat(str(body["seed"]) if "numbers" in prompt_of(body) else "same")
+
+    with serving(answer) as (url, seen), opened(url) as client:
+        completer = ChatCompleter(client)
+        for prompts in (["a"], ["b", "c"]):
+            completer.complete(prompts, max_tokens=3, temperature=0.7, n_samples=2)
+    assert len(seen) == 4 + 6
+
+
+def test_seeds_of_near_runs_have_none_in_common():
+    seeds = [answer_seed(seed, sample) for seed in range(30) for sample in range(30)]
+    assert len(set(seeds)) == 900
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("a <think>b</think> c", "a <think>b</think> c"),
+        (None, ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ("half \ud83d", "half ?"),
+        ("whole \U0001f600", "whole \U0001f600"),
+    ],
+)
+def test_the_text_is_what_the_model_wrote(content, text):
+    with serving(lambda *_: chat(content)) as (url, _):
+        assert complete(url, ["x"]) == [text]
+
+
+def test_an_answer_ends_before_the_first_stop_string_though_the_server_goes_on():
+    with serving(lambda *_: chat("one two three")) as (url, _):
+        assert complete(url, ["x"], stop=("three", " two")) == ["one"]
+
+
+def refusing_fields(*names, status=400):
+    """A server that says of each of these fields that it does not know it."""
+
+    def answer(body, number, handler):
+        for name in names:
+            if name in body:
+                words = f"Unsupported parameter: '{name}' is not supported"
+                return status, {"error": {"message": words, "param": name}}
+        return upper(body, number, handler)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    "names", [["seed"], ["max_tokens"], ["stop"], ["seed", "stop", "max_tokens"]]
+)
+def test_a_field_that_the_server_does_not_know_is_left_out_once_for_all(
+    tmp_path, names, status
+):
+    prompts = [f"p{i}" for i in range(9)]
+    journal, renamed = tmp_path / "j.jsonl", "max_tokens" in names
+    with serving(refusing_fields(*names, status=status)) as (url, seen):
+        for n_sent in (9 + len(names), len(names)):
+            seen.clear()
+            found = complete(url, prompts, stop=("#",), journal=Journal(journal))
+            assert found == [p.upper() for p in prompts]
+            assert len(seen) == n_sent
+            answered = [body for _, _, body in seen[len(names) :]]
+            assert all(("max_tokens" in body) != renamed for body in answered)
+            assert all(
+                ("max_completion_tokens" in body) == renamed for body in answered
+            )
+
+
+def test_samples_without_seeds_are_asked_for_apart_and_each_seed_anew(tmp_path):
+    numbers = iter(range(100))
+
+    def answer(body, number, handler):
+        if "seed" in body:
+            return 400, {"error": {"message": "unknown field: seed"}}
+        return chat(str(next(numbers)))
+
+    def ask(seed):
+        journal = Journal(tmp_path / "j")
+        settings = {"n_samples": 3, "temperature": 0.5, "journal": journal}
+        return complete(url, ["a"], seed=seed, **settings)
+
+    with serving(answer) as (url, _):
+        first, second = ask(0), ask(1)
+        assert len({*first[0], *second[0]}) == 6
+        assert (ask(0), ask(1)) == (first, second)
+
+
+def test_a_field_that_is_named_without_being_the_fault_changes_nothing():
+    """The first refusal stands, and what was left out in vain is sent again."""
+
+    def answer(body, number, handler):
+        if prompt_of(body) == "bad":
+            return 400, {"error": {"message": "seed 'stop' and max_tokens: filtered"}}
+        return upper(body, number, handler)
+
+    with serving(answer) as (url, seen):
+        found = complete(url, ["bad", "good"])
+    assert found[0].endswith("HTTP 400 (seed 'stop' and max_tokens: filtered)")
+    assert found[1] == "GOOD"
+    assert {"seed", "max_tokens"} <= set(seen[-1][2])
+
+
+def test_a_first_text_that_is_refused_does_not_hide_an_unknown_field():
+    def answer(body, number, handler):
+        if prompt_of(body) == "bad":
+            return 400, {"error": {"message": "filtered"}}
+        return refusing_fields("seed")(body, number, handler)
+
+    with serving(answer) as (url, _):
+        found = complete(url, ["bad", "a", "b"])
+    assert found[0].endswith("HTTP 400 (filtered)")
+    assert found[1:] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda *_: (400, {"error": {"message": "no such setting"}}),
+        lambda *_: (400, {"error": {"message": "seed, stop, max_tokens are wrong"}}),
+        lambda *_: (200, {"choices": []}),
+    ],
+)
+def test_a_server_that_refuses_everything_is_found_out_at_once(tmp_path, answer):
+    journal = tmp_path / "j.jsonl"
+    with (
+        serving(answer) as (url, seen),
+        pytest.raises(ApiError, match="whatever it is asked") as e,
+    ):
+        complete(url, [f"p{i}" for i in range(50)], journal=Journal(journal))
+    assert not isinstance(e.value, RefusedError)
+    assert journal.read_bytes() == b""
+    assert len(seen) <= 1 + 8 + 1
+
+
+def test_answers_that_no_context_holds_are_made_shorter():
+    """As vLLM says it."""
+    said = "This model's maximum context length is 512 tokens. You asked for 520."
+
+    def answer(body, number, handler):
+        return 400, {"error": {"message": said}}
+
+    with serving(answer) as (url, _), pytest.raises(ApiError) as e:
+        complete(url, ["a"])
+    assert e.value.hint.startswith("fewer --new-tokens")
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (chat("half", finish_reason="content_filter"), "a content filter cut off"),
+        (
+            (200, {"choices": [{"message": {"content": None, "refusal": "I\nwon't"}}]}),
+            ": I won't",
+        ),
+        ((400, {"error": {"message": "filter"}}), "HTTP 400 (filter)"),
+        ((413, {}), "HTTP 413 (Request Entity Too Large)"),
+        ((451, b"<html>"), "HTTP 451 (Unavailable For Legal Reasons)"),
+    ],
+)
+def test_a_refused_prompt_is_counted_kept_and_asked_again_if_wanted(
+    tmp_path, reply, words
+):
+    refuses = [True]
+
+    def answer(body, number, handler):
+        is_refused = refuses[0] and prompt_of(body) == "bad"
+        return reply if is_refused else upper(body, number, handler)
+
+    def ask(**settings):
+        return complete(url, ["a", "bad"], journal=Journal(tmp_path / "j"), **settings)
+
+    with serving(answer) as (url, seen):
+        for _ in range(2):
+            first, refused = ask()
+            assert first == "A"
+            assert refused.endswith(words)
+        refuses[0], n_seen = False, len(seen)
+        assert ask(retry_refused=True) == ["A", "BAD"]
+        assert ask() == ["A", "BAD"]
+    assert len(seen) == n_seen + 1
+    # The harmless one is asked where a refusal may be everybody's.
+    assert n_seen <= 4
+
+
+@pytest.mark.parametrize(
+    "value", [b"<html>", {"choices": [1]}, {"choices": [{"index": 0, "text": "a"}]}]
+)
+def test_an_answer_of_another_protocol_is_one_clear_line(value):
+    with (
+        serving(lambda *_: (200, value)) as (url, seen),
+        pytest.raises(ApiError, match=r"not (JSON|an answer of the protocol)") as e,
+    ):
+        complete(url, ["x"])
+    assert "before /chat/completions" in e.value.hint
+    assert len(seen) == 3
+
+
+def test_a_name_of_a_model_is_split_at_its_mark():
+    expected = ApiModel("https://host/v1", "org/name:tag")
+    for words in (
+        "api:https://host/v1#org/name:tag",
+        "api:https://host/v1/#org/name:tag",
+        "api:https://host/v1/chat/completions#org/name:tag",
+    ):
+        assert parse_api(words, flag="--judge") == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("https://host/v1#m", "--judge must be api:URL#NAME"),
+        ("api:https://host/v1", "--judge must be api:URL#NAME"),
+        ("api:host#m", "not a URL: 'host'"),
+        ("api:ftp://host#m", "not a URL: 'ftp://host'"),
+        ("api:https://me:pw@host/v1#m", "no password"),
+        ("api:https://host/v1?key=sk#m", "no query"),
+        ("https://me:pw@host/v1#m", r"got '\*\*\*@host/v1#m'"),
+        ("api:https://me:pw@host/v1", r"got '\*\*\*@host/v1'"),
+        ("https://host/v1?key=sk", r"got 'https://host/v1\?\*\*\*'"),
+        ("api:me:pw@host#m", "not a URL"),
+        ("api:https://me:pw@host:no/v1#m", "not a URL"),
+        ("api:http://[::1#m", "not a URL"),
+        ("api:http://host:port/v1#m", "not a URL: 'http://host:port/v1'"),
+        ("api:http://host:65536/v1#m", "not a URL"),
+        ("api:http://:80/v1#m", "not a URL"),
+        ("api:http://.example/v1#m", "not a URL"),
+        ("api:http://host/a b#m", "without spaces"),
+        ("api:http://host/v\u00e9#m", "of ASCII signs"),
+        ("api:http://ho\nst/v1#m", "of ASCII signs"),
+    ],
+)
+def test_other_names_are_refused_and_no_password_is_repeated(words, message):
+    with pytest.raises(InputError, match=message) as e:
+        parse_api(words, flag="--judge")
+    assert "pw" not in str(e.value)
+    assert "sk" not in str(e.value)
+
+
+def test_the_key_comes_from_the_environment_alone(monkeypatch):
+    monkeypatch.delenv("API_KEY", raising=False)
+    assert key_from_environment() is None
+    monkeypatch.setenv("API_KEY", f" {KEY}\n")
+    assert key_from_environment() == KEY
+    monkeypatch.setenv("API_KEY", "a\nb")
+    with pytest.raises(InputError) as e:
+        key_from_environment()
+    assert str(e.value) == "API_KEY: must be printable ASCII"

@@ -1,0 +1,312 @@
+"""The client of servers: order, journal, refusals, and what ends a run."""
+
+import asyncio
+import threading
+
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.scoring.api import client as api_client
+from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.client import snapshot_warning
+from jaxcontam.scoring.api.request import ApiError, RefusedError, request_key
+from tests.support.api_transport import (
+    MODEL,
+    PATH,
+    Server,
+    bodies,
+    fault,
+    ok,
+    opened,
+    texts,
+)
+
+
+def test_answers_come_in_the_order_of_requests_with_a_bound_on_their_way():
+    waiting = asyncio.Event()
+
+    async def last_first(prompt):
+        # The first of the first four waits until a later one has come.
+        if prompt == "p0":
+            await waiting.wait()
+        elif prompt == "p3":
+            waiting.set()
+
+    server = Server(lambda prompt, _: last_first(prompt))
+    told = []
+    with opened(server, concurrency=4) as client:
+        answers = client.post_all(
+            PATH, bodies(30), lambda *numbers: told.append(numbers)
+        )
+    assert texts(answers) == [f"P{i}" for i in range(30)]
+    assert server.most_inside == 4
+    assert told == [(i + 1, 30) for i in range(30)]
+
+
+def test_equal_requests_are_sent_once_unless_told_apart():
+    server = Server(lambda prompt, number: f"{prompt} {number}")
+    with opened(server, concurrency=1) as client:
+        same = client.post_all(PATH, bodies(1) * 3)
+        apart = client.post_all(PATH, bodies(1) * 3, repeats=[1, 2, 2])
+    assert texts(same) == ["p0 1"] * 3
+    assert texts(apart) == ["p0 2", "p0 3", "p0 3"]
+
+
+def test_no_requests_are_no_answers():
+    with opened(Server()) as client:
+        assert client.post_all(PATH, []) == []
+
+
+def test_a_rerun_sends_nothing_and_gives_the_same(tmp_path):
+    server, path = Server(), tmp_path / "j.jsonl"
+    with opened(server, Journal(path)) as client:
+        first = client.post_all(PATH, bodies(10))
+        assert client.n_sent == 10
+    with opened(server, Journal(path)) as client:
+        assert client.holds(PATH, bodies(1)[0])
+        assert client.post_all(PATH, bodies(10)[::-1]) == first[::-1]
+        assert client.post(PATH, bodies(1)[0]) == first[0]
+        assert client.n_sent == 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:6]) + lines[6][:20])
+    with opened(server, Journal(path)) as client:
+        assert client.post_all(PATH, bodies(10)) == first
+        assert client.n_sent == 4
+
+
+def test_what_is_not_to_be_kept_is_asked_each_time(tmp_path):
+    journal, server = Journal(tmp_path / "j.jsonl"), Server()
+    with opened(server, journal) as client:
+        for _ in range(2):
+            client.post(PATH, bodies(1)[0], is_kept=False)
+    assert len(server.prompts) == 2
+    assert not journal.path.exists()
+
+
+def test_a_key_depends_on_all_that_decides_an_answer_and_on_nothing_else():
+    body = {"prompt": "a", "max_tokens": 1}
+    key = request_key(MODEL, PATH, body)
+    assert key == request_key(MODEL, PATH, dict(reversed(body.items())))
+    others = [
+        request_key(ApiModel("http://other/v1", "m"), PATH, body),
+        request_key(ApiModel("http://host/v1", "n"), PATH, body),
+        request_key(MODEL, "/chat/completions", body),
+        request_key(MODEL, PATH, body | {"seed": 1}),
+        request_key(MODEL, PATH, body, repeat=1),
+    ]
+    assert len({key, *others}) == 6
+
+
+def test_after_a_failure_nothing_is_begun_and_what_is_on_its_way_is_kept(tmp_path):
+    gate = asyncio.Event()
+
+    async def at(prompt):
+        if prompt == "p1":
+            gate.set()
+            return fault(401, "who are you")
+        await gate.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return None
+
+    server, path = Server(lambda prompt, _: at(prompt)), tmp_path / "j.jsonl"
+    with (
+        opened(server, Journal(path), concurrency=4) as client,
+        pytest.raises(ApiError, match="who are you"),
+    ):
+        client.post_all(PATH, bodies(50))
+    assert sorted(server.prompts) == ["p0", "p1", "p2", "p3"]
+    again = Server()
+    with opened(again, Journal(path)) as client:
+        assert texts(client.post_all(PATH, bodies(50)))[:2] == ["P0", "P1"]
+    assert len(again.prompts) == 50 - 3
+
+
+def test_ctrl_c_waits_for_the_answers_on_their_way(tmp_path):
+    async def late(prompt):
+        # Longer on its way than Ctrl-C takes.
+        await asyncio.sleep(0.2 * (prompt != "p0"))
+
+    def press(n_done, _):
+        raise KeyboardInterrupt
+
+    server, path = Server(lambda prompt, _: late(prompt)), tmp_path / "j.jsonl"
+    with (
+        opened(server, Journal(path), concurrency=4) as client,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        client.post_all(PATH, bodies(50), press)
+    assert 4 <= len(server.prompts) <= 5
+    assert len(path.read_text().splitlines()) == len(server.prompts)
+
+
+def test_ctrl_c_ends_cleanly_and_the_client_may_go_on(tmp_path):
+    server, journal = Server(), Journal(tmp_path / "j.jsonl")
+
+    def press(n_done, _):
+        if n_done == 5:
+            raise KeyboardInterrupt
+
+    with opened(server, journal, concurrency=2) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.post_all(PATH, bodies(5000), press)
+        n_sent = client.n_sent
+        assert 5 <= n_sent < 5000
+        lines = journal.path.read_text().splitlines()
+        assert n_sent - 2 <= len(lines) <= n_sent
+        # Nothing goes on behind the caller's back.
+        assert texts([client.post(PATH, {"prompt": "after"})]) == ["AFTER"]
+        assert client.n_sent == n_sent + 1
+
+
+def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch):
+    monkeypatch.setattr("jaxcontam.scoring.api.client._LAST_SECONDS", 0.1)
+
+    async def hold(prompt):
+        await asyncio.sleep(60 * (prompt == "p1"))
+
+    def press(n_done, _):
+        raise KeyboardInterrupt
+
+    server = Server(lambda prompt, _: hold(prompt))
+    with opened(server, concurrency=2) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.post_all(PATH, bodies(2), press)
+        # Without its places the next ones would wait for ever.
+        assert texts(client.post_all(PATH, bodies(4)[2:])) == ["P2", "P3"]
+
+
+def refusing(prompts):
+    return Server(lambda prompt, _: fault(400, "filter") if prompt in prompts else None)
+
+
+def test_a_client_may_be_closed_from_the_thread_of_its_loop():
+    """As the garbage collector does it, wherever it happens to run."""
+
+    def plan(*_):
+        other.__exit__(None, None, None)
+
+    other = opened(Server())
+    with opened(Server(plan)) as client:
+        assert texts([client.post(PATH, bodies(1)[0])]) == ["P0"]
+
+
+def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
+    server, path = refusing({"p1", "p3"}), tmp_path / "j.jsonl"
+    for _ in range(2):
+        with opened(server, Journal(path)) as client:
+            found = client.post_all(PATH, bodies(5), keeps_refusals=True)
+        assert texts([found[i] for i in (0, 2, 4)]) == ["P0", "P2", "P4"]
+        for i in (1, 3):
+            assert isinstance(found[i], RefusedError)
+            assert str(found[i]) == "http://host/v1: HTTP 400 (filter)"
+            assert found[i].status == 400
+    assert sorted(server.prompts) == ["p0", "p1", "p2", "p3", "p4"]
+    with (
+        opened(server, Journal(path)) as client,
+        pytest.raises(RefusedError, match="filter"),
+    ):
+        client.post(PATH, bodies(2)[1])
+    server.plan = lambda *_: None
+    with opened(server, Journal(path), retry_refused=True) as client:
+        assert texts(client.post_all(PATH, bodies(5))) == [f"P{i}" for i in range(5)]
+        assert client.n_sent == 2
+    with opened(server, Journal(path)) as client:
+        assert len(texts(client.post_all(PATH, bodies(5)))) == 5
+        assert client.n_sent == 0
+
+
+def test_a_refusal_is_asked_again_once_a_run(tmp_path):
+    server, path = refusing({"p1"}), tmp_path / "j.jsonl"
+    with opened(server, Journal(path), retry_refused=True) as client:
+        for _ in range(3):
+            client.post_all(PATH, bodies(2), keeps_refusals=True)
+    assert sorted(server.prompts) == ["p0", "p1"]
+
+
+@pytest.mark.parametrize("keeps_refusals", [True, False])
+def test_refusals_of_a_server_that_answers_nothing_are_not_kept(
+    tmp_path, keeps_refusals
+):
+    server, path = refusing({"p0"}), tmp_path / "j.jsonl"
+    for _ in range(2):
+        with opened(server, Journal(path)) as client:
+            client.post_all(PATH, bodies(1), keeps_refusals=keeps_refusals)
+    assert server.prompts == ["p0", "p0"]
+
+
+def test_an_answer_that_is_none_to_the_caller_counts_as_refused(tmp_path):
+    server, path = Server(lambda prompt, _: "" if prompt == "p1" else None), tmp_path
+
+    def empty(body, answer):
+        if not answer["choices"][0]["text"]:
+            raise RefusedError("an empty answer")
+
+    for _ in range(2):
+        with opened(server, Journal(path / "j")) as client:
+            found = client.post_all(PATH, bodies(2), check=empty)
+    assert texts(found[:1]) == ["P0"]
+    assert str(found[1]) == "an empty answer"
+    assert len(server.prompts) == 2
+
+
+def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(tmp_path):
+    server, path = (
+        Server(lambda prompt, number: "bad" if number < 3 else None),
+        tmp_path,
+    )
+
+    def check(body, answer):
+        if answer["choices"][0]["text"] == "bad":
+            raise ValueError("no number in it")
+
+    with opened(server, Journal(path / "j")) as client:
+        assert texts([client.post(PATH, bodies(1)[0], check=check)]) == ["P0"]
+        assert client.n_sent == 3
+    # An answer that was kept by another reading of it is looked at again.
+    with opened(server, Journal(path / "j")) as client:
+        client.post(PATH, bodies(1)[0], check=check)
+        assert client.n_sent == 0
+    server.plan = lambda *_: "bad"
+    with opened(server, Journal(path / "j")) as client:
+        assert texts([client.post(PATH, bodies(2)[1])]) == ["bad"]
+        with pytest.raises(ApiError, match="no number in it, 3 times"):
+            client.post(PATH, bodies(2)[1], check=check)
+
+
+def test_a_model_that_changes_is_noticed_in_a_run_and_across_runs(tmp_path):
+    names = [("m-1", "fp_a"), ("m-1", "fp_a"), ("m-1", "fp_b")]
+
+    def plan(prompt, number):
+        model, fingerprint = names[number - 1]
+        return ok(prompt, model=model, system_fingerprint=fingerprint)
+
+    server, path = Server(plan), tmp_path / "j.jsonl"
+    with opened(server, Journal(path)) as client:
+        client.post_all(PATH, bodies(2))
+        assert snapshot_warning(client) is None
+    with opened(server, Journal(path)) as client:
+        client.post_all(PATH, bodies(3))
+        assert client.n_sent == 1
+        assert client.fingerprints == {("m-1", "fp_a"), ("m-1", "fp_b")}
+        assert "m-1 fp_a, m-1 fp_b" in (snapshot_warning(client) or "")
+
+
+def test_closing_twice_is_closing():
+    with opened(Server()) as client:
+        client.post(PATH, bodies(1)[0])
+    client.__exit__(None, None, None)
+    assert client.n_sent == 1
+
+
+def test_the_garbage_collector_may_close_a_client_while_a_call_begins():
+    client = opened(Server())
+
+    def close_in_the_middle():
+        with api_client._STARTING:
+            client.__exit__()
+
+    closing = threading.Thread(target=close_in_the_middle, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()

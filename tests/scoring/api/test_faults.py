@@ -1,0 +1,346 @@
+"""The client against servers that break: sockets, time, TLS, kills."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.request import ApiError
+from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
+from tests.support.api_server import serving
+
+BODY = {"prompt": "p", "max_tokens": 1}
+# Much longer than an answer of this process takes on a busy machine, and still short.
+SHORT = 0.4
+
+
+def head(n_bytes, extra=""):
+    return f"HTTP/1.1 200 OK\r\n{extra}Content-Length: {n_bytes}\r\n\r\n".encode()
+
+
+def hang(body, handler):
+    """Says nothing until the client has gone."""
+    handler.rfile.read(1)
+
+
+def drip(first, piece):
+    """Bytes that never end, each well before any timeout of a socket."""
+
+    def write(body, handler):
+        handler.wfile.write(first)
+        while True:
+            handler.wfile.write(piece)
+            time.sleep(SHORT / 20)
+
+    return write
+
+
+def cut(data):
+    """A part of what was promised, and an end of the connection."""
+
+    def write(body, handler):
+        handler.wfile.write(data)
+        handler.wfile.flush()
+
+    return write
+
+
+def whole(data, extra=""):
+    return cut(head(len(data), extra) + data)
+
+
+ANSWER = json.dumps(answer_to(BODY)).encode()
+FAULTS = {
+    "hung": hang,
+    "slow drip of the status line": drip(b"", b"H"),
+    "slow drip of headers": drip(b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+    "slow drip of the body": drip(head(10**6), b" "),
+    "closed before the answer": cut(b""),
+    "closed in the headers": cut(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "closed in the body": cut(head(len(ANSWER)) + ANSWER[:-9]),
+    "closed in a chunk": cut(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n" + ANSWER
+    ),
+    "truncated JSON": whole(ANSWER[:-9]),
+    "no HTTP": cut(b"220 mail.example ESMTP\r\n"),
+    "truncated gzip": whole(gzip.compress(ANSWER)[:-12], "Content-Encoding: gzip\r\n"),
+    "no gzip": whole(ANSWER, "Content-Encoding: gzip\r\n"),
+    "an endless header": cut(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path):
+    journal = Journal(tmp_path / "j.jsonl")
+    n_faults = [1]
+
+    def answer(body, number, handler):
+        if number > n_faults[0]:
+            return 200, answer_to(body)
+        FAULTS[name](body, handler)
+        return None
+
+    is_late = name == "hung" or "drip" in name
+    settings = {"timeout_seconds": SHORT if is_late else 60.0, "journal": journal}
+    with serving(answer) as (url, seen):
+        with opened(url, **settings) as client:
+            assert text_of(client.post(PATH, BODY)) == "P"
+            # A busy machine may be late with a whole answer as well, and a connection
+            # that the server closes without a word may take the next request with it.
+            assert 2 <= client.n_sent <= 3
+        n_faults[0] = 10**6
+        with opened(url, **settings) as client, pytest.raises(ApiError) as e:
+            client.post(PATH, BODY | {"prompt": "q"})
+        assert "\n" not in str(e.value)
+        assert str(e.value).startswith(f"{url}: ")
+        assert "times" in str(e.value)
+        assert 3 <= client.n_sent <= 5
+        # What came before is kept, and a rerun goes on.
+        n_faults[0] = len(seen)
+        with opened(url, **settings) as client:
+            found = client.post_all(PATH, [BODY, BODY | {"prompt": "q"}])
+            assert [text_of(one) for one in found] == ["P", "Q"]
+            assert client.n_sent == 1
+
+
+def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
+    # 3 kB on the wire, 3 MB of brackets, 75 MB as objects.
+    bomb = gzip.compress(b"[" + b"[]," * 2**20)
+
+    def answer(body, number, handler):
+        whole(bomb, "Content-Encoding: gzip\r\n")(body, handler)
+
+    with serving(answer) as (url, _), opened(url) as client:
+        said = "longer than the 262,912 bytes that it can be"
+        with pytest.raises(ApiError, match=said):
+            client.post(PATH, BODY)
+
+
+def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
+    """Many on few connections; each fourth hangs at its first try."""
+    hung = set()
+
+    def answer(body, number, handler):
+        prompt = body["prompt"]
+        if int(prompt) % 4 == 0 and prompt not in hung:
+            hung.add(prompt)
+            hang(body, handler)
+            return None
+        return 200, answer_to(body)
+
+    bodies = [{"prompt": str(i)} for i in range(16)]
+    with serving(answer) as (url, seen):
+        with opened(url, timeout_seconds=SHORT * 3, concurrency=4) as client:
+            found = client.post_all(PATH, bodies)
+        assert [text_of(one) for one in found] == [str(i) for i in range(16)]
+        assert len(seen) == 20
+
+
+def test_a_port_where_nobody_listens_is_tried_four_times():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    waits = []
+    with (
+        opened(f"http://127.0.0.1:{port}/v1", sleep=waits.append) as client,
+        pytest.raises(
+            ApiError, match=r"no answer \(Connection refused\), 4 times"
+        ) as e,
+    ):
+        client.post(PATH, BODY)
+    assert len(waits) == 3
+    assert e.value.hint == "is a server running at that address and port?"
+
+
+def test_a_server_that_restarts_is_tried_for_longer():
+    """Once it has answered, it is known to be there."""
+
+    def answer(body, number, handler):
+        if number == 1 or number > 8:
+            return 200, answer_to(body)
+        return None
+
+    with serving(answer) as (url, seen), opened(url) as client:
+        client.post(PATH, BODY)
+        assert text_of(client.post(PATH, {"prompt": "q"})) == "Q"
+        assert len(seen) == 9
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "n_waits"),
+    [
+        (socket.EAI_NONAME, "no such host", 0),
+        (socket.EAI_AGAIN, r"no answer \(.*\), 4 times", 3),
+    ],
+)
+def test_a_host_that_does_not_exist_is_known_at_once(
+    monkeypatch, error, words, n_waits
+):
+    """Unlike one that cannot be looked up at the moment."""
+
+    def look_up(*_, **__):
+        raise socket.gaierror(error, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    waits = []
+    with (
+        opened("http://no-such-host.invalid/v1", sleep=waits.append) as client,
+        pytest.raises(ApiError, match=words),
+    ):
+        client.post(PATH, BODY)
+    assert len(waits) == n_waits
+
+
+def test_a_redirection_does_not_take_the_key_elsewhere():
+    with serving(lambda body, *_: (200, answer_to(body))) as (elsewhere, other):
+        for status in (301, 302, 303, 307, 308):
+            reply = status, {}, ("Location", f"{elsewhere}/completions")
+            with (
+                serving(lambda *_, reply=reply: reply) as (url, seen),
+                opened(url) as client,
+                pytest.raises(ApiError, match=f"HTTP {status}") as e,
+            ):
+                client.post(PATH, BODY)
+            assert "name the URL" in e.value.hint
+            assert len(seen) == 1
+    assert other == []
+
+
+def test_https_spoken_to_a_plain_server_is_one_clear_line_at_once():
+    with serving(lambda body, *_: (200, answer_to(body))) as (url, _):
+        waits = []
+        with (
+            opened(url.replace("http:", "https:"), sleep=waits.append) as client,
+            pytest.raises(ApiError, match="no secure connection") as e,
+        ):
+            client.post(PATH, BODY)
+    assert waits == []
+    assert "https at all" in e.value.hint
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Files of a certificate that nobody but itself vouches for, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the program openssl, which makes a certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    command += " -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run(
+        [*command.split(), "-keyout", str(key), "-out", str(cert)],
+        check=True,
+        capture_output=True,
+    )
+    return cert, key
+
+
+def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
+    """The key must not be sent to whoever holds the address."""
+    cert, key = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    received, waits = [], []
+
+    def listen():
+        while True:
+            try:
+                plain, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                with context.wrap_socket(plain, server_side=True) as secure:
+                    received.append(secure.recv(1000))
+            except OSError:
+                received.append(b"")
+                plain.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        port = listener.getsockname()[1]
+        with (
+            opened(f"https://127.0.0.1:{port}/v1", sleep=waits.append) as client,
+            pytest.raises(ApiError, match=r"no secure connection \(.*certificate") as e,
+        ):
+            client.post(PATH, BODY)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert waits == []
+    assert "SSL_CERT_FILE" in e.value.hint
+    assert not any(received)
+
+
+def test_a_proxy_that_is_none_is_one_clear_line(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://" + KEY)
+    with pytest.raises(InputError, match="no connection can be made") as e:
+        opened("http://host/v1")
+    assert "HTTP_PROXY" in e.value.hint
+    assert KEY not in "".join(traceback.format_exception(e.value))
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from jaxcontam.data.journal import Journal
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.client import ApiClient
+
+url, path = sys.argv[1:]
+bodies = [{"prompt": str(i)} for i in range(40)]
+with ApiClient(
+    ApiModel(url, "m"), api_key=None, journal=Journal(Path(path)), concurrency=4
+) as client:
+    client.post_all("/completions", bodies)
+    print(client.n_sent)
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_a_run_that_is_killed_goes_on_and_pays_for_nothing_twice(tmp_path, how):
+    """Killed at an arbitrary moment; only what was on its way is asked again."""
+    path, answered = tmp_path / "j.jsonl", []
+    enough = threading.Event()
+
+    def answer(body, number, handler):
+        if number > 17 and not enough.is_set():
+            # From here on nothing is answered to the first process.
+            hang(body, handler)
+            return None
+        answered.append(body["prompt"])
+        return 200, answer_to(body)
+
+    with serving(answer) as (url, seen):
+        command = [sys.executable, "-c", CHILD, url, str(path)]
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+        )
+        while len(seen) < 17 + 4 and child.poll() is None:
+            time.sleep(0.01)
+        child.send_signal(how)
+        _, said = child.communicate()
+        assert child.returncode != 0
+        if how == signal.SIGINT:
+            assert said.decode().rstrip().endswith("KeyboardInterrupt")
+        enough.set()
+        n_kept = len(path.read_text().splitlines())
+        assert n_kept == len(answered) == 17
+        second = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert second.stdout.split() == [str(40 - n_kept)]
+    assert second.stderr == ""
+    assert sorted(answered, key=int) == [str(i) for i in range(40)]

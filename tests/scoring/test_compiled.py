@@ -1,0 +1,104 @@
+"""Compiled programs on disk: where they lie, who reads them, and equal bits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxcontam.scoring import compilation_cache
+from jaxcontam.scoring.compilation_cache import compiled_folder, keep_compiled
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Scores one batch and says how much was compiled, where, and the scores' bits.
+PROCESS = """
+import json
+import jax
+import numpy as np
+from flax import nnx
+from jaxcontam.models.config import gpt2_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.compilation_cache import keep_compiled
+from jaxcontam.scoring.local import local_scorer
+
+counts = {"hits": 0, "misses": 0}
+def count(name, **_):
+    for end in counts:
+        counts[end] += name == "/jax/compilation_cache/cache_" + end
+jax.monitoring.register_event_listener(count)
+keep_compiled()
+config = gpt2_shape(vocab_size=97, d_model=16, n_layers=2, n_heads=2, context=32)
+scorer = local_scorer(Decoder(config, rngs=nnx.Rngs(0)))
+ids = np.arange(30, dtype=np.int32)
+(scores,) = scorer.tokens([ids])
+folder = jax.config.jax_compilation_cache_dir
+print(json.dumps(counts | {"bits": scores.tobytes().hex(), "folder": folder}))
+"""
+
+
+def said(cache, **settings):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS],
+        cwd=ROOT,
+        env={**env, "XDG_CACHE_HOME": str(cache), **settings},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def sum_of(found):
+    return found["hits"] + found["misses"]
+
+
+@pytest.mark.slow
+def test_second_process_compiles_less_and_gives_the_same_bits(tmp_path):
+    settings = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    first, second = said(tmp_path, **settings), said(tmp_path, **settings)
+    # Hits of the first process are programs that it needs twice.
+    assert first["misses"] > first["hits"]
+    assert (second["hits"], second["misses"]) == (sum_of(first), 0)
+    assert second["bits"] == first["bits"]
+    assert Path(first["folder"]).parent == tmp_path / "jaxcontam/xla"
+
+
+@pytest.mark.slow
+def test_folder_that_the_user_chose_stays(tmp_path):
+    chosen = str(tmp_path / "chosen")
+    found = said(tmp_path / "cache", JAX_COMPILATION_CACHE_DIR=chosen)
+    assert found["folder"] == chosen
+    assert not (tmp_path / "cache/jaxcontam/xla").exists()
+
+
+@pytest.fixture
+def no_folder(monkeypatch):
+    """JAX without a folder of its own; what is set is undone."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_cache_folder_that_is_a_file_is_done_without(tmp_path, monkeypatch, no_folder):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    keep_compiled()
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_cpus_and_core_counts_have_folders_of_their_own(monkeypatch):
+    here = compiled_folder()
+    assert compiled_folder() == here
+    monkeypatch.setattr(compilation_cache, "cpu_kind", lambda: "another CPU")
+    elsewhere = compiled_folder()
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda _: set(range(99)), raising=False
+    )
+    assert len({here, elsewhere, compiled_folder()}) == 3

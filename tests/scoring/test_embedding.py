@@ -1,0 +1,66 @@
+"""Embeddings of texts, and samples of texts with a journal."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxcontam.data.journal import Journal
+from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.scoring.completions import LocalCompleter
+from jaxcontam.scoring.embedding import text_embeddings
+from tests.support.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
+
+pytestmark = pytest.mark.unoptimised
+
+TEXTS = ["beno bist", "", "ka keno kor kist kun la leno", "beno bist"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return Checkpoint(
+        name="tiny",
+        decoder=fresh_decoder(3),
+        tokenizer=word_tokenizer(),
+        prefix_id=BOS,
+        fingerprint="sha256:tiny",
+    )
+
+
+def test_an_embedding_is_the_mean_hidden_state_of_length_one(checkpoint):
+    found = text_embeddings(checkpoint, TEXTS)
+    for text, vector in zip(TEXTS, found, strict=True):
+        ids = checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+        if not ids:
+            assert (vector == 0).all()
+            continue
+        with jax.default_matmul_precision("highest"):
+            hidden = checkpoint.decoder(np.array([ids], np.int32))[0]
+        mean = np.asarray(hidden, np.float64).mean(axis=0)
+        # Float32 sums of another length.
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
+    assert found[0] @ found[3] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_text_beyond_the_context_is_cut(checkpoint):
+    (found,) = text_embeddings(checkpoint, ["ka " * 200])
+    ids = checkpoint.tokenizer.encode("ka " * 200, add_special_tokens=False).ids
+    assert len(ids) > CONTEXT
+    assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
+
+
+def completed(checkpoint, prompts, path):
+    model = LocalCompleter(checkpoint=checkpoint, journal=Journal(path))
+    return model.complete(prompts, max_tokens=5, temperature=1.0, n_samples=2)
+
+
+def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
+    path = tmp_path / "j.jsonl"
+    prompts = ["beno bist", "ka keno", "beno bist"]
+    first = completed(checkpoint, prompts, path)
+    assert first[0] == first[2] != first[1]
+    # One line a distinct prompt.
+    assert path.read_bytes().count(b"\n") == 2
+    written = path.read_bytes()
+    again = completed(checkpoint, prompts[::-1], path)
+    assert again == first[::-1]
+    assert path.read_bytes() == written

@@ -1,0 +1,198 @@
+"""The kernel on meshes of devices: the numbers of one, from parts of the weights."""
+
+import functools
+import socket
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import AbstractMesh
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.sharding import mesh_sharding
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
+from tests.support.family_files import RAW
+from tests.support.mesh_process import KINDS, decoder, started
+
+WHOLE, DIVIDED = "data=8", "data=2,model=4"
+
+
+def read(path):
+    with path.open("rb") as file, np.load(file) as archive:
+        return dict(archive)
+
+
+def found_by(*arguments, n_devices):
+    """What processes wrote, each to the file that its task names first."""
+    running = [started(*own, n_devices=n_devices) for own in arguments]
+    try:
+        said = [process.communicate(timeout=300)[1] for process in running]
+    finally:
+        # One that waits for another which failed would outlive the tests.
+        for process in running:
+            process.kill()
+    assert not any(process.returncode for process in running), "\n".join(said)
+    return [read(own[1]) for own in arguments]
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mesh") / "found.npz"
+    (found,) = found_by(("eight", out), n_devices=8)
+    return found
+
+
+@pytest.fixture(scope="module")
+def one():
+    """Scores on one device, made when first asked for."""
+    return functools.cache(lambda kind: KINDS[kind](decoder()))
+
+
+def assert_same_scores(found, one, word, kind):
+    # Rows of another batch shape, so another order of float32 sums; tokens are of
+    # about -7 nats, norms of about 10.
+    np.testing.assert_allclose(found[f"{word} {kind}"], one(kind), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"), [(WHOLE, "tokens"), (DIVIDED, "tokens"), (DIVIDED, "pairs")]
+)
+def test_a_mesh_gives_the_numbers_of_one_device(eight, one, word, kind):
+    assert_same_scores(eight, one, word, kind)
+
+
+@pytest.mark.slow
+def test_every_mesh_gives_every_number_of_one_device(one, tmp_path):
+    out = tmp_path / "found.npz"
+    (found,) = found_by(("slow", out), n_devices=8)
+    for word in (WHOLE, DIVIDED, "model=8"):
+        for kind in KINDS:
+            assert_same_scores(found, one, word, kind)
+
+
+@pytest.mark.slow
+def test_every_family_has_the_same_scores_from_divided_weights(tmp_path):
+    out = tmp_path / "found.npz"
+    (found,) = found_by(("family_scores", out), n_devices=4)
+    for model_type in RAW:
+        # The same rows a device, and weights gathered to what they were.
+        np.testing.assert_allclose(
+            found[f"{model_type} mesh"],
+            found[f"{model_type} one"],
+            rtol=1e-5,
+            atol=1e-5,
+            err_msg=model_type,
+        )
+
+
+def test_rows_of_a_device_have_the_bits_of_the_same_rows_alone(eight):
+    np.testing.assert_array_equal(eight["together"], eight["alone"])
+
+
+def test_devices_with_whole_weights_never_talk(eight):
+    assert list(eight[f"{WHOLE} collectives"]) == []
+
+
+def test_each_divided_weight_is_gathered_once_and_nothing_else_is_sent(eight):
+    # In the body of the loop over layers those of qkv, out, up and down; before it the
+    # embedding, which is the head too.
+    assert list(eight["model=8 collectives"]) == ["all-gather"] * (4 + 1)
+
+
+@pytest.mark.parametrize(("word", "n_model"), [(WHOLE, 1), ("model=8", 8)])
+def test_a_device_keeps_its_share_and_needs_less_than_the_model(eight, word, n_model):
+    whole = eight["bytes"]
+    # Norms are on every device, and so are a few rows of ids.
+    assert eight[f"{word} kept"] < 1.03 * whole / n_model
+    # One layer of 24, the embedding and activations.
+    assert eight[f"{word} needed"] < 0.2 * whole
+
+
+def test_batches_divide_evenly_among_devices():
+    from jaxcontam.scoring.batching import plan_batches
+
+    batches = plan_batches([5, 9, 30] * 11, context=64, batch_tokens=64, n_devices=8)
+    assert all(batch.n_rows % 8 == 0 for batch in batches)
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(33))
+
+
+def test_kernel_scores_on_every_local_device():
+    assert local_scorer(decoder()).n_devices == len(jax.devices())
+
+
+@pytest.mark.parametrize(
+    ("word", "shape"),
+    [
+        (None, MeshShape(None, 1)),
+        ("model=2", MeshShape(None, 2)),
+        ("data=4", MeshShape(4, 1)),
+        ("data=4,model=2", MeshShape(4, 2)),
+        ("model=2, data=4", MeshShape(4, 2)),
+    ],
+)
+def test_mesh_is_spelled_in_any_order_and_in_part(word, shape):
+    assert parse_mesh(word) == shape
+
+
+@pytest.mark.parametrize(
+    "word", ["", "4,2", "data=0", "data=-1", "modl=2", "data=2,data=2", "model=2,"]
+)
+def test_misspelled_mesh_is_one_line(word):
+    with pytest.raises(InputError, match="--mesh names data and model") as caught:
+        parse_mesh(word)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("data=4,model=2", "--mesh data=4,model=2 needs 8 devices, found 6"),
+        ("data=2", "--mesh data=2,model=1 needs 2 devices, found 6"),
+        ("model=4", "--mesh model=4 needs a multiple of 4 devices, found 6"),
+    ],
+)
+def test_devices_that_do_not_make_the_mesh_are_counted(word, message):
+    with pytest.raises(InputError) as caught:
+        device_mesh(parse_mesh(word), [*jax.devices()[:1]] * 6)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    # All of 32, 64 and 1100 leave a rest by 3; 66 does not, and 2 kernels have so many
+    # inputs: 2 * 66 * 32 of some 56,000 numbers.
+    ("d_ff", "share"),
+    [(64, "0%"), (66, "8%")],
+)
+def test_a_model_of_which_little_divides_is_refused(d_ff, share):
+    mesh = AbstractMesh((1, 3), ("data", "model"))
+    with pytest.raises(InputError) as caught:
+        mesh_sharding(nnx.state(decoder(d_ff=d_ff)), mesh)
+    assert str(caught.value) == (
+        f"--mesh model=3: only {share} of this model's weights can be divided by 3"
+    )
+    assert "a divisor of the model's width 32," in caught.value.hint
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_mesh_and_read_their_halves(one, tmp_path):
+    folder = tmp_path / "model"
+    save_checkpoint(decoder(), None, folder)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    both = found_by(
+        *(("half", tmp_path / f"{i}.npz", folder, port, i) for i in range(2)),
+        n_devices=2,
+    )
+    size = (folder / "model.safetensors").stat().st_size
+    for found in both:
+        for word in ("model=4", "data=2,model=2"):
+            for kind in KINDS:
+                assert_same_scores(found, one, word, kind)
+        # A half of each kernel and of the embedding; norms and the file's header apart.
+        assert 0.48 * size < found["model=4 read"] < 0.54 * size
+        # Each process has a whole copy on its two devices.
+        assert 0.95 * size < found["data=2,model=2 read"] <= size

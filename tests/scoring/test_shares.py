@@ -1,0 +1,231 @@
+"""Shares of a run: the numbers of one process, each batch once, what is lost is named.
+
+The model is a table in NumPy, except where a command is named.
+"""
+
+import collections
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxcontam.cli.main import main
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.shares import (
+    Division,
+    Share,
+    ShareScored,
+    SharesMissingError,
+    each_scored,
+    parse_share,
+)
+from jaxcontam.scoring.store import ScoreStore
+from tests.support.served_model import byte_tokenizer, decoder, save
+from tests.support.store_process import (
+    BATCH_TOKENS,
+    CONTEXT,
+    IDENTITY,
+    TABLE,
+    batch_name,
+    drawn_sequences,
+)
+
+SEQUENCES = drawn_sequences(300)
+WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]
+
+
+def scorer_of(folder, share=None, *, identity=IDENTITY):
+    """A scorer of a share, and the names of the batches that it asks the model for."""
+    asked = []
+
+    def forward(inputs_BS, targets_BS):
+        asked.append(batch_name(inputs_BS))
+        return (TABLE[inputs_BS, targets_BS],)
+
+    store = None if folder is None else ScoreStore(folder, identity)
+    scorer = Scorer(
+        forward,
+        context=CONTEXT,
+        batch_tokens=BATCH_TOKENS,
+        store=store,
+        division=Division(share),
+    )
+    return scorer, asked
+
+
+def calls_of(scorer):
+    """Two calls of one run; half of the second's batches were in the first."""
+    return (
+        lambda: scorer.sums(SEQUENCES),
+        lambda: scorer.sums([*SEQUENCES, *drawn_sequences(300, seed=1)]),
+    )
+
+
+def score_share(folder, index, count):
+    """What a share asks the model for."""
+    scorer, asked = scorer_of(folder, Share(index, count))
+    with pytest.raises(ShareScored):
+        list(each_scored(calls_of(scorer)))
+    return asked
+
+
+def alone():
+    scorer, asked = scorer_of(None)
+    return [call() for call in calls_of(scorer)], asked
+
+
+def assert_same_bits(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.loglik.tobytes() == other.loglik.tobytes()
+        assert one.first.tobytes() == other.first.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_shares_together_give_the_numbers_of_one_process_to_the_bit(tmp_path, count):
+    parts = [collections.Counter(score_share(tmp_path, i, count)) for i in range(count)]
+    asked = sum(parts, collections.Counter())
+    expected, of_one = alone()
+    # No batch is scored by two shares, whichever call asks for it.
+    assert max(asked.values()) == 1
+    assert set(asked) <= set(of_one)
+    sizes = [part.total() for part in parts]
+    assert max(sizes) - min(sizes) <= 2
+    merging, asked_again = scorer_of(tmp_path)
+    assert_same_bits([call() for call in calls_of(merging)], expected)
+    assert asked_again == []
+
+
+def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
+    parts = {i: score_share(tmp_path, i, 8) for i in range(8) if i not in (2, 5, 7)}
+    merging, asked = scorer_of(tmp_path)
+    found = [call() for call in calls_of(merging)]
+    assert capsys.readouterr().err == (
+        "jaxcontam: warning: 3 of 8 shares are missing: 2, 5, 7; they are scored here\n"
+    )
+    expected, of_one = alone()
+    assert_same_bits(found, expected)
+    scored = {name for part in parts.values() for name in part}
+    assert asked and set(asked) <= set(of_one) - scored
+
+
+def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
+    score_share(tmp_path, 0, 3)
+    scorer, asked = scorer_of(tmp_path)
+    scorer.division.merges = True
+    for count, names in ((2, "1, 2"), (1, "2")):
+        with pytest.raises(SharesMissingError) as e:
+            list(each_scored(calls_of(scorer)))
+        assert str(e.value) == f"{count} of 3 shares are missing: {names}"
+        assert asked == []
+        score_share(tmp_path, 3 - count, 3)
+        scorer.division = Division(merges=True)
+    expected, _ = alone()
+    assert_same_bits(each_scored(calls_of(scorer)), expected)
+    assert asked == []
+
+
+def test_a_killed_share_is_named_and_goes_on(tmp_path, capsys):
+    folder = tmp_path / "store"
+    score_share(folder, 0, 2)
+    scorer, asked = scorer_of(folder, Share(1, 2))
+
+    def interrupt(done, total):
+        if len(asked) > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scorer.sums(SEQUENCES, interrupt)
+    shutil.copytree(folder, tmp_path / "copy")
+    scorer_of(tmp_path / "copy")[0].sums(SEQUENCES)
+    assert "1 of 2 shares are missing: 1;" in capsys.readouterr().err
+    again = score_share(folder, 1, 2)
+    # Of what it was asked, the last batches were on their way.
+    assert again and not set(again) & set(asked[:-2])
+
+
+def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):
+    score_share(tmp_path, 0, 1)
+    other = dataclasses.replace(IDENTITY, device="other")
+    scorer, _ = scorer_of(tmp_path, identity=other)
+    scorer.sums(SEQUENCES)
+    assert (
+        "holds scores of another model, machine or version" in capsys.readouterr().err
+    )
+
+
+def test_a_share_says_what_it_scored(tmp_path):
+    scorer, asked = scorer_of(tmp_path, Share(1, 2))
+    with pytest.raises(ShareScored) as e:
+        scorer.sums(SEQUENCES)
+    n = len(scorer.plan(SEQUENCES)[1])
+    assert (
+        str(e.value) == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
+    )
+    assert len(asked) == n // 2
+
+
+@pytest.mark.parametrize("word", ["8/8", "1", "-1/2", "0/0", "auto"])
+def test_a_share_that_is_none_is_refused(word):
+    assert parse_share("2/8") == Share(2, 8)
+    with pytest.raises(InputError) as e:
+        parse_share(word)
+    assert f"(it is {word})" in str(e.value)
+    assert "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" in e.value.hint
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with a model, another one, and a benchmark."""
+    folder = tmp_path_factory.mktemp("shares")
+    save(folder / "model")
+    save_checkpoint(decoder(1), byte_tokenizer(), folder / "reference")
+    rng = np.random.default_rng(40)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) for _ in range(40)]
+    (folder / "b.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def run(capsys, files, *words):
+    """What a command prints; it runs in the folder of the files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files)
+        assert main([str(word) for word in words]) == 0
+    return capsys.readouterr()
+
+
+def results_of(out):
+    """Rows of a report without what depends on the store."""
+    document = json.loads((out / "report.json").read_text())
+    costs = {"tokens_scored", "cached_tokens"}
+    return [
+        {name: value for name, value in row.items() if name not in costs}
+        for row in document["results"]
+    ]
+
+
+def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(files, capsys):
+    words = ["audit", "model", "b.txt", "--tests", "adjacency,stratified"]
+    words += ["--reference", "reference"]
+    run(capsys, files, *words, "--out", "one")
+    for i in range(2):
+        said = run(capsys, files, *words, "--out", "two", "--shard", f"{i}/2")
+        assert said.out.startswith(f"share {i} of 2: its ")
+        assert not (files / "two" / "report.json").exists()
+    said = run(capsys, files, *words, "--out", "two")
+    assert "missing" not in said.err
+    assert_same_reports(files / "one", files / "two")
+
+
+def assert_same_reports(one, other):
+    """Bit for bit; the other one scored nothing itself."""
+    assert results_of(other) == results_of(one)
+    document = json.loads((other / "report.json").read_text())
+    assert all(row["tokens_scored"] == 0 for row in document["results"])
+    with np.load(one / "orders.npz") as first, np.load(other / "orders.npz") as second:
+        assert first.files == second.files
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name])

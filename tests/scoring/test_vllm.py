@@ -1,0 +1,183 @@
+"""vLLM in this process: `vllm:NAME` and an engine that is there already.
+
+The stand-in has the shape of vllm-project/vllm: `LLM` and `SamplingParams` as in
+docs/models/generative_models.md, `RequestOutput` of vllm/outputs.py, `Logprob` of
+vllm/logprobs.py, the config of `LLMEngine` in vllm/v1/engine/llm_engine.py.
+"""
+
+import dataclasses
+import itertools
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import jaxcontam
+from jaxcontam.cli.main import main
+from jaxcontam.data.encoding import plain_tokenizer
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.budget import ApiOptions
+from tests.models.test_tokenizer_file import TOKENIZERS
+from tests.models.test_tokenizer_file import folder as tokenizer_folder
+from tests.support.membership_model import CONTEXT, fast_tokenizer
+from tests.test_functions import texts
+
+pytestmark = pytest.mark.unoptimised
+
+SHORT = {
+    "tests": "direction",
+    "reference": lambda pairs: [-1.0 - len(b) for _, b in pairs],
+}
+
+
+@dataclasses.dataclass
+class Logprob:
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+@dataclasses.dataclass
+class RequestOutput:
+    prompt_token_ids: list[int]
+    prompt_logprobs: list[dict[int, Logprob] | None]
+    outputs: list[object]
+
+
+@dataclasses.dataclass
+class SamplingParams:
+    max_tokens: int = 16
+    temperature: float = 1.0
+    prompt_logprobs: int | None = None
+
+
+class LLM:
+    """p(id | id before) follows a table; `wobble` nats come with every mate."""
+
+    __module__ = "vllm.entrypoints.llm"
+    wobble = 0.0
+
+    def __init__(
+        self, model, *, max_model_len=None, enable_prefix_caching=True, **more
+    ):
+        if model == "gone":
+            raise OSError("gone is not a local folder\nand no model of the hub")
+        self.asked = more
+        part = types.SimpleNamespace
+        self.llm_engine = part(
+            model_config=part(
+                model=model,
+                max_model_len=max_model_len or CONTEXT + 1,
+                dtype="torch.bfloat16",
+            ),
+            vllm_config=part(
+                cache_config=part(enable_prefix_caching=enable_prefix_caching)
+            ),
+        )
+        size = fast_tokenizer().vocab_size
+        logits_VV = np.random.default_rng(0).normal(size=(size, size))
+        self.table_VV = logits_VV - np.log(np.exp(logits_VV).sum(axis=1, keepdims=True))
+
+    def get_tokenizer(self):
+        return fast_tokenizer()
+
+    def generate(self, prompts, sampling_params, *, use_tqdm):
+        assert (sampling_params.prompt_logprobs, sampling_params.max_tokens) == (0, 1)
+        outputs = []
+        for prompt in prompts:
+            ids = prompt["prompt_token_ids"]
+            change = self.wobble * (len(prompts) > 1)
+            entries = [
+                {own: Logprob(self.table_VV[before, own] - change, 7, "w")}
+                for before, own in itertools.pairwise(ids)
+            ]
+            outputs.append(RequestOutput(ids, [None, *entries], []))
+        return outputs
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    module = types.ModuleType("vllm")
+    vars(module).update(LLM=LLM, SamplingParams=SamplingParams)
+    monkeypatch.setitem(sys.modules, "vllm", module)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_the_engine_that_a_word_names_is_read_at_the_continuation():
+    opened = jaxcontam.load("vllm:org/name", api=ApiOptions(context=32))
+    assert (opened.info.name, opened.context) == ("org/name", 32)
+    ids = np.array([0, 7, 300, 5], np.int32)
+    (scores,) = opened.make_scorer(store=None).token_table([ids]).scores
+    table_VV = LLM("m").table_VV
+    assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_an_audit_takes_the_word_and_tells_the_type_of_the_weights():
+    report = jaxcontam.audit("vllm:org/name", texts(), **SHORT).report
+    assert report.model.dtype == "bfloat16"
+
+
+@pytest.mark.usefixtures("vllm")
+@pytest.mark.parametrize("wobble", [0.0, 0.01, 0.2])
+def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatch):
+    monkeypatch.setattr(LLM, "wobble", wobble)
+    opened = jaxcontam.load("vllm:org/name")
+    rows = [np.array([0, i, i + 1], np.int32) for i in range(5)]
+    scorer = opened.make_scorer(store=None)
+    if wobble > 0.05:
+        with pytest.raises(InputError, match=r"alone than among others \(by .* 0.2 "):
+            scorer.sums(rows)
+        return
+    scorer.sums(rows)
+    told = [note for note in opened.notes() if "differs by 0.01 nats" in note]
+    assert len(told) == (wobble > 0)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):
+    made = TOKENIZERS["cl100k"]
+    folder = tokenizer_folder(tmp_path, made, tokenizer_class="GPT2Tokenizer")
+    opened = jaxcontam.load(f"vllm:{folder}")
+    assert opened.tokenizer.to_str() == plain_tokenizer(made).to_str()
+    assert opened.prefix_id == made.token_to_id("<s>")
+
+
+@pytest.mark.usefixtures("vllm")
+def test_a_prefix_cache_is_refused():
+    with pytest.raises(InputError, match="cached prompt tokens") as found:
+        jaxcontam.load(LLM("org/name"))
+    assert "enable_prefix_caching=False" in found.value.hint
+
+
+@pytest.mark.usefixtures("vllm")
+def test_prompt_tokens_without_numbers_are_refused(monkeypatch):
+    llm = LLM("org/name", enable_prefix_caching=False)
+    monkeypatch.setattr(
+        llm,
+        "generate",
+        lambda prompts, *_, **__: [
+            RequestOutput([], [None] * len(p["prompt_token_ids"]), []) for p in prompts
+        ],
+    )
+    with pytest.raises(InputError, match="cached prompt tokens"):
+        jaxcontam.audit(llm, texts(), **SHORT)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_an_engine_that_does_not_start_is_one_line():
+    with pytest.raises(InputError, match=r"^vllm:gone: gone is not a local folder$"):
+        jaxcontam.load("vllm:gone")
+
+
+def test_a_missing_package_is_one_line_that_says_how_to_install_it(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    (tmp_path / "b.txt").write_text("\n".join(texts()) + "\n")
+    assert main(["audit", "vllm:org/name", str(tmp_path / "b.txt"), "--no-store"]) == 2
+    assert capsys.readouterr().err == (
+        "jaxcontam: error: vllm:org/name: the package vllm is not installed\n"
+        "  hint: pip install vllm, or start it elsewhere (api:URL#NAME)\n"
+    )

@@ -1,0 +1,253 @@
+"""Blind scorers: exact counts, files of natural order, size, and what they say."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from jaxcontam.stats.adjacency import double_centred
+from jaxcontam.stats.pretests import blind_pretests, copying
+from jaxcontam.stats.pretests.attraction import attraction_of, far_apart
+from jaxcontam.stats.pretests.blind import direction_of
+from jaxcontam.stats.pretests.copying import KINDS, matrices_of, read_tokens
+from tests.support import pretest_files as files
+
+
+def blind_matrices(texts, kind):
+    """Matrices of texts as they stand."""
+    return matrices_of(read_tokens(texts, kind), kind)
+
+
+def by_hand(a, b, others, cache, n_kinds):
+    """log p(b | a) by loops over what was read; also the sum of p over all tokens."""
+    a, b = [0, *a, 1], [0, *b, 1]
+    heap = [token for row in others for token in (0, *row, 1)]
+    total, sums = 0.0, []
+    for t in range(1, len(b)):
+
+        def p_of(token, t=t):
+            p = (heap.count(token) + 1 / n_kinds) / (len(heap) + 1)
+            for n, pseudocount in enumerate(cache.pseudocounts, 1):
+                padding = [0] * (n - 1)
+                own = padding + b[:t] + [token]
+                other = padding + a
+                context = own[t : t + n - 1]
+                found = seen = 0.0
+                for s in range(1, len(a)):
+                    if other[s : s + n - 1] == context:
+                        distance = len(a) - 1 - s + t
+                        weight = 1 + 20 * math.exp(-distance / cache.memory)
+                        seen += weight
+                        found += weight * (a[s] == token)
+                for s in range(1, t):
+                    if own[s : s + n - 1] == context:
+                        seen += 1
+                        found += b[s] == token
+                p = (found + pseudocount * p) / (seen + pseudocount)
+            return p
+
+        sums.append(sum(p_of(token) for token in range(n_kinds)))
+        total += math.log(p_of(b[t]))
+    return total, sums
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_are_those_of_counting_by_hand(kind):
+    rng = np.random.default_rng(0)
+    letters = [chr(2 + i) for i in range(3)]
+    rows = [rng.choice(letters, rng.integers(0, 7)).tolist() for _ in range(9)]
+    # Words are told apart by what stands between them.
+    texts = [("" if kind == "characters" else " ").join(row) for row in rows]
+    if kind == "words":
+        texts = [text.translate({2: "x", 3: "y", 4: "z"}) for text in texts]
+    numbers: dict[str, int] = {}
+    for row in rows:
+        for letter in row:
+            numbers.setdefault(letter, len(numbers) + 2)
+    tokens = [[numbers[letter] for letter in row] for row in rows]
+    first = 0
+    for matrix in blind_matrices(texts, kind):
+        for i, j in itertools.permutations(range(len(matrix)), 2):
+            others = tokens[: first + j] + tokens[first + j + 1 :]
+            expected, sums = by_hand(
+                tokens[first + i],
+                tokens[first + j],
+                others,
+                copying._CACHES[kind],
+                len(numbers) + 2,
+            )
+            assert matrix[i, j] == pytest.approx(expected, abs=1e-9)
+            assert sums == pytest.approx([1.0] * len(sums), abs=1e-9)
+        first += len(matrix)
+    assert first == 9
+
+
+def test_long_rows_keep_their_ends_and_every_row_is_read(monkeypatch):
+    cache = copying._Cache((50.0, 1.0), 3.0, 20 * 21)
+    monkeypatch.setitem(copying._CACHES, "characters", cache)
+    texts = ["a" * 15 + "ca" * (5 + i % 3) + "c" * 15 for i in range(21)]
+    whole = blind_matrices(["a" * 10 + "c" * 10] * 21, "characters")
+    cut = blind_matrices(texts, "characters")
+    np.testing.assert_allclose(np.concatenate(cut), np.concatenate(whole))
+    # Less than 16 tokens a row: smaller blocks, the same work.
+    cache = copying._Cache((50.0, 1.0), 3.0, 10 * 21)
+    monkeypatch.setitem(copying._CACHES, "characters", cache)
+    sizes = [len(matrix) for matrix in blind_matrices(texts, "characters")]
+    assert sum(sizes) == 21 and max(sizes) == 4
+
+
+def test_work_in_parts_gives_the_same_matrices(monkeypatch):
+    texts = files.sentences(np.random.default_rng(1), 40)
+    at_once = blind_matrices(texts, "words")
+    monkeypatch.setattr(copying, "_CELLS", 300)
+    for one, other in zip(at_once, blind_matrices(texts, "words"), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        files.labels_in_text,
+        files.labels_in_chat,
+        files.key_order,
+        files.spacing,
+        files.quotes,
+        files.prefixes,
+        files.habits,
+        files.documents,
+        files.dialogue,
+    ],
+)
+def test_files_in_natural_order_attract(make):
+    found = refused(make(np.random.default_rng(0), 600))
+    assert found & {"blind_attraction:words", "blind_attraction:characters"}
+    # Likeness reads the same backwards.
+    assert not any("direction" in name for name in found)
+
+
+@pytest.mark.parametrize("make", [files.later_copies, files.zipped])
+def test_likeness_two_rows_away_is_seen(make):
+    tests = blind_pretests(make(np.random.default_rng(1), 300))
+    found = {test.name: test for test in tests}
+    assert not found["blind_lags:words"].passed
+    assert found["blind_lags:words"].statistic > 0
+
+
+def test_runs_that_fill_strata_are_seen_from_afar():
+    rng = np.random.default_rng(7)
+    styles = np.repeat(rng.permutation([0, 1] * 15), 16).tolist()
+    rows = [("Q: {}.", "Question: {}")[k].format(files.text(rng)) for k in styles]
+    found = refused(rows)
+    assert "blind_runs:words" in found
+    assert sorted(far_apart(37)) == list(range(32))
+    assert far_apart(16).tolist()[:8] == [0, 1, 4, 5, 8, 9, 12, 13]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [files.names_handed_on, files.chained_sums, files.translations, files.answered],
+)
+def test_files_that_point_forward_have_a_direction(make):
+    assert "blind_direction:words" in refused(make(np.random.default_rng(2), 300))
+
+
+# Half a minute.
+@pytest.mark.slow
+def test_shuffled_files_are_refused_at_most_one_time_in_a_hundred():
+    n_files, n_refused = 300, 0
+    for seed in range(n_files):
+        rng = np.random.default_rng(seed)
+        rows = files.names_handed_on(rng, 120) + files.later_copies(rng, 40)
+        n_refused += bool(refused([rows[i] for i in rng.permutation(len(rows))]))
+    # Familywise level 0.01, plus 3.3 standard errors of 300 files.
+    assert n_refused / n_files <= 0.01 + 3.3 * np.sqrt(0.01 * 0.99 / n_files)
+
+
+def test_rows_that_move_among_equal_values_only_are_not_refused():
+    rng = np.random.default_rng(3)
+    labels = np.repeat(rng.integers(3, size=60), 5).tolist()
+    rows = [f"{files.text(rng)} {'abc'[label] * 5}" for label in labels]
+    assert "blind_attraction:words" in refused(rows)
+    assert not refused(rows, groups=labels)
+
+
+def test_blocks_are_the_rows():
+    rng = np.random.default_rng(4)
+    passages = [files.text(rng) for _ in range(60)]
+    rows = [f"{passage} {files.text(rng)}" for passage in passages for _ in "ab"]
+    blocks = [i // 2 for i in range(120)]
+    assert "blind_attraction:words" in refused(rows)
+    assert not refused(rows, blocks=blocks)
+    with pytest.raises(ValueError, match="must not both"):
+        blind_pretests(rows, groups=blocks, blocks=blocks)
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "c"], ["same"] * 30])
+def test_what_cannot_vary_is_not_applicable(texts):
+    tests = blind_pretests(texts)
+    assert len(tests) == 8
+    assert all(t.passed and t.p_value == 1 and not t.applicable for t in tests)
+
+
+def test_pvalues_of_few_strata_are_those_of_all_orders():
+    rng = np.random.default_rng(5)
+    matrices = [rng.normal(size=(4, 4)) + np.eye(4, k=1) for _ in range(2)]
+    orders = np.array(list(itertools.permutations(range(4))))
+    sums = [
+        double_centred(m)[orders[:, :-1], orders[:, 1:]].sum(axis=1) for m in matrices
+    ]
+    of_all = np.add.outer(*sums).ravel()
+    exact = 2 * min(
+        np.mean(of_all >= of_all[0] - 1e-9), np.mean(of_all <= of_all[0] + 1e-9)
+    )
+    near, _ = attraction_of(matrices, [np.zeros(4, int)] * 2)
+    # Columns are 40,320 draws a stratum, not each order once: standard errors of 1 %.
+    assert near.p_value == pytest.approx(min(1.0, exact), rel=0.05)
+    differences = [
+        np.trace(double_centred(m), 1) - np.trace(double_centred(m), -1)
+        for m in matrices
+    ]
+    totals = [
+        abs(a * differences[0] + b * differences[1]) for a in (1, -1) for b in (1, -1)
+    ]
+    assert direction_of(matrices).p_value == np.mean(
+        np.array(totals) >= totals[0] - 1e-9
+    )
+
+
+def test_reversed_strata_turn_the_direction():
+    rng = np.random.default_rng(6)
+    matrices = [rng.normal(size=(n, n)) for n in (4, 8, 7)]
+    forward = direction_of(matrices)
+    backward = direction_of([matrix[::-1, ::-1] for matrix in matrices])
+    assert backward.statistic == pytest.approx(-forward.statistic, abs=1e-12)
+    assert backward.p_value == pytest.approx(forward.p_value, abs=1e-12)
+    # Groups turn on their own: with one row a group nothing turns.
+    alone = direction_of(matrices, [np.arange(len(matrix)) for matrix in matrices])
+    assert not alone.applicable
+
+
+def test_a_gain_at_each_boundary_is_the_statistic():
+    near, _ = attraction_of(
+        [np.eye(8, k=1) * 0.7 for _ in range(30)], [np.zeros(8, int)] * 30
+    )
+    assert near.statistic == pytest.approx(0.7, rel=0.05)
+    # Centring takes 1 / 28 of what only points forward: it looks like row effects.
+    one_way = direction_of([np.eye(8, k=1) * 0.7 for _ in range(30)])
+    assert one_way.statistic == pytest.approx(0.35 * (1 - 1 / 28))
+
+
+def refused(texts, **kwargs):
+    return {test.name for test in blind_pretests(texts, **kwargs) if not test.passed}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_read_once_and_moved_as_numbers(kind):
+    """Also where a row, and tokens that it alone holds, are left out."""
+    texts = ["a b", "c  d!", "", "zz 9", "b a c", "d d", "e", "a", "f g"]
+    order = np.array([8, 0, 7, 2, 4, 6, 1, 5])
+    moved = copying.read_tokens(texts, kind).rows(order)
+    again = blind_matrices([texts[i] for i in order.tolist()], kind)
+    for one, other in zip(copying.matrices_of(moved, kind), again, strict=True):
+        np.testing.assert_array_equal(one, other)

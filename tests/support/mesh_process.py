@@ -1,0 +1,334 @@
+"""What tests of meshes run in processes of their own.
+
+The number of devices is fixed when JAX is first used, so each of these processes has
+its own. Each task writes what it found to the file that is named first:
+
+    eight OUT                     on eight devices of one process
+    slow OUT                      more of the same
+    families OUT FOLDER           on four devices
+    family_scores OUT             on four devices
+    half OUT FOLDER PORT PROCESS  on two devices of each of two processes
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import NamedSharding
+
+from jaxcontam.models import weights
+from jaxcontam.models.checkpoint import load_decoder
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.sharding import ROWS, mesh_sharding, weight_name
+from jaxcontam.scoring import mesh as mesh_module
+from jaxcontam.scoring.gradients import gradient_norms
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.mesh import (
+    MeshShape,
+    device_mesh,
+    on_mesh,
+    parse_mesh,
+    sharded_forward,
+)
+from jaxcontam.scoring.pair_plan import PairGroup
+
+ROOT = Path(__file__).resolve().parents[2]
+V, D, LAYERS, CONTEXT = 1100, 32, 2, 64
+# Of one device, in the comparison to the bit.
+ROWS_OF_A_DEVICE, LENGTH = 2, 64
+_COLLECTIVES = (
+    "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|"
+    "collective-broadcast"
+)
+
+
+def started(*arguments, n_devices):
+    """A process of this file on so many virtual devices, running."""
+    return subprocess.Popen(
+        [sys.executable, __file__, *map(str, arguments)],
+        env={
+            **os.environ,
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": str(ROOT),
+        },
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def decoder(d_ff=64):
+    shape = llama_shape(
+        vocab_size=V, d_model=D, n_layers=LAYERS, n_heads=4, d_ff=d_ff, context=CONTEXT
+    )
+    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
+    rng = np.random.default_rng(0)
+    values = jax.tree.map(
+        lambda leaf: jax.device_put(rng.normal(0, 0.1, leaf.shape).astype(np.float32)),
+        nnx.state(made),
+    )
+    nnx.update(made, values)
+    return made
+
+
+def placed(word):
+    """The decoder on a mesh of all devices."""
+    graphdef, state = nnx.split(decoder())
+    state, _ = on_mesh(state, device_mesh(parse_mesh(word)))
+    return nnx.merge(graphdef, state)
+
+
+def drawn(low, high, n, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(low, high + 1, size=n)
+    return [rng.integers(0, V, size=length).astype(np.int32) for length in lengths]
+
+
+def sequences():
+    """Rows of one padded length; the longest text has two windows."""
+    return [*drawn(50, 65, 19), *drawn(113, 113, 1)]
+
+
+def groups():
+    """Prefixes with two continuations each, of one padded length."""
+    ids = drawn(18, 24, 11, seed=1)
+    return [
+        PairGroup(ids[i], (ids[i - 1], ids[i - 2]), i, (i - 1, i - 2))
+        for i in range(len(ids))
+    ]
+
+
+def token_scores(decoder):
+    """Log-probabilities, means, variances and tops, flat."""
+    return _flat(local_scorer(decoder, moments=True).tokens(sequences()))
+
+
+def pair_scores(decoder):
+    """Log-probabilities of continuations, flat."""
+    found = local_scorer(decoder).pairs.logprobs(groups()).logprobs
+    return _flat([part for group in found for part in group])
+
+
+def norms(decoder):
+    """Norms of gradients."""
+    return gradient_norms(decoder, drawn(18, 24, 5), batch_tokens=48).norms
+
+
+KINDS = {"tokens": token_scores, "pairs": pair_scores, "norms": norms}
+
+
+def scores(word, kinds):
+    """Scores of some kinds on a mesh, under names that say which."""
+    model = placed(word)
+    return {f"{word} {kind}": KINDS[kind](model) for kind in kinds}
+
+
+def compiled(shape, mesh, n_rows=16):
+    """The kernel's compiled program for a decoder of a shape; nothing is allocated."""
+    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
+    graphdef, state = nnx.split(made)
+    sharding = mesh_sharding(state, mesh)
+    state = jax.tree.map(
+        lambda leaf, spec: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
+        ),
+        state,
+        sharding.specs(state),
+    )
+    ids = jax.ShapeDtypeStruct(
+        (n_rows, LENGTH), np.int32, sharding=NamedSharding(mesh, ROWS)
+    )
+    return mesh_module._tokens.lower(
+        graphdef, mesh, sharding, False, state, ids, ids
+    ).compile()
+
+
+def _flat(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def _collectives(program):
+    return re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
+
+
+def _rows_alone_and_together():
+    """The same rows, those of each device alone on one, and all on eight."""
+    graphdef, state = nnx.split(decoder())
+    ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
+    forward = sharded_forward(graphdef, state, device_mesh(MeshShape()), moments=True)
+    one = device_mesh(MeshShape(), jax.devices()[:1])
+    alone = sharded_forward(graphdef, state, one, moments=True)
+    parts = np.split(ids, 8)
+    return (
+        np.stack([np.asarray(part) for part in forward(ids, ids)]),
+        np.concatenate(
+            [
+                np.stack([np.asarray(part) for part in alone(rows, rows)])
+                for rows in parts
+            ],
+            axis=1,
+        ),
+    )
+
+
+def eight(out):
+    assert len(jax.devices()) == 8
+    found = scores("data=8", ["tokens"])
+    found |= scores("data=2,model=4", ["tokens", "pairs"])
+    found["together"], found["alone"] = _rows_alone_and_together()
+    # Many layers beside a small vocabulary, as in a large model.
+    shape = llama_shape(
+        vocab_size=64, d_model=64, n_layers=24, n_heads=4, d_ff=128, context=64
+    )
+    whole = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
+    found["bytes"] = sum(4 * leaf.size for leaf in jax.tree.leaves(nnx.state(whole)))
+    for word in ("data=8", "model=8"):
+        program = compiled(shape, device_mesh(parse_mesh(word)))
+        memory = program.memory_analysis()
+        found[f"{word} collectives"] = np.array(_collectives(program), "U20")
+        found[f"{word} kept"] = memory.argument_size_in_bytes
+        found[f"{word} needed"] = memory.temp_size_in_bytes
+    np.savez(out, **found)
+
+
+def slow(out):
+    found = {}
+    for word in ("data=8", "data=2,model=4", "model=8"):
+        found |= scores(word, KINDS)
+    np.savez(out, **found)
+
+
+def families(out, folder):
+    """Each family's file read whole, and in halves on two pairs of devices."""
+    from tests.support.family_files import RAW, drawn, raw_config, weights, write
+
+    mesh = device_mesh(parse_mesh("data=2,model=2"))
+    found = {}
+    for model_type in RAW:
+        raw = raw_config(model_type, tie_word_embeddings=True)
+        for dtype in ("float32", "bfloat16"):
+            place = Path(folder) / f"{model_type}-{dtype}"
+            write(drawn(raw, dtype=dtype), raw, place)
+            with counted_bytes() as read:
+                whole = weights(load_decoder(place, dtype=dtype))
+                read_whole = sum(read)
+                read.clear()
+                decoder = load_decoder(place, dtype=dtype, mesh=mesh)
+            parts = {
+                weight_name(path): leaf
+                for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
+            }
+            sharding = dict(mesh_sharding(nnx.state(decoder), mesh).axes)
+            found[place.name] = {
+                "equal": [
+                    name
+                    for name, part in parts.items()
+                    if np.array_equal(np.asarray(part), whole[name])
+                ],
+                "halves": [
+                    name
+                    for name, part in parts.items()
+                    if {shard.data.size for shard in part.addressable_shards}
+                    == {part.size // 2}
+                ],
+                "divided": list(sharding),
+                "all": list(whole),
+                "read_whole": read_whole,
+                "read": sum(read),
+            }
+    Path(out).write_text(json.dumps(found))
+
+
+def family_scores(out):
+    """Each family's scores on one device and on a mesh that divides its weights."""
+    from tests.support.family_files import RAW, drawn, raw_config
+
+    found = {}
+    ids = np.random.default_rng(0).integers(0, 300, (8, 8)).astype(np.int32)
+    for model_type in RAW:
+        graphdef, state = nnx.split(drawn(raw_config(model_type)))
+        # As drawn, weights of 1 make scores that no float32 sum resolves.
+        state = jax.tree.map(lambda leaf: 0.2 * leaf, state)
+        for name, mesh, rows in (
+            ("one", device_mesh(MeshShape(), jax.devices()[:1]), ids[:2]),
+            ("mesh", device_mesh(MeshShape(model=2)), ids),
+        ):
+            forward = sharded_forward(graphdef, state, mesh, moments=False)
+            scores = np.asarray(forward(rows, rows).logprobs)
+            found[f"{model_type} {name}"] = scores[:2]
+    np.savez(out, **found)
+
+
+def half(out, folder, port, process):
+    jax.distributed.initialize(
+        f"127.0.0.1:{port}", num_processes=2, process_id=int(process)
+    )
+    assert (len(jax.local_devices()), len(jax.devices())) == (2, 4)
+    found = {}
+    with counted_bytes() as read:
+        for word in ("model=4", "data=2,model=2"):
+            read.clear()
+            model = load_decoder(Path(folder), mesh=device_mesh(parse_mesh(word)))
+            found[f"{word} read"] = sum(read)
+            found |= {f"{word} {kind}": score(model) for kind, score in KINDS.items()}
+    np.savez(out, **found)
+    jax.distributed.shutdown()
+
+
+@contextlib.contextmanager
+def counted_bytes():
+    """Within it, the bytes of each read of a part of a tensor."""
+    opened, read = weights._open, []
+
+    @contextlib.contextmanager
+    def counted(path):
+        with opened(path) as handle:
+            yield _CountedFile(handle, read)
+
+    weights._open = counted
+    try:
+        yield read
+    finally:
+        weights._open = opened
+
+
+class _CountedFile:
+    def __init__(self, opened, read):
+        self.opened, self.read = opened, read
+
+    def keys(self):
+        return self.opened.keys()
+
+    def get_slice(self, name):
+        return _CountedSlice(self.opened.get_slice(name), self.read)
+
+
+class _CountedSlice:
+    def __init__(self, opened, read):
+        self.opened, self.read = opened, read
+
+    def get_shape(self):
+        return self.opened.get_shape()
+
+    def get_dtype(self):
+        return self.opened.get_dtype()
+
+    def __getitem__(self, cut):
+        part = self.opened[cut]
+        self.read.append(part.nbytes)
+        return part
+
+
+if __name__ == "__main__":
+    tasks = [eight, slow, families, family_scores, half]
+    {task.__name__: task for task in tasks}[sys.argv[1]](*sys.argv[2:])

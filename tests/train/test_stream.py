@@ -1,0 +1,327 @@
+"""Streams and orders of training: what is planted where, and when it is read."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.errors import InputError
+from tests.support.copy_rows import canary, in_one, steps_of_copy
+from train.rows import Rows, Timed, rows_of_spans
+from train.stream import build_stream, rows_of_copies, stream_digest, training_order
+
+CONTEXT = 16
+
+
+def encoded(lengths, first):
+    """Examples of so many ids, no id twice."""
+    ids = tuple(
+        np.arange(n, dtype=np.int32) + first + 100 * i for i, n in enumerate(lengths)
+    )
+    return Encoded(ids, np.array([], np.int32), np.zeros(len(ids), np.int32))
+
+
+A = encoded((4, 7, 5), 1000)
+B = encoded((6, 2, 3, 9), 2000)
+DOCUMENTS = in_one([np.full(3 + 5 * j % 11, j + 1, np.int32) for j in range(40)])
+
+
+def held(starts, stream, spans):
+    """Which rows hold a target of the spans, one target at a time; the witness."""
+    targets = (starts[:, None] + 1 + np.arange(CONTEXT)) % len(stream.ids)
+    places = np.concatenate([np.arange(o, o + n) for o, n in spans])
+    return np.flatnonzero(np.isin(targets, places).any(axis=1))
+
+
+def planted(**fields):
+    """A stream with the sets a, as the fields say, and b, uniform."""
+    return build_stream(
+        DOCUMENTS,
+        [
+            canary(name="a", encoded=A, copies=4, **fields),
+            canary(name="b", encoded=B, copies=2),
+        ],
+        prefix_id=0,
+        seed=7,
+    )
+
+
+def test_uniform_blocks_stand_where_the_first_release_put_them():
+    # Golden: printed by the code of version 0.1.0 before there were layouts and times.
+    stream = build_stream(
+        DOCUMENTS,
+        [
+            canary(name="a", encoded=A, copies=3),
+            canary(name="b", encoded=B, copies=4, shuffled=True),
+            canary(name="c", encoded=encoded((5, 5), 3000), copies=0),
+        ],
+        prefix_id=0,
+        seed=7,
+    )
+    assert stream_digest(stream.ids) == (
+        "sha256:c027ca3eada99a37084b6fe60a3b1465cf25ecb1566bfeeaef424e341d37a328"
+    )
+    assert stream.offsets == {"a": (74, 342, 429), "b": (144, 186, 364, 399), "c": ()}
+    assert stream.orders == {
+        "b": ((1, 2, 3, 0), (2, 0, 1, 3), (0, 2, 3, 1), (3, 0, 2, 1))
+    }
+    assert stream.n_canary_ids == 128
+    assert stream.timed == ()
+    starts = training_order(len(stream.ids), CONTEXT, seed=7)
+    # fmt: off
+    assert starts.tolist() == [
+        356, 36, 404, 436, 452, 4, 340, 468, 20, 324, 116, 132, 308, 212, 420, 164,
+        68, 276, 52, 84, 484, 100, 244, 260, 228, 388, 292, 180, 196, 148, 372,
+    ]
+    # fmt: on
+
+
+def test_a_stream_that_the_disk_cannot_hold_is_refused_before_it_is_begun(
+    tmp_path, monkeypatch
+):
+    n_bytes = build_stream(DOCUMENTS, [], prefix_id=0, seed=1).ids.astype("u2").nbytes
+
+    def build(free):
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+        build_stream(DOCUMENTS, [], prefix_id=0, seed=1, out=tmp_path / "stream.npy")
+
+    with pytest.raises(InputError, match="GB are free"):
+        build(n_bytes - 1)
+    assert not list(tmp_path.iterdir())
+    build(n_bytes)
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(65_535, "uint16"), (65_536, "int32")])
+def test_a_stream_in_a_file_holds_the_ids_of_the_one_in_memory(
+    tmp_path, largest, dtype
+):
+    last = encoded((1,), largest)
+    canaries = [canary("a", A, copies=3), canary("z", last, copies=1)]
+    memory = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1)
+    out = tmp_path / "stream.npy"
+    on_disk = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1, out=out)
+    assert on_disk.ids.dtype == np.load(out).dtype == dtype
+    np.testing.assert_array_equal(memory.ids, np.load(out))
+    assert (memory.offsets, memory.n_canary_ids) == (
+        on_disk.offsets,
+        on_disk.n_canary_ids,
+    )
+    assert stream_digest(memory.ids) == stream_digest(on_disk.ids)
+    assert [path.name for path in tmp_path.iterdir()] == ["stream.npy"]
+    starts = training_order(len(memory.ids), CONTEXT, seed=1)
+    rows = np.stack([*Rows(on_disk.ids, starts, CONTEXT)])
+    assert rows.dtype == np.int32
+    np.testing.assert_array_equal(rows, np.stack([*Rows(memory.ids, starts, CONTEXT)]))
+
+
+def test_every_example_of_a_spread_copy_is_a_document_of_its_own():
+    stream = planted(layout="spread")
+    assert stream.offsets["a"] == ()
+    assert len(stream.example_offsets["a"]) == 4
+    for offsets, order in zip(
+        stream.example_offsets["a"], stream.orders["a"], strict=True
+    ):
+        for offset, ids in zip(offsets, A.ids, strict=True):
+            np.testing.assert_array_equal(stream.ids[offset : offset + len(ids)], ids)
+            assert stream.ids[offset - 1] == 0
+        assert list(order) == np.argsort(offsets).tolist()
+    assert stream.n_canary_ids == 4 * (4 + 7 + 5) + 2 * (6 + 2 + 3 + 9)
+    # One prefix for each document, spread example and block.
+    assert np.count_nonzero(stream.ids == 0) == len(DOCUMENTS) + 4 * 3 + 2
+
+
+def test_spread_examples_stand_at_places_that_do_not_depend_on_one_another():
+    """1,000 copies of two examples: as often one way round as the other."""
+    pair = canary(name="p", encoded=encoded((2, 2), 50), copies=1000, layout="spread")
+    stream = build_stream(DOCUMENTS, [pair], prefix_id=0, seed=3)
+    first, second = np.array(stream.example_offsets["p"]).T
+    # 4 standard errors of a fair coin: 2 / sqrt(1000).
+    assert np.mean(first < second) == pytest.approx(0.5, abs=2 / np.sqrt(1000))
+
+
+def test_rows_of_spans_are_the_rows_that_hold_their_targets():
+    stream = planted()
+    rng = np.random.default_rng(0)
+    N = len(stream.ids)
+    for seed in range(20):
+        starts = training_order(N, CONTEXT, seed=seed)
+        offsets = np.sort(rng.integers(0, N - 70, size=30))
+        spans = np.stack([offsets, rng.integers(1, 70, size=30)], axis=1)
+        spans[0], spans[-1] = (0, 1), (N - 1, 1)  # both ends of the circle
+        rows, owners = rows_of_spans(
+            spans, starts_R=starts, context=CONTEXT, n_ids_in_all=N
+        )
+        for i, (offset, size) in enumerate(spans.tolist()):
+            found = rows[owners == i]
+            expected = held(starts, stream, [(offset, size)])
+            np.testing.assert_array_equal(np.sort(found), expected)
+            np.testing.assert_array_equal(
+                expected,
+                steps_of_copy(
+                    offset, size, starts_R=starts, context=CONTEXT, n_ids_in_all=N
+                ),
+            )
+            # In the order of the stream: each starts where the one before ends.
+            gaps = np.diff(starts[found]) % N
+            assert len(found) < 2 or gaps[0] >= CONTEXT
+            assert (gaps[1:] == CONTEXT).all()
+
+
+@pytest.mark.parametrize("layout", ["block", "spread"])
+def test_rows_of_copies_are_the_rows_that_hold_any_of_a_copy(layout):
+    stream = planted(layout=layout)
+    starts = training_order(len(stream.ids), CONTEXT, seed=7)
+    found = rows_of_copies(stream, "a", A, starts_R=starts, context=CONTEXT)
+    sizes = [len(ids) for ids in A.ids]
+    spans = [
+        list(zip(offsets, sizes, strict=True))
+        for offsets in stream.example_offsets.get("a", ())
+    ] or [[(offset, sum(sizes))] for offset in stream.offsets["a"]]
+    assert len(found) == len(spans) == 4
+    for rows, copy in zip(found, spans, strict=True):
+        np.testing.assert_array_equal(rows, held(starts, stream, copy))
+
+
+def test_a_control_has_no_rows():
+    control = canary(name="a", encoded=A, copies=0, when="clustered")
+    stream = build_stream(DOCUMENTS, [control], prefix_id=0, seed=7)
+    starts = training_order(len(stream.ids), CONTEXT, seed=7, timed=stream.timed)
+    assert stream.timed == ()
+    assert rows_of_copies(stream, "a", A, starts_R=starts, context=CONTEXT) == []
+
+
+@pytest.mark.parametrize("when", ["clustered", (0.2,), (0.0, 1.0)])
+@pytest.mark.parametrize("layout", ["block", "spread"])
+@pytest.mark.parametrize("n_trained", [None, 28])
+def test_times_move_rows_and_change_none(when, layout, n_trained):
+    stream = planted(when=when, layout=layout)
+    N = len(stream.ids)
+    uniform = training_order(N, CONTEXT, seed=7)
+    starts = training_order(N, CONTEXT, seed=7, timed=stream.timed, n_trained=n_trained)
+    assert sorted(starts) == sorted(uniform)
+    spans = [span for one in stream.timed for span in one.spans]
+    moved = set(starts[held(starts, stream, spans)].tolist())
+    assert moved
+    assert [start for start in starts.tolist() if start not in moved] == [
+        start for start in uniform.tolist() if start not in moved
+    ]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.35, 0.5, 0.8])
+def test_a_copy_with_a_time_begins_at_that_share_of_training(fraction):
+    stream = build_stream(
+        DOCUMENTS,
+        [canary(name="a", encoded=A, copies=1, when=(fraction,))],
+        prefix_id=0,
+        seed=2,
+    )
+    N = len(stream.ids)
+    starts = training_order(N, CONTEXT, seed=2, timed=stream.timed)
+    rows = held(starts, stream, stream.timed[0].spans)
+    begin = round(fraction * len(starts))
+    np.testing.assert_array_equal(rows, begin + np.arange(len(rows)))
+
+
+def test_copies_take_the_fractions_in_turn():
+    stream = planted(when=(0.1, 0.6, 0.9))
+    assert [one.fraction for one in stream.timed] == [0.1, 0.6, 0.9, 0.1]
+    offsets = [one.spans[0][0] for one in stream.timed]
+    assert offsets == list(stream.offsets["a"])
+
+
+def test_copies_at_the_end_of_training_are_among_the_rows_that_steps_take():
+    stream = planted(when=(1.0,))
+    N = len(stream.ids)
+    n_trained = (N - 1) // CONTEXT // 4 * 4
+    assert n_trained < (N - 1) // CONTEXT  # else the law says nothing
+    starts = training_order(N, CONTEXT, seed=7, timed=stream.timed, n_trained=n_trained)
+    spans = [span for one in stream.timed for span in one.spans]
+    rows = held(starts, stream, spans)
+    np.testing.assert_array_equal(rows, n_trained - len(rows) + np.arange(len(rows)))
+
+
+def test_where_everything_is_timed_every_row_still_stands_once():
+    N = 500
+    timed = [Timed(0.9, ((100, 350),)), Timed(0.5, ((0, 500),)), Timed(None, ((7, 2),))]
+    starts = training_order(N, CONTEXT, seed=1, timed=timed, n_trained=24)
+    assert sorted(starts) == sorted(training_order(N, CONTEXT, seed=1))
+
+
+def test_a_row_that_two_want_goes_to_the_one_named_first():
+    N = 1601
+    plain = training_order(N, CONTEXT, seed=4)
+    starts_of = sorted(plain.tolist())
+    shared = starts_of[10] + 1, CONTEXT  # the targets of exactly one row
+    timed = [Timed(0.75, (shared,)), Timed(0.25, (shared,))]
+    starts = training_order(N, CONTEXT, seed=4, timed=timed)
+    assert starts[75] == starts_of[10]
+
+
+def test_one_that_would_begin_within_another_comes_right_after_it():
+    N = 1601
+    starts_of = sorted(training_order(N, CONTEXT, seed=4).tolist())
+    timed = [
+        Timed(0.2, ((starts_of[0] + 1, 5 * CONTEXT),)),
+        Timed(0.22, ((starts_of[50] + 1, 2 * CONTEXT),)),
+    ]
+    starts = training_order(N, CONTEXT, seed=4, timed=timed).tolist()
+    assert starts[20:27] == [*starts_of[0:5], *starts_of[50:52]]
+
+
+def test_clustered_copies_stand_together_one_after_the_other():
+    stream = planted(when="clustered")
+    N = len(stream.ids)
+    (cluster,) = stream.timed
+    assert [offset for offset, _ in cluster.spans] == list(stream.offsets["a"])
+    starts = training_order(N, CONTEXT, seed=7, timed=stream.timed)
+    rows = held(starts, stream, cluster.spans)
+    np.testing.assert_array_equal(rows, rows[0] + np.arange(len(rows)))
+    firsts = [held(starts, stream, [span])[0] for span in cluster.spans]
+    assert firsts == sorted(firsts)
+
+
+def test_the_time_of_a_cluster_is_uniform_over_where_it_fits():
+    """One row of 20: each place in training as likely as the others."""
+    N, counts = 321, np.zeros(20, np.int64)
+    for seed in range(2000):
+        plain = training_order(N, CONTEXT, seed=seed)
+        one = Timed(None, ((int(plain[0]) + 1, 1),))
+        starts = training_order(N, CONTEXT, seed=seed, timed=[one])
+        counts[np.flatnonzero(starts == plain[0])[0]] += 1
+    # Chi-square with 19 degrees of freedom: 43.8 is its 99.9 % point.
+    assert ((counts - 100) ** 2 / 100).sum() < 43.8
+
+
+def test_times_of_one_set_leave_the_stream_as_it_is():
+    uniform, timed = planted(), planted(when=(0.5,))
+    np.testing.assert_array_equal(uniform.ids, timed.ids)
+    assert uniform.offsets == timed.offsets
+
+
+@pytest.mark.parametrize("when", ["uniform", (0.9,), "clustered"])
+def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
+    n_moved = 0
+    for seed in range(40):
+        documents = [np.full(60, i, np.int32) for i in range(1, 40)]
+        ids = tuple(np.full(9, 100 + i, np.int32) for i in range(10))
+        encoded = Encoded(ids, np.array([], np.int32), np.zeros(10, np.int32))
+        own = canary(name="c", encoded=encoded, copies=2, when=when)
+        stream = build_stream(in_one(documents), [own], prefix_id=0, seed=seed)
+        n_trained = 64  # of 81 rows of 32
+        plain = training_order(
+            len(stream.ids), 32, seed=seed, timed=stream.timed, n_trained=n_trained
+        )
+        starts = training_order(
+            len(stream.ids),
+            32,
+            seed=seed,
+            timed=stream.timed,
+            planted_C2=stream.planted,
+            n_trained=n_trained,
+        )
+        assert sorted(starts) == sorted(plain)
+        rows = rows_of_copies(stream, "c", encoded, starts_R=starts, context=32)
+        assert max(map(np.max, rows)) < n_trained
+        n_moved += not np.array_equal(starts, plain)
+    assert n_moved > 0 or when != "uniform"
