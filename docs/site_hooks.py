@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
-from jaxcontam.orders.methods import METHODS, OWN
+from jaxcontam.methods import METHODS, OWN
 from jaxcontam.replication.catalogue import REPLICATION_METHODS, ReplicationMethod
 
 _GROUPS = ("Tests", "Membership scores", "Replication")

@@ -30,9 +30,10 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_results
-from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.result import MembershipResult, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
-from jaxcontam.reports.report import MembershipResult, Report
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import write_files
 from jaxcontam.reports.stopwatch import library_versions, utc_now
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
@@ -131,7 +132,9 @@ class Quickstart(StudyFlags):
             },
         )
         rows = [*evidence, *[None] * len(ranked)]
-        document, page = write_files(report, rows, self.out)
+        document, page = write_files(
+            report, {ARCHIVE_NAME: archive_bytes(rows)}, self.out
+        )
         print_headline((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
         return document

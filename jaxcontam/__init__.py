@@ -34,12 +34,12 @@ COMMANDS = tuple(_COMMANDS)
 """Commands in the order of the help."""
 
 _EXPORTS = {name: f"jaxcontam.{place}" for name, place in _COMMANDS.items()} | {
-    "AuditResult": "jaxcontam.orders.run",
+    "AuditResult": "jaxcontam.proof.result",
     "audit": "jaxcontam.orders.run",
-    "order_test": "jaxcontam.proof.prove",
+    "order_test": "jaxcontam.orders.run",
     "prove": "jaxcontam.proof.prove",
     "load": "jaxcontam.scoring.load",
-    "METHODS": "jaxcontam.orders.methods",
+    "METHODS": "jaxcontam.methods",
     "inflation": "jaxcontam.score_gap.run",
     "keyed_canary": "jaxcontam.ownership.keyed_canary",
     "membership": "jaxcontam.members.run",

@@ -13,8 +13,8 @@ from examples import any_engine
 from jaxcontam.cli.formulas import FORMULAS
 from jaxcontam.cli.main import COMMANDS, flags_of, parse
 from jaxcontam.members.score import ScoredText, ScoreMethod
-from jaxcontam.orders.methods import METHODS as ROWS
-from jaxcontam.orders.methods import OWN
+from jaxcontam.methods import METHODS as ROWS
+from jaxcontam.methods import OWN
 from jaxcontam.replication.catalogue import REPLICATION_METHODS
 
 ROOT = Path(__file__).parent.parent

@@ -16,8 +16,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.members.score import ScoredText, ScoreMethod
+from jaxcontam.methods import METHODS
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.orders.methods import METHODS, order_method
+from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.local import local_scorer

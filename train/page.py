@@ -25,10 +25,11 @@ from matplotlib.ticker import EngFormatter
 
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError
+from jaxcontam.methods import named_rows
+from jaxcontam.proof.decision import effect_words
 from jaxcontam.reports import page as section
 from jaxcontam.reports.figure import BLUE, GREY, STYLE, svg_text
-from jaxcontam.reports.method_notes import named_rows
-from jaxcontam.reports.numbers import effect_words, p_cell
+from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.effect import LEVEL

@@ -51,6 +51,7 @@ from jaxcontam.orders.run import with_reference
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import STORE_DIR, flags_of
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import PAGE_NAME
@@ -245,7 +246,9 @@ class Canaries(StudyFlags):
                 "seen": _seen(model.sets),
             },
         )
-        document, _ = write_files(report, evidence, self.folder)
+        document, _ = write_files(
+            report, {ARCHIVE_NAME: archive_bytes(evidence)}, self.folder
+        )
         return document
 
     def _scored(

@@ -26,8 +26,8 @@ from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.members.blind import grouped_folds
 from jaxcontam.members.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.members.scores import score_method
 from jaxcontam.orders import sharded_t, stratified
-from jaxcontam.orders.methods import score_method
 from jaxcontam.scoring.choices import choice_scores
 from jaxcontam.stats import conformal
 from jaxcontam.stats.inflation import gap_estimate

@@ -16,7 +16,7 @@ from jaxcontam.members.plan import Inputs, score_texts
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.members.text_model import TextModel, text_model
 from jaxcontam.members.token_scores import token_frequencies
-from jaxcontam.orders.methods import METHODS
+from jaxcontam.methods import METHODS
 from jaxcontam.scoring.opened import opened_checkpoint
 from train.plan import PlannedSet
 from train.presets import PRESETS, Preset

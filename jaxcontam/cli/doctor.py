@@ -212,9 +212,9 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     """See if a file is read as examples, and which tests its own order allows."""
     from jaxcontam.orders.benchmarks import HEAD, check_files, read_files
     from jaxcontam.orders.design import AuditDesign
+    from jaxcontam.orders.methods import WORDS
     from jaxcontam.proof.decision import plain_name
     from jaxcontam.proof.order_words import Advice
-    from jaxcontam.reports.method_notes import method_words
 
     design = AuditDesign()
     try:
@@ -241,7 +241,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     )
     for file in checked.unscored:
         command = ("audit", "MODEL", benchmark)
-        (way,) = Advice(command, method_words()).about_file(file)
+        (way,) = Advice(command, WORDS).about_file(file)
         hint = f"it points forwards: {way}"
     yield ("note", f"its order is not random: {names}", hint)
 

@@ -8,7 +8,9 @@ from tyro.conf import Positional
 
 from jaxcontam.cli.formulas import FORMULAS
 from jaxcontam.errors import unknown_name
-from jaxcontam.orders.methods import METHODS, SCORES, TESTS
+from jaxcontam.members.scores import SCORES
+from jaxcontam.methods import METHODS
+from jaxcontam.orders.methods import TESTS
 from jaxcontam.replication.catalogue import REPLICATION_METHODS
 from jaxcontam.terminal import Terminal
 

@@ -7,11 +7,6 @@ from typing import Annotated
 import tyro
 
 from jaxcontam.errors import InputError
-from jaxcontam.members.judged import judged_again
-from jaxcontam.members.page import COMMAND as MEMBERSHIP
-from jaxcontam.members.page import study_of
-from jaxcontam.members.result import TextScores
-from jaxcontam.reports.archive import read_text_rows, typed_rows
 from jaxcontam.reports.report_files import DAMAGE, REPORT_NAME, read_report
 from jaxcontam.reports.saved import write_page
 from jaxcontam.terminal import printable
@@ -34,14 +29,7 @@ class Report:
 
         report = read_report(self.directory / REPORT_NAME)
         try:
-            pictures = ()
-            if report.command[0] == MEMBERSHIP:
-                if report.study is None:
-                    raise KeyError("study")
-                texts = typed_rows(read_text_rows(self.directory), TextScores)
-                _, again = judged_again(study_of(report), texts, seed=report.seed)
-                pictures = again.pictures
-            print(printable(write_page(report, self.directory, pictures)))
+            print(printable(write_page(report, self.directory)))
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",

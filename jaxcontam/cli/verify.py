@@ -8,16 +8,15 @@ import tyro
 
 from jaxcontam.arguments import path_word
 from jaxcontam.errors import InputError
-from jaxcontam.progress import log_of_large
-from jaxcontam.proof.verify import KINDS, commitment_faults, verify_report, verify_texts
 from jaxcontam.reports.archive import P_VALUES_NAME, TEXTS_NAME
+from jaxcontam.reports.kinds import Asked, kind_of
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     PAGE_NAME,
     REPORT_NAME,
     RESULTS_NAME,
     SUMS_NAME,
-    is_report_of,
+    command_of,
     read_document,
     read_sums,
 )
@@ -26,9 +25,6 @@ from jaxcontam.terminal import Terminal, printable, shell_line
 _EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)
 _OF_SUMS = (PAGE_NAME, RESULTS_NAME)
 _FILES = (REPORT_NAME, *_EVIDENCE, *_OF_SUMS, SUMS_NAME)
-_OF_ORDERS = (
-    "recomputed from {name}: p-values, effects, verdicts and digests agree; {more}"
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,38 +59,17 @@ class Verify:
         console = Terminal(soft_wrap=True)
         _check_whole(self.directory)
         document = read_document(self.directory / REPORT_NAME)
-        for command, kind in KINDS.items():
-            if is_report_of(document, command):
-                faults, n = verify_texts(self.directory, document, kind)
-                unit, what = "result", kind.checked
-                break
-        else:
-            # The command that audits is imported once it is clear that it is needed.
-            from jaxcontam.orders.ask_again import ask_again
-
-            archive = self.directory / ARCHIVE_NAME
-            with log_of_large(archive, f"recomputing from {ARCHIVE_NAME}"):
-                faults, n = verify_report(self.directory)
-            more = "other differences come first"
-            if not faults:
-                faults, sealed = commitment_faults(self.directory)
-                again, notes = ask_again(
-                    self.directory,
-                    benchmarks=self.benchmark,
-                    rescore=self.rescore,
-                    model=self.model,
-                )
-                faults += again
-                more = "; ".join([*sealed, *notes])
-            unit, what = "test", _OF_ORDERS.format(name=ARCHIVE_NAME, more=more)
-        for fault in faults:
+        asked = Asked(benchmarks=self.benchmark, rescore=self.rescore, model=self.model)
+        found = kind_of(command_of(document)).check(self.directory, document, asked)
+        for fault in found.faults:
             console.print(f"differs: {printable(fault)}")
         name = printable(self.directory)
-        if faults:
-            n_faults = _count(len(faults), "difference")
+        if found.faults:
+            n_faults = _count(len(found.faults), "difference")
             console.print(f"{name}: NOT verified, {n_faults}")
             return 3
-        console.print(f"{name}: verified, {_count(n, unit)} {what}")
+        n = _count(found.n, found.unit)
+        console.print(f"{name}: verified, {n} {found.words}")
         return 0
 
 

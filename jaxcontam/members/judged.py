@@ -25,10 +25,11 @@ from jaxcontam.members.result import (
     Sweep,
     TextScores,
     TextThreshold,
+    score_columns,
 )
 from jaxcontam.members.score import Scores
 from jaxcontam.members.sweep import sweep_methods, sweep_min_k
-from jaxcontam.reports.archive import number_or_none, score_columns
+from jaxcontam.reports.archive import number_or_none
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -27,9 +27,9 @@ from jaxcontam.members.labelled import (
     load_snippets,
 )
 from jaxcontam.members.score import Reading, ScoreMethod
+from jaxcontam.members.scores import SCORES
 from jaxcontam.members.sweep import sweep_methods
 from jaxcontam.members.token_scores import AT_K, min_k_at
-from jaxcontam.orders.methods import SCORES
 
 if TYPE_CHECKING:
     from jaxcontam.members.plan import Inputs

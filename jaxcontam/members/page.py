@@ -16,6 +16,8 @@ from jaxcontam.members.result import (
     TextScores,
     TextThreshold,
 )
+from jaxcontam.members.scores import score_words
+from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import (
     interval_of,
     interval_words,
@@ -23,21 +25,39 @@ from jaxcontam.reports.numbers import (
     shown_or_dash,
 )
 from jaxcontam.reports.page import (
-    MEMBERSHIP,
+    THIS_ONE,
     Code,
     Figure,
     Page,
+    PageWords,
     Paragraph,
     Part,
     Section,
     Table,
     looks_sentence,
     model_words,
+    named_methods,
     report_page,
 )
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
-from jaxcontam.reports.terms import Words
+
+_WORDS = PageWords(
+    assumed=(
+        "That nothing but training tells the two sides apart: the same source, years, "
+        "topics and lengths. Only a split drawn at random makes sure of it.",
+        "That texts, or documents where a field names them, are independent draws.",
+        "That the reference model, where one was asked, read neither side.",
+    ),
+    limits=(
+        "Nothing here proves that one particular text was read. Even a high AUC leaves "
+        "single texts uncertain.",
+        "An AUC near 0.5 does not say that the texts were not read: what was read once "
+        "among billions of words is hardly more familiar than what was not.",
+        "A threshold or a rate holds for texts like those that it was found on.",
+        THIS_ONE,
+    ),
+)
 
 COMMAND = "membership"
 
@@ -102,10 +122,7 @@ def decisive_row(report: Report) -> ScoreResult | SetResult | None:
 
 
 def membership_page(
-    report: Report,
-    pictures: Sequence[ScorePicture],
-    texts: Sequence[TextScores],
-    words: Words,
+    report: Report, pictures: Sequence[ScorePicture], texts: Sequence[TextScores]
 ) -> Page:
     """The page of a run on `texts`; `pictures` only where both sides are known."""
     study, decisive = study_of(report), decisive_row(report)
@@ -130,13 +147,19 @@ def membership_page(
     return report_page(
         report,
         sections,
-        words,
+        membership_words(report),
         title="Membership report" + ("" if model is None else f": {model.name}"),
         subtitle="" if model is None else model_words(model),
         verdict=None if decisive is None else decisive.verdict,
-        kind=MEMBERSHIP,
+        kind=_WORDS,
         check=_CHECK if decisive is not None else _CHECK[:2],
     )
+
+
+def membership_words(report: Report) -> Words:
+    """Words for the scores of a report."""
+    found = {name: score_words(name) for name in named_methods(report)}
+    return {name: words for name, words in found.items() if words is not None}
 
 
 def membership_sentence(
@@ -325,7 +348,8 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
 def _plots(
     pictures: Sequence[ScorePicture], texts: Sequence[TextScores], primary: str
 ) -> list[Part]:
-    from jaxcontam.proof.plots import histogram, roc_plot
+    from jaxcontam.members.plots import roc_plot
+    from jaxcontam.reports.figure import histogram
 
     parts: list[Part] = []
     # The primary score and the best others.

@@ -9,10 +9,12 @@ Dimension key
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.row import ResultRow
 from jaxcontam.reports.terms import RankingVerdict
 
@@ -353,3 +355,20 @@ class ScorePicture:
     tpr: np.ndarray
     members: np.ndarray
     nonmembers: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipReport(Report):
+    """A report of membership scores."""
+
+    results: tuple[ScoreResult | SetResult, ...]
+    blind: tuple[BlindBaseline, ...] = ()
+    thresholds: tuple[TextThreshold, ...] = ()
+
+
+def score_columns(texts: Sequence[TextScores]) -> dict[str, np.ndarray]:
+    """Method -> (N,) float64, NaN where a text has no score."""
+    return {
+        name: np.array([text.scores[name] for text in texts], np.float64)
+        for name in texts[0].scores
+    }

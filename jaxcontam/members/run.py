@@ -30,7 +30,7 @@ from jaxcontam.members.known_texts import (
     read_texts,
 )
 from jaxcontam.members.neighbours import edited
-from jaxcontam.members.page import study_of
+from jaxcontam.members.page import membership_page, study_of
 from jaxcontam.members.plan import Inputs, score_texts
 from jaxcontam.members.result import (
     BlindBaseline,
@@ -39,10 +39,13 @@ from jaxcontam.members.result import (
     ScoreResult,
     SeenShare,
     SetResult,
+    TextScores,
 )
 from jaxcontam.members.score import Scores
 from jaxcontam.members.text_model import text_model
 from jaxcontam.progress import Progress, default_bar
+from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes, typed_rows
+from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
@@ -103,7 +106,13 @@ class MembershipAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        return write_files(self.report, self.rows, out, self.pictures)
+        return write_files(
+            self.report, {TEXTS_NAME: texts_bytes(self.rows)}, out, self._page
+        )
+
+    def _page(self, report: Report) -> Page:
+        texts = typed_rows(self.rows, TextScores)
+        return membership_page(report, self.pictures, texts)
 
     def plot(self) -> "Figure":
         """AUC of every score and of every blind baseline, with 95 % intervals.
@@ -111,7 +120,7 @@ class MembershipAnalysis(Writable):
         Raises:
             ValueError: If no side is known.
         """
-        from jaxcontam.proof.plots import membership_figure
+        from jaxcontam.members.plots import membership_figure
 
         return membership_figure(self.results, self.blind)
 

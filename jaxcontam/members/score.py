@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.reports.terms import MethodRow
+from jaxcontam.reports.methods import MethodRow
 
 Reading = Literal[
     "moments",

@@ -23,9 +23,10 @@ from jaxcontam.orders.command import Audit
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.run import Planned, plan_audit
 from jaxcontam.proof.result import Evidence
-from jaxcontam.proof.verify import differences
-from jaxcontam.reports.archive import read_archive
+from jaxcontam.reports.archive import read_arrays
 from jaxcontam.reports.flags import open_for
+from jaxcontam.reports.kinds import Asked
+from jaxcontam.reports.recompute import differences
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
 from jaxcontam.scoring.info import ModelInfo
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 _EXACT, _ROUNDED = 1e-4, 1e-2
 
 
-def ask_again(
-    directory: Path, *, benchmarks: Sequence[Path], rescore: int, model: str | None
-) -> tuple[list[str], list[str]]:
+def ask_again(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
     """Run the checks of a report's files again, and score some of its rows again.
 
     Returns differences, and sentences on what was and was not checked.
@@ -50,6 +49,7 @@ def ask_again(
     Nothing that the report names is opened but plain files: a stranger's report could
     name a task, which runs code, or a server, which gets a key.
     """
+    benchmarks, rescore, model = asked.benchmarks, asked.rescore, asked.model
     report = read_report(directory / REPORT_NAME)
     try:
         if report.command[:1] != ("audit",):
@@ -75,7 +75,7 @@ def ask_again(
         sample = _Sample(scorer, rescore)
         faults += _score_again(
             report,
-            read_archive(directory / ARCHIVE_NAME, len(report.results)),
+            read_arrays(directory / ARCHIVE_NAME, len(report.results), Evidence),
             opened.info,
             plan_audit(checked.benchmarks, files, opened, command)[0],
             sample,

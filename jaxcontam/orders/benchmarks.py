@@ -12,7 +12,7 @@ from jaxcontam.data.repeats import without_repeats
 from jaxcontam.errors import InputError
 from jaxcontam.orders.blocks import as_blocks, block_starts, whole_blocks
 from jaxcontam.orders.design import AuditDesign
-from jaxcontam.orders.methods import METHODS
+from jaxcontam.orders.methods import TESTS
 from jaxcontam.proof.result import DECLARED, DESIGNED, RELEASED, UnscoredFile, refusals
 from jaxcontam.reports.terms import Null
 from jaxcontam.stats.pretests import columns, pretest_battery
@@ -205,7 +205,7 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
 def _refused(
     benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
 ) -> UnscoredFile | None:
-    null = cast(Null, getattr(METHODS[method], "null", ""))
+    null = cast(Null, TESTS[method].null)
     if benchmark.order_provenance in ("seeded", RELEASED):
         null = DESIGNED
     if null == DESIGNED or not refusals(null, pretests):

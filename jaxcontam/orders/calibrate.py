@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -19,6 +20,7 @@ from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import report_name, shown
+from jaxcontam.reports.archive import P_VALUES_NAME, archive_bytes
 from jaxcontam.reports.flags import (
     ReportFlags,
     ScoringFlags,
@@ -116,7 +118,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
         calls = (functools.partial(calibrated, name) for name in self.test_names)
         found = list(each_scored(calls))
-        results = [result for result, _ in found]
+        results, drawn = zip(*found, strict=True)
         report = watch.report(
             (COMMAND, self.model, path_word(self.benchmark), *flags_of(self)),
             self.seed,
@@ -125,7 +127,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             device=model.device,
         )
         return shown(
-            lambda: write_files(report, [drawn for _, drawn in found], out),
+            lambda: write_files(report, {P_VALUES_NAME: archive_bytes(drawn)}, out),
             lambda console: _print(results, console),
             as_json=self.json,
         )
@@ -139,7 +141,7 @@ def _announce(planned: PlannedTest, n_fresh: int) -> None:
     )
 
 
-def _print(results: list[CalibrationResult], console: Terminal) -> None:
+def _print(results: Sequence[CalibrationResult], console: Terminal) -> None:
     levels = (f"p <= {level:g}\n(95 %)" for level in LEVELS)
     rows = (
         [

@@ -7,20 +7,36 @@ from jaxcontam.orders.calibration_result import (
     CalibrationResult,
     DrawnPValues,
 )
+from jaxcontam.reports.methods import Words
 from jaxcontam.reports.page import (
-    CALIBRATION,
+    THIS_ONE,
     Code,
     Figure,
     Items,
     Page,
+    PageWords,
     Paragraph,
     Section,
     Table,
     report_page,
 )
 from jaxcontam.reports.report import Report
-from jaxcontam.reports.terms import Words
 from jaxcontam.stats.result import Rejection
+
+_WORDS = PageWords(
+    assumed=(
+        "That the orders which were drawn are as good as random; they come from the "
+        "seed below.",
+    ),
+    limits=(
+        "Nothing here says whether the model saw the file: every order that was tested "
+        "was drawn after the model was trained. Whether the published order is like a "
+        "random one is what the checks of an audit look at.",
+        "So many draws cannot show rates of rejection smaller than about one in their "
+        "number.",
+        THIS_ONE,
+    ),
+)
 
 COMMAND = "calibrate"
 MEANING = (
@@ -60,7 +76,7 @@ def calibration_page(
         sections,
         words,
         title=f"Calibration: {model}{rows[0].benchmark}",
-        kind=CALIBRATION,
+        kind=_WORDS,
         check=_CHECK,
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import Validity
 from jaxcontam.stats.result import Rejection
 
@@ -57,3 +58,10 @@ class DrawnPValues:
 
     p_value: np.ndarray
     p_randomised: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationReport(Report):
+    """A report of how often tests reject where nothing is to be found."""
+
+    results: tuple[CalibrationResult, ...]

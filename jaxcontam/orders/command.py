@@ -19,13 +19,13 @@ from jaxcontam.orders.benchmarks import (
 )
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.dry_run import dry_run
+from jaxcontam.orders.methods import WORDS
 from jaxcontam.orders.run import ReadyAudit, about_reference, plan_audit, run_audit
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.proof.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.proof.publish import earlier_reports, report_name, shown
 from jaxcontam.reports.flags import ScoringFlags, flags_of, open_for
-from jaxcontam.reports.method_notes import method_words
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.reports.stopwatch import Stopwatch
@@ -100,7 +100,7 @@ class Audit(ScoringFlags, AuditDesign):
             print_checks(checked.pretests, console)
             for words in checked.heads:
                 console.print(f"{words}.")
-            print_unscored(checked.unscored, command, method_words(), console)
+            print_unscored(checked.unscored, command, WORDS, console)
         target = reference = None
         if checked.benchmarks:
             with waiting_for("opening the model and planning"):
@@ -151,7 +151,7 @@ class Audit(ScoringFlags, AuditDesign):
         def show(console: Terminal) -> None:
             if result.results:
                 found, said = list(result.results), result.report.command
-                print_outcome(found, said, method_words(), console)
+                print_outcome(found, said, WORDS, console)
             if earlier := result.report.earlier:
                 console.print(looks_sentence(earlier))
 

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jaxcontam.errors import InputError
@@ -21,7 +21,7 @@ from jaxcontam.scoring.api.prompts import (
     planned_requests,
     sending_words,
 )
-from jaxcontam.scoring.cost import batch_seconds, n_positions
+from jaxcontam.scoring.cost import scoring_seconds
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.remote import RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
@@ -178,17 +178,6 @@ def _free_estimate(test: Planned, level: float) -> TestEstimate:
         mde_low=mde_low,
         mde_high=mde_high,
     )
-
-
-def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
-    """Time of batches at the speed of the commonest shape of each kind."""
-    seconds = 0.0
-    for rank in {len(shape) for shape in positions}:
-        own = {shape: n for shape, n in positions.items() if len(shape) == rank}
-        shape = max(own, key=lambda shape: own[shape])
-        n_batches = sum(own.values()) / n_positions(shape)
-        seconds += n_batches * batch_seconds(scorer, shape)
-    return seconds
 
 
 def _print(found: Estimate, console: Terminal) -> None:

@@ -11,13 +11,11 @@ from jaxcontam.errors import InputError
 from jaxcontam.orders.layouts import ScoredTest
 from jaxcontam.orders.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
-from jaxcontam.proof.result import DESIGNED, RELEASED, OrderResult
+from jaxcontam.proof.result import DESIGNED, EFFECT_UNIT, RELEASED, OrderResult
 from jaxcontam.reports.terms import restricted_null
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.scorer import NonFiniteScoreError
 from jaxcontam.stats.result import Pretest
-
-EFFECT_UNIT = "nats per example boundary"
 
 
 class NothingToPermuteError(InputError):

@@ -28,136 +28,23 @@ from jaxcontam.orders.method import Planned, TestMethod
 from jaxcontam.orders.methods import TESTS, methods_to_score
 from jaxcontam.orders.options import plan_options
 from jaxcontam.orders.order_test import NothingToPermuteError, plan_test, score_test
-from jaxcontam.orders.pair_method import reference_result
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
-from jaxcontam.proof.result import DECLARED, Evidence, OrderResult, UnscoredFile
+from jaxcontam.proof.reference import reference_result
+from jaxcontam.proof.result import (
+    DECLARED,
+    AuditResult,
+    Evidence,
+    OrderResult,
+)
 from jaxcontam.proof.verdict import decide, screen
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored, each_scored
-from jaxcontam.stats.result import Pretest
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AuditResult(Writable):
-    """Tests of one or several benchmarks, decided.
-
-    Attributes:
-        report: Everything that `report.json` holds.
-        evidence: For each row of `report.results` what its p-value was computed from.
-    """
-
-    report: Report
-    evidence: tuple[Evidence | None, ...]
-
-    @property
-    def results(self) -> tuple[OrderResult, ...]:
-        """Every test of every benchmark."""
-        return tuple(row for row in self.report.results if isinstance(row, OrderResult))
-
-    @property
-    def unscored(self) -> tuple[UnscoredFile, ...]:
-        """Files that were not scored, since their order failed its checks."""
-        return self.report.unscored
-
-    @property
-    def benchmarks(self) -> tuple[str, ...]:
-        """Names of the benchmarks, scored ones first."""
-        rows = [*self.results, *self.unscored]
-        return tuple(dict.fromkeys(row.benchmark for row in rows))
-
-    @property
-    def primary(self) -> OrderResult | None:
-        """The test that decides; None where the file was not scored.
-
-        Raises:
-            ValueError: If there are several benchmarks.
-        """
-        if len(self.benchmarks) != 1:
-            raise ValueError(
-                f"{len(self.benchmarks)} benchmarks: ask result[benchmark, method]"
-            )
-        return next((row for row in self.results if row.primary), None)
-
-    @property
-    def verdict(self) -> str | None:
-        """`contaminated`, `suspected`, `inconclusive`, `no evidence`, `invalid design`.
-
-        Raises:
-            ValueError: If there are several benchmarks.
-        """
-        primary = self.primary
-        return self.unscored[0].verdict if primary is None else primary.verdict
-
-    @property
-    def p_value(self) -> float | None:
-        """p-value of the deciding test; None where the file was not scored."""
-        return None if self.primary is None else self.primary.numbers.p_value
-
-    @property
-    def effect(self) -> float | None:
-        """Effect of the deciding test, nats per example boundary."""
-        return None if self.primary is None else self.primary.numbers.effect
-
-    @property
-    def pretests(self) -> tuple[Pretest, ...]:
-        """Checks of the file's order; a test's `refusals` are those that failed it."""
-        primary = self.primary
-        return self.unscored[0].pretests if primary is None else primary.pretests
-
-    def __getitem__(self, key: str | tuple[str, str]) -> OrderResult:
-        """A test by its name, or by benchmark and name.
-
-        Raises:
-            KeyError: If it was not made, or several benchmarks have it.
-        """
-        benchmark, method = key if isinstance(key, tuple) else (None, key)
-        found = [
-            row
-            for row in self.results
-            if row.method == method and benchmark in (None, row.benchmark)
-        ]
-        if len(found) != 1:
-            made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
-            raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")
-        return found[0]
-
-    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
-        """`save`, which returns the document of report.json as well."""
-        return write_files(self.report, self.evidence, out)
-
-    def plot(self, benchmark: str | None = None) -> "Figure":
-        """Depth of each p-value, and what an example gains beside its neighbours.
-
-        Args:
-            benchmark: Which one, where there are several.
-
-        Raises:
-            ValueError: If it was not scored.
-        """
-        from jaxcontam.proof.plots import audit_figure
-
-        rows = [row for row in self.results if benchmark in (None, row.benchmark)]
-        if len({row.benchmark for row in rows}) != 1:
-            raise ValueError(
-                f"benchmark must be one that was scored, got {benchmark!r}"
-            )
-        return audit_figure(rows)
-
-    def __repr__(self) -> str:
-        from jaxcontam.proof.plots import summary_text
-        from jaxcontam.reports.method_notes import method_words
-
-        return summary_text(self.report, method_words())
 
 
 @public
@@ -491,3 +378,31 @@ def with_reference(
             )
         found.append((result, evidence))
     return found
+
+
+@public
+def order_test(
+    log_likelihoods: Any,
+    texts: Sequence[str],
+    *,
+    test: str = "direction",
+    seed: int = 0,
+) -> OrderResult:
+    """Run one order test with any engine.
+
+    Args:
+        log_likelihoods: Takes (context, continuation) strings, returns log
+            p(continuation | context) of each in nats; or any other model.
+        texts: Examples in published order.
+        test: A row of METHODS; see there for its null hypothesis.
+        seed: Seeds every random choice.
+
+    Returns:
+        The test, also where the texts' own order fails its checks: its verdict then
+        says `invalid design`.
+
+    Raises:
+        InputError: If the model or the texts cannot be used.
+    """
+    result = audit(log_likelihoods, texts, tests=test, seed=seed, score_anyway=True)
+    return result[test]

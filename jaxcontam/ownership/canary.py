@@ -38,6 +38,7 @@ from jaxcontam.ownership.secret_test import (
     draw_sequences,
 )
 from jaxcontam.progress import progress_bar
+from jaxcontam.proof.decision import p_of
 from jaxcontam.proof.order_words import commitment_sentence
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import publish, shown
@@ -54,7 +55,7 @@ from jaxcontam.reports.flags import (
     open_for,
 )
 from jaxcontam.reports.new_files import write_new_files
-from jaxcontam.reports.numbers import p_of, p_text
+from jaxcontam.reports.numbers import p_text
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.reports.stopwatch import Stopwatch, utc_now
 from jaxcontam.scoring.api.address import PREFIX

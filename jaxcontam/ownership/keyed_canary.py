@@ -11,7 +11,6 @@ from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.release import commitment, search_warnings
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
-from jaxcontam.orders.run import AuditResult
 from jaxcontam.ownership.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
 from jaxcontam.ownership.keyed_test import (
     EFFECT_UNIT,
@@ -22,7 +21,13 @@ from jaxcontam.ownership.keyed_test import (
     value_of,
 )
 from jaxcontam.progress import Progress, default_bar
-from jaxcontam.proof.result import DESIGNED, RELEASED, Evidence, OrderResult
+from jaxcontam.proof.result import (
+    DESIGNED,
+    RELEASED,
+    AuditResult,
+    Evidence,
+    OrderResult,
+)
 from jaxcontam.proof.verdict import decide
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.completer import Completion

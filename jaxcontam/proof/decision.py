@@ -7,11 +7,12 @@ results. Terminal, page and results.csv say the same.
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
-from jaxcontam.reports.numbers import effect_words, p_of, p_words, plain_p
-from jaxcontam.reports.report import Result
+from jaxcontam.reports.numbers import p_words, plain_p
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     OF_OPTIONS,
@@ -127,7 +128,7 @@ class AuditedFile:
         return [one for one in tests if one.validity == "exact"]
 
 
-def audited_files(results: Sequence[Result]) -> list[AuditedFile]:
+def audited_files(results: Sequence[Any]) -> list[AuditedFile]:
     """Each primary order test of a report, with the tests beside it."""
     tests = [result for result in results if isinstance(result, OrderResult)]
     return [
@@ -346,3 +347,39 @@ def plain_name(name: str) -> str:
         of_field=f" of {field}" if field else "",
         in_field=f" ({field})" if field else "",
     )
+
+
+def verdict_fields(
+    report: Report, row: OrderResult | UnscoredFile, folder: str | None
+) -> dict[str, Any]:
+    """Fields of a verdict beside a score that others compute.
+
+    `row` is its deciding test, or a file that was refused; `folder` is where the report
+    stands, if it was written.
+    """
+    assert report.model is not None
+    fields = {
+        "verdict": row.verdict,
+        "p_value": getattr(row, "p_value", None),
+        "p_adjusted": getattr(row, "p_adjusted", None),
+        "test": row.method,
+        "benchmark": printable(row.benchmark),
+        "benchmark_fingerprint": row.fingerprint,
+        "model_fingerprint": report.model.fingerprint,
+        "report": None if folder is None else printable(folder),
+        "report_digest": report.digest or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def p_of(result: OrderResult) -> str:
+    """The p-value of a test within a sentence."""
+    return p_words(result.numbers.log10_p, result.validity)
+
+
+def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str:
+    """An effect with its standard error, as far as there are any."""
+    if effect is None:
+        return dash
+    # z: what rounds to -0.00 is 0.00.
+    return f"{effect:z.2f}" if se is None else f"{effect:z.2f} ± {se:.2f}"

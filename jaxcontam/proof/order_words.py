@@ -12,13 +12,16 @@ from typing import Literal, NamedTuple
 from jaxcontam.proof.decision import (
     OF_REFERENCE,
     AuditedFile,
+    effect_words,
     is_of_options,
     is_of_order,
+    p_of,
     plain_name,
     refusal,
 )
 from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
-from jaxcontam.reports.numbers import effect_words, p_cell, p_of, p_words
+from jaxcontam.reports.methods import Words
+from jaxcontam.reports.numbers import p_cell, p_words
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
@@ -26,7 +29,6 @@ from jaxcontam.reports.terms import (
     ProofWords,
     Validity,
     Verdict,
-    Words,
     base_null,
 )
 from jaxcontam.stats.result import Neighbours, Pretest

@@ -10,7 +10,14 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.proof.decision import AuditedFile, audited_files, plain_name, told, why
+from jaxcontam.proof.decision import (
+    AuditedFile,
+    audited_files,
+    effect_words,
+    plain_name,
+    told,
+    why,
+)
 from jaxcontam.proof.order_words import (
     Advice,
     attraction_sentence,
@@ -23,11 +30,10 @@ from jaxcontam.proof.order_words import (
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.proof.result import OrderResult, UnscoredFile
+from jaxcontam.proof.result import MembershipResult, OrderResult, UnscoredFile
 from jaxcontam.reports import page
-from jaxcontam.reports.numbers import effect_words, p_text
-from jaxcontam.reports.report import MembershipResult
-from jaxcontam.reports.terms import Words
+from jaxcontam.reports.methods import Words
+from jaxcontam.reports.numbers import p_text
 from jaxcontam.stats.result import Pretest
 from jaxcontam.terminal import Terminal, visible
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.proof.decision import AuditedFile, audited_files, told, why
+from jaxcontam.proof.decision import AuditedFile, audited_files, effect_words, told, why
 from jaxcontam.proof.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
@@ -25,11 +25,16 @@ from jaxcontam.proof.order_words import (
     where_sentence,
 )
 from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
-from jaxcontam.proof.result import NullPicture, OrderResult, UnscoredFile
-from jaxcontam.reports.numbers import effect_words, p_cell, p_text, shown_or_dash
+from jaxcontam.proof.result import (
+    MembershipResult,
+    NullPicture,
+    OrderResult,
+    UnscoredFile,
+)
+from jaxcontam.reports.methods import Words
+from jaxcontam.reports.numbers import p_cell, p_text, shown_or_dash
 from jaxcontam.reports.page import (
-    ORDER,
-    VERSIONS,
+    THIS_ONE,
     Badge,
     Cell,
     Code,
@@ -38,6 +43,7 @@ from jaxcontam.reports.page import (
     Heading,
     Items,
     Page,
+    PageWords,
     Paragraph,
     Part,
     Section,
@@ -47,9 +53,42 @@ from jaxcontam.reports.page import (
     model_words,
     report_page,
 )
-from jaxcontam.reports.report import MembershipResult, Report
-from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Verdict, Words
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Verdict
 from jaxcontam.stats.result import Pretest
+
+_LEVEL = (
+    "A p-value is not the probability that the model is innocent. Of a thousand "
+    "reports on models that never saw the files, at most one on average calls a file "
+    "contaminated by chance, where what is assumed of the files holds, or the "
+    "reference gains from their order what the model does."
+)
+_ORDER = PageWords(
+    limits=(
+        "Direction holds for files that do not point forward themselves, as steps and "
+        "stories do: a model that reads them expects an answer after its question, or "
+        "six after five. A reference model that cannot have seen the file shows what "
+        "reading alone gives, provided that it reads as well as the model. Beside one "
+        "that gains just half as much from such a file, up to one clean model in "
+        "twenty is called contaminated; beside one that gains less, more are.",
+        "The detectable effect supposes that the whole file was read. If part of it "
+        "was, less is found.",
+        _LEVEL,
+        THIS_ONE,
+    ),
+    proves=True,
+)
+_VERSIONS = PageWords(
+    limits=(
+        "The proof stands or falls with how the versions were made. If the published "
+        "ones differ from the others in anything but chance, so may the model's taste.",
+        "Contaminated does not say how often a text was read, and not that a score is "
+        "too high because of it.",
+        _LEVEL,
+        THIS_ONE,
+    ),
+    proves=True,
+)
 
 _CHECK = (
     Code("jaxcontam verify DIR"),
@@ -151,7 +190,7 @@ def order_page(
         words,
         title="Contamination report" + ("" if model is None else f": {model.name}"),
         subtitle=". ".join(_about(report)),
-        kind=ORDER if is_of_order else VERSIONS,
+        kind=_ORDER if is_of_order else _VERSIONS,
         check=_CHECK,
         limits=limits,
     )

@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxcontam.arguments import check_min_effect, public
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.orders.run import AuditResult, audit
-from jaxcontam.proof.result import MATRIX, Evidence, OrderResult
+from jaxcontam.proof.result import MATRIX, AuditResult, Evidence, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.stats.randomisation import (
@@ -98,34 +97,6 @@ def prove(
     decided = decide([result], min_effect=min_effect)
     report = watch.report(command, seed, decided, min_effect=min_effect)
     return AuditResult(report, (Evidence(scores=matrix_KM, boundaries=boundaries_K),))
-
-
-@public
-def order_test(
-    log_likelihoods: Any,
-    texts: Sequence[str],
-    *,
-    test: str = "direction",
-    seed: int = 0,
-) -> OrderResult:
-    """Run one order test with any engine.
-
-    Args:
-        log_likelihoods: Takes (context, continuation) strings, returns log
-            p(continuation | context) of each in nats; or any other model.
-        texts: Examples in published order.
-        test: A row of METHODS; see there for its null hypothesis.
-        seed: Seeds every random choice.
-
-    Returns:
-        The test, also where the texts' own order fails its checks: its verdict then
-        says `invalid design`.
-
-    Raises:
-        InputError: If the model or the texts cannot be used.
-    """
-    result = audit(log_likelihoods, texts, tests=test, seed=seed, score_anyway=True)
-    return result[test]
 
 
 def real_numbers(values: Any, name: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.verdict import decide
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import ReportFlags, flags_of
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import REPORT_NAME, read_report
@@ -81,7 +82,7 @@ def publish(
         min_effect=min_effect,
     )
     return shown(
-        lambda: write_files(report, evidence, out),
+        lambda: write_files(report, {ARCHIVE_NAME: archive_bytes(evidence)}, out),
         lambda console: show(decided, console),
         as_json=command.json,
     )

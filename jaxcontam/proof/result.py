@@ -6,11 +6,18 @@ in `Evidence`, which becomes `orders.npz`.
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from jaxcontam.data.provenance import Commitment, Provenance
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.kinds import kind_of
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.terms import Null, Reason, Validity, Verdict, base_null
 from jaxcontam.stats.result import OrderNumbers, Pretest
 
@@ -226,3 +233,173 @@ def refusals(null: Null, pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
         for test in pretests
         if not test.passed and (test.directional or not of_direction)
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AuditResult(Writable):
+    """Tests of one or several benchmarks, decided.
+
+    Attributes:
+        report: Everything that `report.json` holds.
+        evidence: For each row of `report.results` what its p-value was computed from.
+    """
+
+    report: Report
+    evidence: tuple[Evidence | None, ...]
+
+    @property
+    def results(self) -> tuple[OrderResult, ...]:
+        """Every test of every benchmark."""
+        return tuple(row for row in self.report.results if isinstance(row, OrderResult))
+
+    @property
+    def unscored(self) -> tuple[UnscoredFile, ...]:
+        """Files that were not scored, since their order failed its checks."""
+        return self.report.unscored
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """Names of the benchmarks, scored ones first."""
+        rows = [*self.results, *self.unscored]
+        return tuple(dict.fromkeys(row.benchmark for row in rows))
+
+    @property
+    def primary(self) -> OrderResult | None:
+        """The test that decides; None where the file was not scored.
+
+        Raises:
+            ValueError: If there are several benchmarks.
+        """
+        if len(self.benchmarks) != 1:
+            raise ValueError(
+                f"{len(self.benchmarks)} benchmarks: ask result[benchmark, method]"
+            )
+        return next((row for row in self.results if row.primary), None)
+
+    @property
+    def verdict(self) -> str | None:
+        """`contaminated`, `suspected`, `inconclusive`, `no evidence`, `invalid design`.
+
+        Raises:
+            ValueError: If there are several benchmarks.
+        """
+        primary = self.primary
+        return self.unscored[0].verdict if primary is None else primary.verdict
+
+    @property
+    def p_value(self) -> float | None:
+        """p-value of the deciding test; None where the file was not scored."""
+        return None if self.primary is None else self.primary.numbers.p_value
+
+    @property
+    def effect(self) -> float | None:
+        """Effect of the deciding test, nats per example boundary."""
+        return None if self.primary is None else self.primary.numbers.effect
+
+    @property
+    def pretests(self) -> tuple[Pretest, ...]:
+        """Checks of the file's order; a test's `refusals` are those that failed it."""
+        primary = self.primary
+        return self.unscored[0].pretests if primary is None else primary.pretests
+
+    def __getitem__(self, key: str | tuple[str, str]) -> OrderResult:
+        """A test by its name, or by benchmark and name.
+
+        Raises:
+            KeyError: If it was not made, or several benchmarks have it.
+        """
+        benchmark, method = key if isinstance(key, tuple) else (None, key)
+        found = [
+            row
+            for row in self.results
+            if row.method == method and benchmark in (None, row.benchmark)
+        ]
+        if len(found) != 1:
+            made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
+            raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")
+        return found[0]
+
+    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
+        """`save`, which returns the document of report.json as well."""
+        data = {ARCHIVE_NAME: archive_bytes(self.evidence)}
+        return write_files(self.report, data, out)
+
+    def plot(self, benchmark: str | None = None) -> "Figure":
+        """Depth of each p-value, and what an example gains beside its neighbours.
+
+        Args:
+            benchmark: Which one, where there are several.
+
+        Raises:
+            ValueError: If it was not scored.
+        """
+        from jaxcontam.proof.plots import audit_figure
+
+        rows = [row for row in self.results if benchmark in (None, row.benchmark)]
+        if len({row.benchmark for row in rows}) != 1:
+            raise ValueError(
+                f"benchmark must be one that was scored, got {benchmark!r}"
+            )
+        return audit_figure(rows)
+
+    def __repr__(self) -> str:
+        from jaxcontam.proof.plots import summary_text
+
+        return summary_text(
+            self.report, kind_of(self.report.command).words(self.report)
+        )
+
+
+EFFECT_UNIT = "nats per example boundary"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipResult:
+    """How well a membership score separates a planted set from unseen sets.
+
+    A ranking, never a proof: `p_value` and `verdict` are always None.
+
+    Attributes:
+        reference: Names of the never-injected sets that it is compared with.
+    """
+
+    benchmark: str
+    fingerprint: str
+    n_examples: int
+    method: str
+    auc: float
+    auc_se: float
+    reference: tuple[str, ...]
+    tokens_scored: int
+    copies: int | None = None
+    copies_shuffled: bool | None = None
+    primary: bool = False
+    p_value: None = None
+    verdict: None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Screening:
+    """One of several benchmarks among those worth a closer look.
+
+    Listing all whose number is at most q leaves an expected share of at most q of the
+    list false, however the benchmarks depend on each other. Verdicts claim more, that
+    each one is true, and rest on `p_adjusted` alone.
+
+    Attributes:
+        by: Its primary p-value as adjusted by Benjamini and Yekutieli.
+        e_bh: Smallest level at which e-BH lists it, from its e-value.
+    """
+
+    benchmark: str
+    by: float
+    e_bh: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReport(Report):
+    """A report of tests."""
+
+    results: tuple[OrderResult | MembershipResult, ...]
+    screening: tuple[Screening, ...] = ()
+    unscored: tuple[UnscoredFile, ...] = ()

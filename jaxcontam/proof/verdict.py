@@ -13,8 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcontam.proof.result import DESIGNED, KNOWN_ORDERS, OrderResult, ReferenceResult
-from jaxcontam.reports.report import Screening
+from jaxcontam.proof.result import (
+    DESIGNED,
+    KNOWN_ORDERS,
+    OrderResult,
+    ReferenceResult,
+    Screening,
+)
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     OF_OPTIONS,

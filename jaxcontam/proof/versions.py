@@ -15,9 +15,9 @@ import numpy as np
 from jaxcontam.data.benchmark import content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.orders.method import TestRow
 from jaxcontam.progress import Progress
 from jaxcontam.proof.result import Evidence, OrderResult
+from jaxcontam.proof.test_row import TestRow
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.plan import VersionPlan, plan_versions
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets

@@ -9,7 +9,9 @@ from jaxcontam.replication.file_path import file_path
 from jaxcontam.replication.first_instances import first_instances
 from jaxcontam.replication.questions import ComparisonInputs, Found
 from jaxcontam.replication.ts_guessing import ts_guessing_option, ts_guessing_word
-from jaxcontam.reports.terms import MethodRow
+from jaxcontam.reports.methods import MethodRow, Words, words_of
+from jaxcontam.reports.page import named_methods
+from jaxcontam.reports.report import Report
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +166,14 @@ COMPARISONS: Mapping[str, Callable[[ComparisonInputs, Progress | None], Found]] 
     "file_path": file_path,
 }
 """Methods of `--compare`, which ask for something else than the second piece."""
+
+
+def replication_words(report: Report) -> Words:
+    """Words for the methods of a report; BLEURT is one for all tests."""
+    rows = {
+        name: row
+        for name in named_methods(report)
+        for row in REPLICATION_METHODS
+        if name == row.name or name.startswith(f"{row.name}_")
+    }
+    return {name: words_of(row, name) for name, row in rows.items()}

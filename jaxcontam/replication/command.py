@@ -16,6 +16,7 @@ from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
 from jaxcontam.replication.annotate import is_filled, read_sheet, sheet_text
+from jaxcontam.replication.catalogue import replication_words
 from jaxcontam.replication.instance import Completion
 from jaxcontam.replication.judging import OverlapModel
 from jaxcontam.replication.page import (
@@ -44,7 +45,6 @@ from jaxcontam.reports.flags import (
     flag_of,
     flags_of,
 )
-from jaxcontam.reports.method_notes import report_words
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
@@ -345,7 +345,7 @@ def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
 
 def _print(found: ReplicationAnalysis, console: Terminal) -> None:
     report = found.report
-    words = report_words(report)
+    words = replication_words(report)
     for table in replication_tables(report.results, words):
         if table.rows:
             print_table(table, console)

@@ -1,6 +1,7 @@
 """Reports of `jaxcontam replicate`: sentences, tables, and the completions."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxcontam.replication.result import (
     AskedInstance,
@@ -8,22 +9,45 @@ from jaxcontam.replication.result import (
     JudgeResult,
     OverlapResult,
 )
+from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import interval_of, shown_or_dash
 from jaxcontam.reports.page import (
-    REPLICATION,
+    THIS_ONE,
     Code,
     Details,
     Figure,
     Items,
     Page,
+    PageWords,
     Paragraph,
     Section,
     Table,
     model_words,
     report_page,
 )
-from jaxcontam.reports.report import Report, Result
-from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Words
+from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL
+
+_WORDS = PageWords(
+    assumed=(
+        "That the control cannot have been seen and is as easy to guess as the "
+        "benchmark: of the same kind, sources and years. A reference model shows where "
+        "it is not, as far as it guesses as well as the model; one that has seen the "
+        "benchmark hides it.",
+        "That instances, or sources where a field names them, are independent draws.",
+        "That the server, where there is one, adds no search and no text of its own.",
+    ),
+    limits=(
+        "Copies do not say where the model has them from: the benchmark, a page that "
+        "quotes it, or the source that its author took them from.",
+        "No evidence does not say that the partition was not seen. Models forget, and "
+        "many are trained not to recite.",
+        "A few instances were asked for. They say little about the share of the "
+        "partition that is known, and other words or another temperature may bring "
+        "other answers.",
+        THIS_ONE,
+    ),
+)
 
 COMMAND = "replicate"
 _RULE = (
@@ -126,14 +150,14 @@ def replication_page(
         title=f"Replication: {deciding.benchmark}"
         + ("" if model is None else f", asked of {model.name}"),
         verdict=deciding.verdict,
-        kind=REPLICATION,
+        kind=_WORDS,
         check=_CHECK,
         more=versions,
     )
 
 
 def replication_rows(
-    rows: Sequence[Result],
+    rows: Sequence[Any],
 ) -> tuple[list[JudgeResult], list[OverlapResult], list[ComparisonResult]]:
     """Judges, overlaps and comparisons of a report."""
     judges = [row for row in rows if isinstance(row, JudgeResult)]
@@ -141,9 +165,7 @@ def replication_rows(
     return judges, overlaps, [row for row in rows if isinstance(row, ComparisonResult)]
 
 
-def replication_tables(
-    rows: Sequence[Result], words: Words
-) -> tuple[Table, Table, Table]:
+def replication_tables(rows: Sequence[Any], words: Words) -> tuple[Table, Table, Table]:
     """Tables of judges, overlaps and comparisons, for page and terminal."""
     judges, overlaps, comparisons = replication_rows(rows)
     copies = [
@@ -203,7 +225,7 @@ def measure_and_test(method: str) -> tuple[str, str]:
     raise ValueError(f"no overlap test: {method!r}")
 
 
-def replication_sentences(rows: Sequence[Result], words: Words) -> list[str]:
+def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
     """Findings on one partition, and all that speaks against them."""
     judges, overlaps, comparisons = replication_rows(rows)
     sentences: list[str] = []
@@ -358,7 +380,7 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
 
 
 def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
-    from jaxcontam.proof.plots import overlap_plot
+    from jaxcontam.replication.plots import overlap_plot
 
     points = [
         (one.rouge_l_general, one.rouge_l_guided, label)

@@ -6,6 +6,7 @@ A missing number is None, and a warning says why.
 import dataclasses
 from typing import Literal
 
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.row import ResultRow
 from jaxcontam.reports.terms import Validity
 
@@ -221,3 +222,10 @@ class AskedInstance:
     judge_local: str | None = None
     judge_llm: str | None = None
     judge_human: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationReport(Report):
+    """A report of completions."""
+
+    results: tuple[OverlapResult | JudgeResult | ComparisonResult, ...]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxcontam.arguments import Dtype, check_names, public
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar, silent
-from jaxcontam.replication.catalogue import COMPARISONS
+from jaxcontam.replication.catalogue import COMPARISONS, replication_words
 from jaxcontam.replication.control import independence_words
 from jaxcontam.replication.instance import Completer, Completion
 from jaxcontam.replication.judges import People
@@ -41,7 +41,7 @@ from jaxcontam.replication.questions import ComparisonInputs, Names
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.replication.result import ComparisonResult, JudgeResult, OverlapResult
 from jaxcontam.replication.split import instances_fingerprint
-from jaxcontam.reports.method_notes import report_words
+from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
@@ -86,7 +86,8 @@ class ReplicationAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        return write_files(self.report, [*self.partition.rows(), *self.answers], out)
+        rows = [*self.partition.rows(), *self.answers]
+        return write_files(self.report, {TEXTS_NAME: texts_bytes(rows)}, out)
 
     def plot(self) -> "Figure":
         """Share of copies by every judge, and what other methods found.
@@ -94,9 +95,9 @@ class ReplicationAnalysis(Writable):
         Raises:
             ValueError: If nothing was judged.
         """
-        from jaxcontam.proof.plots import replication_figure
+        from jaxcontam.replication.plots import replication_figure
 
-        return replication_figure(self.report, report_words(self.report))
+        return replication_figure(self.report, replication_words(self.report))
 
     @property
     def report(self) -> Report:

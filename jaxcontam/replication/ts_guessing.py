@@ -24,15 +24,12 @@ from jaxcontam.replication.questions import (
     ComparisonInputs,
     Found,
     Names,
-    answer_forms,
     filled,
-    is_answer,
-    plain_text,
-    readings,
     words_version,
 )
 from jaxcontam.replication.result import ComparisonResult
 from jaxcontam.replication.rouge import ANY_WORD, has_rouge_words, rouge_l, words_f1
+from jaxcontam.scoring.answers import answer_forms, is_answer, plain_text, readings
 from jaxcontam.stats.proportions import rate_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)

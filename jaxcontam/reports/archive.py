@@ -17,9 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.members.result import TextScores
-from jaxcontam.orders.calibration_result import DrawnPValues
-from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.read import read_result
 from jaxcontam.terminal import json_text
 
@@ -42,8 +39,8 @@ ASKED: Mapping[str, type] = {"benchmark": str, "arm": str}
 """Fields of a row of completions."""
 
 
-def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
-    """The archive of a run; the same evidence gives the same bytes."""
+def archive_bytes(rows: Sequence[Any]) -> bytes:
+    """The archive of a run, from a dataclass of arrays a result, or None."""
     arrays = {
         f"{r}/{field.name}": value
         for r, row in enumerate(rows)
@@ -56,21 +53,8 @@ def archive_bytes(rows: Sequence[Evidence | DrawnPValues | None]) -> bytes:
     return buffer.getvalue()
 
 
-def read_archive(path: Path, n_results: int) -> list[Evidence | None]:
-    """Read the evidence of each result; None where a result has none."""
-    rows = _read_rows(path, n_results, Evidence)
-    return [Evidence(**row) if row else None for row in rows]
-
-
-def read_p_values(path: Path, n_results: int) -> list[DrawnPValues]:
-    """Read the p-values of each row of a calibration."""
-    rows = _read_rows(path, n_results, DrawnPValues)
-    if not all("p_value" in row for row in rows):
-        raise InputError(f"{path}: not the p-values of this report")
-    return [DrawnPValues(**row) for row in rows]
-
-
-def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, Any]]:
+def read_arrays(path: Path, n_results: int, kind: type[T]) -> list[T | None]:
+    """Read the arrays of each result as a dataclass; None where it has none."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -78,14 +62,15 @@ def _read_rows(path: Path, n_results: int, kind: type[Any]) -> list[dict[str, An
         raise InputError(f"{path}: not readable ({e})") from e
     except DAMAGED_ARRAY as e:
         raise InputError(f"{path}: damaged ({e})") from e
-    names = [field.name for field in dataclasses.fields(kind)]
+    names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
     known = {f"{r}/{name}" for r in range(n_results) for name in names}
     if strange := sorted(set(arrays) - known):
         raise InputError(f"{path}: {strange[0]!r} belongs to no result")
-    return [
+    rows = [
         {name: arrays[f"{r}/{name}"] for name in names if f"{r}/{name}" in arrays}
         for r in range(n_results)
     ]
+    return [kind(**row) if row else None for row in rows]
 
 
 def number_or_none(value: float) -> float | None:
@@ -133,11 +118,3 @@ def typed_rows(rows: Sequence[Mapping[str, Any]], kind: type[T]) -> list[T]:
         read_result(kind, row, f"{TEXTS_NAME}: row {i}", more=True)
         for i, row in enumerate(rows)
     ]
-
-
-def score_columns(texts: Sequence[TextScores]) -> dict[str, np.ndarray]:
-    """Method -> (N,) float64, NaN where a text has no score."""
-    return {
-        name: np.array([text.scores[name] for text in texts], np.float64)
-        for name in texts[0].scores
-    }

@@ -2,7 +2,6 @@
 
 import math
 
-from jaxcontam.proof.result import OrderResult
 from jaxcontam.reports.terms import Validity
 
 # An approximate tail is not quoted deeper than this.
@@ -37,24 +36,11 @@ def p_words(log10_p: float, validity: Validity = "exact") -> str:
     return f"p {words}" if words.startswith("<") else f"p = {words}"
 
 
-def p_of(result: OrderResult) -> str:
-    """The p-value of a test within a sentence."""
-    return p_words(result.numbers.log10_p, result.validity)
-
-
 def plain_p(p: float | None) -> str:
     """A p-value from 0 to 1 as `p_text` has it; a dash where there is none."""
     if p is None:
         return "-"
     return p_text(math.log10(p)) if p > 0 else "0"
-
-
-def effect_words(effect: float | None, se: float | None, dash: str = "-") -> str:
-    """An effect with its standard error, as far as there are any."""
-    if effect is None:
-        return dash
-    # z: what rounds to -0.00 is 0.00.
-    return f"{effect:z.2f}" if se is None else f"{effect:z.2f} ± {se:.2f}"
 
 
 def shown_or_dash(value: float | None, form: str = ".2f") -> str:

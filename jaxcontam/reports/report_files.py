@@ -21,6 +21,7 @@ from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import ARCHIVE_NAME as ARCHIVE_NAME
+from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import SCHEMA, Report
 from jaxcontam.reports.table_csv import RESULTS_NAME, result_row, results_csv
@@ -83,7 +84,7 @@ def read_report(path: Path) -> Report:
     """Read a report as the dataclasses that it was written from."""
     document = read_document(path)
     try:
-        return read_result(Report, document, "report")
+        return read_result(kind_of(command_of(document)).report, document, "report")
     except InputError as e:
         raise InputError(
             f"{path}: {e}",
@@ -115,10 +116,14 @@ def read_document(path: Path) -> dict[str, Any]:
     )
 
 
-def is_report_of(document: Mapping[str, Any], command: str) -> bool:
-    """True if a report was made by a command, as far as it says so."""
+def command_of(document: Mapping[str, Any]) -> list[str]:
+    """The command line of a report, as far as it says so."""
     words = document.get("command")
-    return isinstance(words, list) and words[:1] == [command]
+    return (
+        [word for word in words if isinstance(word, str)]
+        if isinstance(words, list)
+        else []
+    )
 
 
 def sealed_text(document: dict[str, Any]) -> str:

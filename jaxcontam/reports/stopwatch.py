@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaxcontam.reports.report import Report, Result
+from jaxcontam.reports.report import Report
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
@@ -29,7 +29,7 @@ class Stopwatch:
         self,
         command: Sequence[str],
         seed: int,
-        results: Iterable[Result],
+        results: Iterable[Any],
         *,
         model: ModelInfo | None = None,
         device: DeviceInfo | None = None,

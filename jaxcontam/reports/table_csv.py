@@ -16,16 +16,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxcontam.proof.decision import audited_files, why
-from jaxcontam.proof.order_words import gains_of
-from jaxcontam.proof.result import OrderResult, UnscoredFile
-from jaxcontam.reports.report import Report, Result
-from jaxcontam.terminal import cell_text, json_text, printable, visible
+from jaxcontam.reports.kinds import kind_of
+from jaxcontam.reports.report import Report
+from jaxcontam.terminal import cell_text, json_text, visible
 
 RESULTS_NAME = "results.csv"
 
 
-def result_row(result: Result) -> dict[str, Any]:
+def result_row(result: Any) -> dict[str, Any]:
     """One row of `results` as JSON values: the numbers of a test beside its fields."""
     fields = dataclasses.asdict(result)
     return json.loads(json.dumps(fields | fields.pop("numbers", {})))
@@ -42,37 +40,11 @@ def results_csv(report: Report) -> str:
         "seed": report.seed,
         "started": report.started,
     }
-    said = {id(file.test): why(file) for file in audited_files(report.results)}
-    rows = []
-    for result in report.results:
-        row = about | dict(_flat(_with_intervals(result)))
-        if words := said.get(id(result)):
-            row["why"] = words
-        rows.append(row)
-    return csv_text(rows)
-
-
-def verdict_fields(
-    report: Report, row: OrderResult | UnscoredFile, folder: str | None
-) -> dict[str, Any]:
-    """Fields of a verdict beside a score that others compute.
-
-    `row` is its deciding test, or a file that was refused; `folder` is where the report
-    stands, if it was written.
-    """
-    assert report.model is not None
-    fields = {
-        "verdict": row.verdict,
-        "p_value": getattr(row, "p_value", None),
-        "p_adjusted": getattr(row, "p_adjusted", None),
-        "test": row.method,
-        "benchmark": printable(row.benchmark),
-        "benchmark_fingerprint": row.fingerprint,
-        "model_fingerprint": report.model.fingerprint,
-        "report": None if folder is None else printable(folder),
-        "report_digest": report.digest or None,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    rows = kind_of(report.command).rows
+    found = (
+        [result_row(one) for one in report.results] if rows is None else rows(report)
+    )
+    return csv_text([about | dict(_flat(row)) for row in found])
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
@@ -99,15 +71,6 @@ def csv_cell(value: object) -> str:
     # Within JSON an escape does what a mark does in text.
     words = json_text(value, indent=None)
     return re.sub("(?<=;)[=+@-]", lambda sign: f"\\u{ord(sign[0]):04x}", words)
-
-
-def _with_intervals(result: Result) -> dict[str, Any]:
-    """A row with the ends of intervals that report.json leaves to be computed."""
-    row = result_row(result)
-    if isinstance(result, OrderResult) and (found := result.numbers.neighbours):
-        for name, gain in gains_of(found).items():
-            row["neighbours"] |= {f"{name}_low": gain.low, f"{name}_high": gain.high}
-    return row
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, object]]:

@@ -101,22 +101,6 @@ def base_null(null: Null) -> Null:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MethodRow:
-    """A method for its readers: its name, its needs, its price, its sight.
-
-    Attributes:
-        name: As typed after `--tests` or `--scores`, and as it stands in reports.
-        needs: What the model must expose, and the flags that it cannot do without.
-    """
-
-    name: str
-    needs: str = "log-probabilities"
-    cost: str
-    finds: str
-    source: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProofWords:
     """Words for a test with a p-value; by default, of orders of a file.
 
@@ -177,26 +161,3 @@ class ProofWords:
 
 ORDER_WORDS = ProofWords()
 """Words of a test of whole orders."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MethodWords:
-    """Words for a method in a report; made from a row of METHODS.
-
-    Attributes:
-        source: Paper, and where the code departs from the authors'.
-        null: What a test assumes; empty for scores.
-        validity: What vouches for its p-value; empty for scores.
-    """
-
-    name: str
-    finds: str
-    source: str
-    label: str = ""
-    null: str = ""
-    validity: str = ""
-    proof: ProofWords | None = None
-
-
-Words = Mapping[str, MethodWords]
-"""Name of a method -> what a report says of it."""

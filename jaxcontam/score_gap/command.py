@@ -197,14 +197,13 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
                 f"{more} Nothing was asked."
             )
         # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.orders.dry_run import scoring_seconds
         from jaxcontam.scoring.api.prompts import (
             CountedPrompts,
             planned_requests,
             sending_words,
         )
         from jaxcontam.scoring.choices import choice_groups
-        from jaxcontam.scoring.cost import groups_cost
+        from jaxcontam.scoring.cost import groups_cost, scoring_seconds
         from jaxcontam.scoring.remote import RemoteScorer
         from jaxcontam.scoring.scorer import Scorer
 

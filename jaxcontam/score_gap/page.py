@@ -1,6 +1,7 @@
 """Reports of `jaxcontam inflation`: sentences, tables and the page."""
 
 from jaxcontam.reports.figure import BLUE, GREY, ORANGE
+from jaxcontam.reports.methods import MethodWords
 from jaxcontam.reports.numbers import (
     interval_of,
     interval_words,
@@ -8,19 +9,40 @@ from jaxcontam.reports.numbers import (
     shown_or_dash,
 )
 from jaxcontam.reports.page import (
-    INFLATION,
+    THIS_ONE,
     Code,
     Figure,
     Items,
     Page,
+    PageWords,
     Paragraph,
     Section,
     Table,
     report_page,
 )
 from jaxcontam.reports.report import Report
-from jaxcontam.reports.terms import MethodWords, Words
 from jaxcontam.score_gap.result import InflationEstimate, InflationResult
+
+_WORDS = PageWords(
+    assumed=(
+        "That a model which saw neither side would differ between them as the "
+        "references do, or, where the user vouches for the other items, not at all.",
+        "That the references saw neither side and are one a family: references that "
+        "are relatives of each other, and not of the model, differ too little.",
+        "That items are independent draws, or groups of them where the report names "
+        "groups: questions about one passage are one draw.",
+        "That nobody trained on the other items, nor on texts made from them.",
+    ),
+    limits=(
+        "What having read an item does for its rewrite as well is not counted: where a "
+        "model learned the answer and not the wording, the true inflation is larger.",
+        "No inflation found does not say that the items were not read. They may have "
+        "been, to no effect on this score.",
+        "Inflated does not say how: training on the items, on pages that quote them, "
+        "or many choices made by this very score all have this effect.",
+        THIS_ONE,
+    ),
+)
 
 COMMAND = "inflation"
 
@@ -54,15 +76,18 @@ _ESTIMATORS = {
 }
 # z: what rounds to -0.0 is 0.0.
 _SIGNED = "+z.1f"
-_METHOD = MethodWords(
-    name=COMMAND,
-    finds="points that a score gains by having been seen, and by no rewrite of it",
-    source="difference in differences with an interval of Agresti's kind; ConStat: "
-    "arXiv:2405.16281, with departures that its docstring lists",
-)
+WORDS = {
+    COMMAND: MethodWords(
+        name=COMMAND,
+        finds="points that a score gains by having been seen, and by no rewrite of it",
+        source="difference in differences with an interval of Agresti's kind; "
+        "ConStat: arXiv:2405.16281, with departures that its docstring lists",
+    )
+}
+"""What a report says of the method."""
 
 
-def inflation_page(report: Report, words: Words) -> Page:
+def inflation_page(report: Report) -> Page:
     """The page of a run of `inflation`."""
     (result,) = (row for row in report.results if isinstance(row, InflationResult))
     accuracies, estimates = inflation_tables(result)
@@ -76,9 +101,9 @@ def inflation_page(report: Report, words: Words) -> Page:
     return report_page(
         report,
         sections,
-        {**words, COMMAND: _METHOD},
+        WORDS,
         title=f"Inflation: {result.accuracies[0].model} on {result.benchmark}",
-        kind=INFLATION,
+        kind=_WORDS,
         check=_CHECK,
         verdict=result.verdict,
     )
@@ -172,7 +197,7 @@ def _points(one: InflationEstimate) -> str:
 
 
 def _gaps_svg(result: InflationResult) -> str:
-    from jaxcontam.proof.plots import Interval, interval_row, intervals_plot
+    from jaxcontam.reports.figure import Interval, interval_row, intervals_plot
 
     colours, group = {True: GREY, False: BLUE}, "published less other"
     rows = [

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.row import ResultRow
 
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
@@ -108,3 +109,10 @@ class InflationResult(ResultRow):
     def decides(self) -> InflationEstimate:
         """The estimate that the verdict rests on."""
         return self.estimates[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InflationReport(Report):
+    """A report of points gained."""
+
+    results: tuple[InflationResult, ...]

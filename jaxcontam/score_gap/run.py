@@ -24,7 +24,7 @@ from jaxcontam.data.questions import (
 from jaxcontam.data.repeats import drawn_places
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
-from jaxcontam.reports.archive import number_or_none
+from jaxcontam.reports.archive import TEXTS_NAME, number_or_none, texts_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
@@ -203,7 +203,7 @@ def written_answers(
     new_tokens: int,
 ) -> Answers:
     """Scores of a model that writes its answers."""
-    from jaxcontam.replication.questions import is_answer, readings
+    from jaxcontam.scoring.answers import is_answer, readings
 
     scores = np.full(len(questions), np.nan)
     with opened as model, _asking(model.info.name, questions, bar) as progress:
@@ -263,7 +263,7 @@ class InflationAnalysis(Writable):
 
     def written(self, out: Path) -> tuple[dict[str, Any], Path]:
         """`save`, which returns the document of report.json as well."""
-        return write_files(self.report, self.rows, out)
+        return write_files(self.report, {TEXTS_NAME: texts_bytes(self.rows)}, out)
 
 
 @public

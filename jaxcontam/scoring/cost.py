@@ -5,7 +5,7 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -190,3 +190,14 @@ def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
             np.asarray(scorer.pairs.forward(prefixes_IP, lengths_I, ids_IKT, at_once))
         times.append(time.perf_counter() - start)
     return statistics.median(times[1:])
+
+
+def scoring_seconds(scorer: Scorer, positions: Mapping[tuple[int, ...], int]) -> float:
+    """Time of batches at the speed of the commonest shape of each kind."""
+    seconds = 0.0
+    for rank in {len(shape) for shape in positions}:
+        own = {shape: n for shape, n in positions.items() if len(shape) == rank}
+        shape = max(own, key=lambda shape: own[shape])
+        n_batches = sum(own.values()) / n_positions(shape)
+        seconds += n_batches * batch_seconds(scorer, shape)
+    return seconds

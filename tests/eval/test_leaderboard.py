@@ -18,9 +18,9 @@ from eval.leaderboard.population import read_texts, subject_of, train_arena
 from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.members.score import ScoreMethod
+from jaxcontam.methods import METHODS, OWN
 from jaxcontam.orders import adjacency
 from jaxcontam.orders.method import OrderMethod
-from jaxcontam.orders.methods import METHODS, OWN
 from jaxcontam.orders.pair_method import PairMethod
 
 pytestmark = pytest.mark.unoptimised

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from eval import reference_rule as study
 from jaxcontam.orders.direction import METHOD
-from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.stats.direction import backward_spread
 

@@ -7,7 +7,8 @@ import json
 from hypothesis import strategies as st
 
 from jaxcontam.cli.main import main
-from jaxcontam.reports.archive import read_archive
+from jaxcontam.proof.result import Evidence
+from jaxcontam.reports.archive import read_arrays
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     PAGE_NAME,
@@ -85,4 +86,4 @@ def _rerun(folder, files, command):
 def archive_target(folder):
     """The archive of scores, which a digest guards elsewhere."""
     data = (folder / ARCHIVE_NAME).read_bytes()
-    return a_file(ARCHIVE_NAME, lambda path: read_archive(path, 1), data, 2)
+    return a_file(ARCHIVE_NAME, lambda path: read_arrays(path, 1, Evidence), data, 2)

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.saved import write_files
 from tests.faults.fuzzed import RECORDED, table
 from tests.support.report_documents import audit_report, order_result
@@ -50,7 +51,9 @@ def test_a_browser_runs_nothing_of_a_page(tmp_path):
     report = audit_report(
         order_result(HOSTILE, warnings=(HOSTILE,)), order_result(name), model=HOSTILE
     )
-    _, page = write_files(report, [None, None], tmp_path / "audit")
+    _, page = write_files(
+        report, {ARCHIVE_NAME: archive_bytes([None, None])}, tmp_path / "audit"
+    )
     browser = tmp_path / "browser"
     for shown in (page, out / "report.html"):
         assert "dataset.ran" in shown.read_text()

@@ -11,8 +11,8 @@ from flax import nnx
 from jaxcontam.cli.main import main, run_command
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.proof.verify import digest_faults
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.recompute import digest_faults
 from jaxcontam.reports.report_files import (
     PAGE_NAME,
     read_document,

@@ -15,7 +15,7 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples, encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import read_decoder_config
-from jaxcontam.proof.plots import Interval, intervals_plot
+from jaxcontam.reports.figure import Interval, intervals_plot
 from jaxcontam.scoring.api.budget import most_bytes, most_values
 from jaxcontam.scoring.api.logprobs import Way
 from tests.faults.folders import said

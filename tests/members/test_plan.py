@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
 from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.scores import SCORES
 from jaxcontam.members.text_model import text_model
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.orders.methods import SCORES
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import opened_checkpoint
 from jaxcontam.scoring.prefixed import plan_prefixed

@@ -13,6 +13,7 @@ import pytest
 from jaxcontam.errors import InputError
 from jaxcontam.members.plan import Inputs, score_texts
 from jaxcontam.members.score import ScoredText
+from jaxcontam.members.scores import SCORES, score_method
 from jaxcontam.members.text_model import text_model
 from jaxcontam.members.token_scores import (
     MIN_K,
@@ -26,7 +27,6 @@ from jaxcontam.members.token_scores import (
     surp,
     token_frequencies,
 )
-from jaxcontam.orders.methods import SCORES, score_method
 from jaxcontam.scoring.kernel import target_scores
 from jaxcontam.scoring.opened import opened_checkpoint
 from tests.support.membership_model import (

@@ -15,7 +15,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.orders.ask_again import ask_again
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.options import METHOD
-from jaxcontam.orders.pair_method import reference_result
+from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.verify import verify_report
 from jaxcontam.stats.randomisation import row_spread

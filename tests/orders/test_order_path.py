@@ -12,8 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
+from jaxcontam.methods import METHODS
 from jaxcontam.orders.method import OrderMethod
-from jaxcontam.orders.methods import METHODS, order_method
+from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.scoring.pair_scorer import PairScorer

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxcontam.methods import METHODS
 from jaxcontam.orders.method import OrderFile, OrderMethod
-from jaxcontam.orders.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how_to/own_method.md").read_text(encoding="utf-8")

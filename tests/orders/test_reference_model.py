@@ -13,7 +13,7 @@ from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
 from jaxcontam.orders.adjacency import METHOD as ADJACENCY
 from jaxcontam.orders.direction import METHOD as DIRECTION
-from jaxcontam.orders.pair_method import loglik_gap, reference_result
+from jaxcontam.proof.reference import loglik_gap, reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.verify import verify_report
 from jaxcontam.reports.report_files import (

@@ -8,6 +8,7 @@ from html import unescape
 import numpy as np
 import pytest
 
+from jaxcontam.methods import method_words
 from jaxcontam.proof.order_words import (
     own_order_rows,
     own_order_sentence,
@@ -16,7 +17,7 @@ from jaxcontam.proof.order_words import (
 )
 from jaxcontam.proof.outcome import print_outcome
 from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
-from jaxcontam.reports.method_notes import method_words
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.saved import write_files
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_statistic import PairStrata
@@ -80,7 +81,7 @@ def row_of(method, evidence, **changes):
 def page_of(rows, evidence, folder, **changes):
     """The page of a report, its tags taken out, and the page itself."""
     report = audit_report(*rows, model="model", **changes)
-    _, path = write_files(report, evidence, folder)
+    _, path = write_files(report, {ARCHIVE_NAME: archive_bytes(evidence)}, folder)
     page = path.read_text(encoding="utf-8")
     check_page(page)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", "", page))), page

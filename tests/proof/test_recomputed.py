@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxcontam.proof.verify import differences
+from jaxcontam.reports.recompute import differences
 from jaxcontam.reports.report_files import result_row
 from tests.support.report_documents import order_result
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from jaxcontam.methods import method_words
 from jaxcontam.proof.decision import AuditedFile, plain_name
 from jaxcontam.proof.order_words import Advice
-from jaxcontam.reports.method_notes import method_words
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.stats.result import Pretest
 from tests.support.report_documents import order_result

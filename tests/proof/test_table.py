@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console
 
 from jaxcontam.proof.outcome import print_results
-from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.result import MembershipResult, OrderResult
 from jaxcontam.reports import numbers
-from jaxcontam.reports.report import MembershipResult
 from jaxcontam.stats.result import OrderNumbers
 
 # p_text forgives 1e-9 of a unit in the last printed place, so that 0.05 computed as

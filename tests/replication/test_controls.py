@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, fisher_exact
 
+from jaxcontam.methods import method_words
 from jaxcontam.replication.control import (
     Side,
     beside_reference,
@@ -22,7 +23,6 @@ from jaxcontam.replication.judges import Facts, Judged, judge_result
 from jaxcontam.replication.local_judge import closeness, is_short
 from jaxcontam.replication.page import replication_sentences
 from jaxcontam.replication.plan import ReplicationDesign, plan_replication
-from jaxcontam.reports.method_notes import method_words
 from jaxcontam.stats.proportions import rate_test
 
 

@@ -12,8 +12,9 @@ from jaxcontam.replication.file_path import file_path
 from jaxcontam.replication.instance import Completion
 from jaxcontam.replication.issues import read_issues
 from jaxcontam.replication.plan import ReplicationDesign, plan_replication
-from jaxcontam.replication.questions import Names, is_answer, readings
+from jaxcontam.replication.questions import Names
 from jaxcontam.replication.run import ask
+from jaxcontam.scoring.answers import is_answer, readings
 from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test

@@ -3,6 +3,7 @@
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.methods import method_words
 from jaxcontam.replication.fields import find_fields
 from jaxcontam.replication.instance import Completion, Instance
 from jaxcontam.replication.judges import judge_result
@@ -11,7 +12,6 @@ from jaxcontam.replication.local_judge import follows_from_first, judge_local
 from jaxcontam.replication.page import replication_sentences
 from jaxcontam.replication.result import JudgeResult
 from jaxcontam.replication.split import draw_instances
-from jaxcontam.reports.method_notes import method_words
 
 N_ROWS = 13
 KINDS = {

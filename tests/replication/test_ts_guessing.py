@@ -10,13 +10,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError
 from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.questions import (
-    MASK,
-    MASKED_WORD,
-    filled,
-    is_answer,
-    readings,
-)
+from jaxcontam.replication.questions import MASK, MASKED_WORD, filled
 from jaxcontam.replication.ts_guessing import (
     TS_GUESSING_VERSION,
     hidden_option,
@@ -25,6 +19,7 @@ from jaxcontam.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
+from jaxcontam.scoring.answers import is_answer, readings
 from tests.support.completers import Scripted, comparison_inputs
 
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")

@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.proof.verify import digest_faults
-from jaxcontam.reports.archive import archive_bytes
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.recompute import digest_faults
 from jaxcontam.reports.report_files import (
     read_document,
     replace_bytes,
@@ -31,6 +31,8 @@ from tests.support.report_documents import (
     report_of,
     save_document,
 )
+
+NOTHING = {ARCHIVE_NAME: archive_bytes([None])}
 
 pytestmark = pytest.mark.unoptimised
 
@@ -142,7 +144,7 @@ def test_no_separator_begins_a_formula_in_any_cell_or_name():
 
 def test_an_edited_page_or_table_is_found(tmp_path):
     report = audit_report(order_result(verdict="contaminated"))
-    _, page = write_files(report, [None], tmp_path)
+    _, page = write_files(report, NOTHING, tmp_path)
 
     def faults():
         document = read_document(tmp_path / "report.json")

@@ -6,9 +6,8 @@ from string import Formatter
 import pytest
 
 from jaxcontam.members.result import SetResult
-from jaxcontam.orders.methods import METHODS
+from jaxcontam.methods import METHODS, method_words, named_rows
 from jaxcontam.replication.catalogue import REPLICATION_METHODS
-from jaxcontam.reports.method_notes import method_words, named_rows
 from jaxcontam.reports.page import named_methods
 from tests.support.report_documents import audit_report
 

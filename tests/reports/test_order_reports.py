@@ -11,6 +11,7 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.proof.verify import verify_report
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
@@ -66,7 +67,9 @@ def reported(tmp_path, tokenizer):
             results=tuple(decided),
             screening=screen(decided),
         )
-        document, _ = write_files(report, evidence, tmp_path / "out")
+        document, _ = write_files(
+            report, {ARCHIVE_NAME: archive_bytes(evidence)}, tmp_path / "out"
+        )
         return tmp_path / "out", document
 
     return write

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.methods import method_words
 from jaxcontam.proof.order_words import (
     assumed_sentence,
     screening_sentence,
@@ -14,11 +15,10 @@ from jaxcontam.proof.order_words import (
     where_sentence,
 )
 from jaxcontam.proof.page import order_page
+from jaxcontam.proof.result import Screening
 from jaxcontam.reports.figure import BLUE, GREY, ORANGE
-from jaxcontam.reports.method_notes import method_words
 from jaxcontam.reports.numbers import p_words
 from jaxcontam.reports.page import render
-from jaxcontam.reports.report import Screening
 from jaxcontam.reports.report_files import read_report
 from jaxcontam.stats.result import Local, Pretest
 from tests.support.page_laws import check_page, contrast, text_contrasts

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.result import MembershipResult, OrderResult
 from jaxcontam.replication.result import ComparisonResult
 from jaxcontam.reports.read import read_result
-from jaxcontam.reports.report import MembershipResult, Report
+from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import result_row, to_document
 from jaxcontam.scoring.info import ModelInfo, ServedInfo
 from jaxcontam.stats.result import Local, Pretest

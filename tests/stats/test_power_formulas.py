@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from jaxcontam.methods import METHODS
 from jaxcontam.orders.method import OrderFile
-from jaxcontam.orders.methods import METHODS
 from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.orders.power_designs import (
     PLANNED,

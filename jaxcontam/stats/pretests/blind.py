@@ -32,7 +32,7 @@ from jaxcontam.stats.result import Pretest
 
 # Fewer strata than this have fewer rows each where only their signs count.
 _STRATA = 40
-_SMALL = 5
+SMALL = 5
 
 
 def blind_pretests(
@@ -113,7 +113,7 @@ def _of_kind(
     runs, _ = attraction_of(apart, _split(codes_N[order], apart), seed=seed)
     if len(matrices) < _STRATA:
         # Smaller strata before fewer signs: 2 ^ -K must not bind.
-        matrices = matrices_of(tokens, kind, size=_SMALL)
+        matrices = matrices_of(tokens, kind, size=SMALL)
         codes = _split(codes_N, matrices)
     found = {
         "attraction": near,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # Rows per stratum; short files have smaller ones, so that 2 ^ -K does not bind.
-_SIZE, _SMALL, _SHORT = 8, 5, 320
+_SIZE, SMALL, _SHORT = 8, 5, 320
 # A word that can be handed on is in at most this many rows, or this share of them.
 _FEW_ROWS, _RARE = 3, 0.02
 # First words that may tell speakers apart, letters that may tell languages apart.
@@ -90,7 +90,7 @@ def forward_pretests(
     """
     rows, codes_N = moved_rows(texts, groups, blocks)
     rows = [ends_of(row) for row in rows]
-    size = _SMALL if len(rows) < _SHORT else _SIZE
+    size = SMALL if len(rows) < _SHORT else _SIZE
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
     found: dict[str, np.ndarray] = {}
     if len(left_P):

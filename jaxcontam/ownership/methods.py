@@ -1,0 +1,20 @@
+"""Tests of what an owner made before a model was trained: `TESTS`, a row each."""
+
+from collections.abc import Mapping
+
+from jaxcontam.ownership import keyed_test, secret_test, variants_test
+from jaxcontam.proof.kind import kind_of_tests
+from jaxcontam.proof.test_row import TestRow
+
+TESTS: Mapping[str, TestRow] = {
+    row.name: row
+    for row in (
+        variants_test.METHOD,
+        secret_test.METHOD,
+        secret_test.ALONE,
+        keyed_test.METHOD,
+    )
+}
+
+VERSIONS = kind_of_tests(TESTS)
+"""Reports of `canary` and `variants`."""
