@@ -154,7 +154,7 @@ def test_command_without_a_model_imports_no_jax_torch_or_transformers(tmp_path):
     matrix.write_text("2,1\n2,1\n")
     prove = ["prove", str(matrix), "--out", str(out), "--json"]
     commands = [["--help"], ["methods"], prove, ["verify", str(out)]]
-    code = f"from jaxcontam.cli import main; print([main(c) for c in {commands}])"
+    code = f"from jaxcontam.cli.main import main; print([main(c) for c in {commands}])"
     # Every import, also one that is undone again, is a line on stderr.
     said = in_subprocess("-X", "importtime", "-c", code)
     assert said.stdout.splitlines()[-1] == "[0, 0, 0, 0]"

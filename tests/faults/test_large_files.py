@@ -31,7 +31,7 @@ PEAK = (
 def peak(words, folder):
     """Most bytes of memory that a command took, which ends well."""
     code = (
-        "import sys; from jaxcontam.cli import main; code = main(sys.argv[1:]); "
+        "import sys; from jaxcontam.cli.main import main; code = main(sys.argv[1:]); "
         f"print({PEAK}, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(

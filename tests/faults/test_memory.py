@@ -196,7 +196,7 @@ def test_a_file_without_permission_is_one_line(tmp_path):
 def _as_nobody(path):
     """What opening a file says to somebody without rights."""
     code = (
-        "import sys; from jaxcontam.cli import run_command\n"
+        "import sys; from jaxcontam.cli.main import run_command\n"
         "from jaxcontam.data.benchmark import load_benchmark\n"
         "import os; fd = os.open(sys.argv[2], os.O_PATH)\n"
         "os.fchdir(fd); os.setuid(65534)\n"

@@ -35,7 +35,7 @@ def package(tmp_path):
 
 def run(package, *commands):
     """Commands of one process that finds the package."""
-    code = f"from jaxcontam.cli import main; print([main(c) for c in {commands}])"
+    code = f"from jaxcontam.cli.main import main; print([main(c) for c in {commands}])"
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=package,
