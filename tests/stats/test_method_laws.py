@@ -23,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from jaxcontam.methods import METHODS
 from jaxcontam.orders.method import OrderMethod, TestRow
-from jaxcontam.orders.methods import METHODS
 from jaxcontam.orders.pair_method import stratum_runs
 from jaxcontam.proof.result import Evidence
 from jaxcontam.stats import lattice, pair_test, randomisation

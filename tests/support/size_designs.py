@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.orders.methods import METHODS
+from jaxcontam.methods import METHODS
 from jaxcontam.proof.versions import VersionMethod
 from jaxcontam.stats.direction import (
     antisymmetric,
