@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.proof.verify import verify_report
 from jaxcontam.reports.report_files import sealed_text
+from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
 
@@ -184,7 +184,7 @@ def test_sorted_file_is_an_invalid_design_with_a_remedy(pulse, tmp_path, capsys)
 
 
 def test_untouched_report_is_verified(pulse):
-    assert verify_report(pulse) == ([], 36)
+    assert verified(pulse) == ([], 36)
     assert main(["verify", str(pulse)]) == 0
 
 
@@ -225,7 +225,7 @@ def test_number_changed_together_with_the_digest_is_still_found(copied, name):
     document = read(copied)
     document["results"][0][name] = document["results"][0][name] * 1.001
     (copied / "report.json").write_text(sealed_text(document))
-    faults, _ = verify_report(copied)
+    faults, _ = verified(copied)
     assert any(name in fault for fault in faults)
 
 
@@ -237,7 +237,7 @@ def test_smaller_pvalue_is_found_however_deep_it_lies(copied, name):
     ]
     deep[name] = min(deep[name], 1e-13) * 1e-20
     (copied / "report.json").write_text(sealed_text(document))
-    assert any(name in fault for fault in verify_report(copied)[0])
+    assert any(name in fault for fault in verified(copied)[0])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_flipped_digit_in_the_archive_is_found(copied, array):
     document = read(copied)
     document["digests"] = {ARCHIVE_NAME: archive_digest(path)}
     (copied / "report.json").write_text(sealed_text(document))
-    assert verify_report(copied)[0]
+    assert verified(copied)[0]
 
 
 def test_truncated_archive_is_found(copied):

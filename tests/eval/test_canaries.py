@@ -10,7 +10,7 @@ from eval.canaries import runs
 from eval.canaries.__main__ import Canaries
 from eval.canaries.runs import CANARIES
 from jaxcontam.errors import InputError
-from jaxcontam.proof.verify import verify_report
+from tests.support.verified import verified
 from train.manifest import read_manifest
 
 pytestmark = pytest.mark.unoptimised
@@ -100,7 +100,7 @@ def test_every_set_and_its_control_is_tested_six_ways(finished):
     }
     # Nobody but the authors knows how these files came by their order.
     assert {r["method"] for r in document["results"] if r["primary"]} == {"direction"}
-    assert verify_report(out) == ([], 12)
+    assert verified(out) == ([], 12)
     reference = read_manifest(out / "reference/manifest.json")
     assert (reference.n_canary_tokens, document["reference"]["name"]) == (
         0,
@@ -209,7 +209,7 @@ def test_all_ten_sets_are_planted_and_tested(files, tmp_path):
         **{f"{name}-held": 0 for name in CANARIES},
     }
     # Six tests of twenty sets.
-    assert verify_report(tmp_path) == ([], 120)
+    assert verified(tmp_path) == ([], 120)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from jaxcontam.orders.blocks import (
     whole_blocks,
 )
 from jaxcontam.orders.design import AuditDesign
-from jaxcontam.proof.verify import verify_report
+from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
 
@@ -84,7 +84,7 @@ def test_blocks_make_a_grouped_file_a_valid_design(tmp_path, pulse, capsys):
     assert row["block_field"] == "passage"
     assert row["null"] == "exchangeability of blocks"
     assert row["verdict"] != "invalid design"
-    assert verify_report(out)[0] == []
+    assert verified(out)[0] == []
     assert "runs of equal passage and keep their inner" in (
         (out / "report.html").read_text()
     )

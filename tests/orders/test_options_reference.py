@@ -17,9 +17,9 @@ from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.options import METHOD
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
-from jaxcontam.proof.verify import verify_report
 from jaxcontam.stats.randomisation import row_spread
 from tests.orders.test_reference_model import forged, nothing
+from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
 
@@ -161,7 +161,7 @@ def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
     # What the model prefers, less what the reference does.
     difference = effect - reference.scale * reference.effect
     assert reference.difference == pytest.approx(difference)
-    assert verify_report(out) == ([], 1)
+    assert verified(out) == ([], 1)
 
 
 def test_checks_of_options_are_made_again(read, beside, tmp_path):
@@ -193,7 +193,7 @@ def test_the_word_of_the_user_is_of_the_order_that_decides(
     found = audited(model, file, tests=tests, shuffled=True, score_anyway=True)
     assert {r.method: r.order_provenance for r in found.results} == provenances
     found.save(tmp_path)
-    assert verify_report(tmp_path) == ([], len(provenances))
+    assert verified(tmp_path) == ([], len(provenances))
     if tests == "options":
         assert found.verdict == "contaminated"
         assert "declared shuffled by whoever ran this" in " ".join(repr(found).split())

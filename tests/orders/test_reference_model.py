@@ -15,7 +15,6 @@ from jaxcontam.orders.adjacency import METHOD as ADJACENCY
 from jaxcontam.orders.direction import METHOD as DIRECTION
 from jaxcontam.proof.reference import loglik_gap, reference_result
 from jaxcontam.proof.result import Evidence
-from jaxcontam.proof.verify import verify_report
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,
@@ -28,6 +27,7 @@ from tests.orders.test_order_path import (
     tokenizer,  # noqa: F401
 )
 from tests.support.stub_models import opened_stub
+from tests.support.verified import verified
 
 # Words of a row's own.
 N_WORDS = 6
@@ -114,7 +114,7 @@ def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
         assert reference["difference"] == pytest.approx(
             row["effect"] - reference["scale"] * reference["effect"]
         )
-    assert verify_report(tmp_path) == ([], 2)
+    assert verified(tmp_path) == ([], 2)
 
 
 def forty_strata(pairs_KSS, reference_KSS):
@@ -216,7 +216,7 @@ def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
     assert row["verdict"] == "invalid design"
     assert row["reference"]["p_value"] == row["p_value"]
     assert row["reference"]["difference_p"] == 1.0
-    assert verify_report(both_prefer) == ([], 1)
+    assert verified(both_prefer) == ([], 1)
 
 
 def forged(out, change, arrays):
@@ -229,7 +229,7 @@ def forged(out, change, arrays):
     np.savez_compressed(out / ARCHIVE_NAME, **content)
     document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
     (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
-    return "\n".join(verify_report(out)[0])
+    return "\n".join(verified(out)[0])
 
 
 def nothing(_):

@@ -10,7 +10,6 @@ import pytest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.proof.verdict import decide, screen
-from jaxcontam.proof.verify import verify_report
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import (
@@ -27,6 +26,7 @@ from tests.orders.test_order_path import (
     tokenizer,  # noqa: F401
     write_lines,
 )
+from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
 
@@ -101,7 +101,7 @@ def rewritten(folder, change=None, arrays=None):
 def test_orders_within_groups_are_verified(reported):
     out, document = reported("grouped", test="stratified", group_field="half")
     assert document["results"][0]["null"] == "within-group exchangeability"
-    assert verify_report(out) == ([], 1)
+    assert verified(out) == ([], 1)
 
 
 def test_several_benchmarks_are_screened_and_the_page_says_which(reported):
@@ -112,13 +112,13 @@ def test_several_benchmarks_are_screened_and_the_page_says_which(reported):
     assert min(rows["new"]["by"], rows["new"]["e_bh"]) > 0.05
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Worth a closer look among these 3" in page
-    assert verify_report(out) == ([], 3)
+    assert verified(out) == ([], 3)
 
     def brighten(changed):
         changed["screening"][1]["by"] = 0.01
 
     rewritten(out, brighten)
-    assert any("screening[1].by is 0.01" in fault for fault in verify_report(out)[0])
+    assert any("screening[1].by is 0.01" in fault for fault in verified(out)[0])
 
 
 def test_one_benchmark_is_not_screened(reported):
@@ -139,4 +139,4 @@ def test_local_evidence_is_in_the_report_and_checked(reported, name):
         changed["results"][0]["local"]["last_example"] -= 1
 
     rewritten(out, move)
-    assert any("local.last_example is" in fault for fault in verify_report(out)[0])
+    assert any("local.last_example is" in fault for fault in verified(out)[0])

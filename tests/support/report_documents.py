@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 from jaxcontam.proof.result import OrderResult
+from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import to_document
@@ -93,7 +94,7 @@ def audit_document(*results, **changes):
 
 def report_of(document):
     """A report from its JSON values."""
-    return read_result(Report, document, "report")
+    return read_result(kind_of(document["command"]).report, document, "report")
 
 
 def save_document(document, folder):
