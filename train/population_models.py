@@ -21,10 +21,9 @@ import numpy as np
 from flax import nnx
 
 from jaxcontam.errors import InputError
-from jaxcontam.orders.adjacency import METHOD as ADJACENCY
 from jaxcontam.orders.layouts import ScoredTest
 from jaxcontam.orders.method import TestMethod
-from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.methods import ADJACENCY, order_method
 from jaxcontam.orders.order_test import PlannedTest, plan_test
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS

@@ -27,7 +27,7 @@ from jaxcontam.errors import InputError, check_names
 from jaxcontam.members.blind import grouped_folds
 from jaxcontam.members.blind_classifiers import bag_of_words, cross_validated
 from jaxcontam.members.scores import score_method
-from jaxcontam.orders import sharded_t, stratified
+from jaxcontam.orders.methods import SHARDED_T, STRATIFIED
 from jaxcontam.scoring.choices import choice_scores
 from jaxcontam.stats import conformal
 from jaxcontam.stats.inflation import gap_estimate
@@ -134,10 +134,8 @@ def _t_same_strata(subject: Subject) -> Finding:
 
     Fifty shards of a small file hold two examples each; these hold as many as fit.
     """
-    n_orders = affordable_orders(subject, stratified.METHOD)
-    numbers = order_numbers(
-        subject, stratified.METHOD, n_orders=n_orders, read_by=sharded_t.METHOD
-    )
+    n_orders = affordable_orders(subject, STRATIFIED)
+    numbers = order_numbers(subject, STRATIFIED, n_orders=n_orders, read_by=SHARDED_T)
     return finding_of_p(numbers.log10_p)
 
 

@@ -32,9 +32,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.data.repeats import without_repeats
 from jaxcontam.models.checkpoint import load_checkpoint
-from jaxcontam.orders import adjacency, direction
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
@@ -43,8 +43,8 @@ from jaxcontam.scoring.opened import SequenceScorer
 
 _N_DOCUMENTS = 2_000
 # Where in the file the evidence lies enters no verdict, and takes time.
-_ADJACENCY = dataclasses.replace(adjacency.METHOD, locates=False)
-_DIRECTION = dataclasses.replace(direction.METHOD, locates=False)
+_ADJACENCY = dataclasses.replace(ADJACENCY, locates=False)
+_DIRECTION = dataclasses.replace(DIRECTION, locates=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.repeats import without_repeats
-from jaxcontam.orders import direction
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import plan_test
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
@@ -83,7 +83,7 @@ def _dry_run(benchmark: Benchmark) -> int:
     planned = plan_test(
         benchmark,
         encode_examples(byte_tokenizer(), benchmark.texts),
-        direction.METHOD,
+        DIRECTION,
         prefix_id=None,
         context=_CONTEXT,
         seed=0,

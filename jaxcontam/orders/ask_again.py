@@ -19,13 +19,18 @@ from jaxcontam.orders.benchmarks import (
     check_files,
     read_files,
 )
+from jaxcontam.orders.calibrate import calibration_page
+from jaxcontam.orders.calibration import CalibrationReport, DrawnPValues
 from jaxcontam.orders.command import Audit
 from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.methods import TESTS, WORDS
 from jaxcontam.orders.run import Planned, plan_audit
+from jaxcontam.proof.kind import kind_of_tests
 from jaxcontam.proof.result import Evidence
-from jaxcontam.reports.archive import read_arrays
+from jaxcontam.reports.archive import P_VALUES_NAME, read_arrays
 from jaxcontam.reports.flags import open_for
-from jaxcontam.reports.kinds import Asked
+from jaxcontam.reports.kinds import Asked, Checked, Kind
+from jaxcontam.reports.page import Page
 from jaxcontam.reports.recompute import differences
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
@@ -221,3 +226,32 @@ class _Sample:
         n_asked = min(n, self._n)
         self.n_asked += n_asked
         return sorted(self._rng.choice(n, n_asked, replace=False).tolist())
+
+
+AUDIT = kind_of_tests(TESTS, ask_again=ask_again)
+
+
+def _calibration_page(report: Report, directory: Path) -> Page:
+    path = directory / P_VALUES_NAME
+    found = read_arrays(path, len(report.results), DrawnPValues)
+    drawn = [one for one in found if one is not None]
+    if len(drawn) < len(report.results):
+        raise InputError(f"{path}: not the p-values of this report")
+    return calibration_page(report, drawn, WORDS)
+
+
+def _check_calibration(
+    directory: Path, document: dict[str, Any], asked: Asked
+) -> Checked:
+    raise InputError(
+        f"{directory}: a calibration, whose orders were not kept",
+        hint="run it again: the same seed gives the same p-values",
+    )
+
+
+CALIBRATION = Kind(
+    report=CalibrationReport,
+    words=lambda report: WORDS,
+    page=_calibration_page,
+    check=_check_calibration,
+)

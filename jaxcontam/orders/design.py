@@ -16,9 +16,9 @@ from jaxcontam.arguments import (
     words_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.orders import adjacency, direction, options
+from jaxcontam.orders import options
 from jaxcontam.orders.chat_turns import Turn
-from jaxcontam.orders.methods import methods_to_score
+from jaxcontam.orders.methods import ADJACENCY, DIRECTION, methods_to_score
 from jaxcontam.proof.verdict import MIN_EFFECT
 
 
@@ -170,12 +170,12 @@ class AuditDesign:
 def chosen_tests(tests: str | None, *, known: bool) -> tuple[str, ...]:
     """Order tests that flags ask for, the deciding one first."""
     if tests is None:
-        names = (direction.METHOD.name, adjacency.METHOD.name)
+        names = (DIRECTION.name, ADJACENCY.name)
         return names[::-1] if known else names
     names = [name.strip() for name in tests.split(",")]
-    if adjacency.METHOD.name in names:
+    if ADJACENCY.name in names:
         # Its pairs tell the direction, too.
-        names.append(direction.METHOD.name)
+        names.append(DIRECTION.name)
     return tuple(dict.fromkeys(names))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.orders import direction
 from jaxcontam.orders.layouts import PairLayout
 from jaxcontam.orders.method import Planned
+from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
@@ -151,10 +151,10 @@ def _estimated_tests(
                 store_kb=cost.store_bytes / 1000,
             )
         ]
-        if direction.METHOD.name in names and test.method.whole:
+        if DIRECTION.name in names and test.method.whole:
             # Direction is read from the same pairs.
             assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
-            method = direction.METHOD
+            method = DIRECTION
             layout = dataclasses.replace(test.layout, statistic=method.statistic)
             read = dataclasses.replace(test, method=method, layout=layout)
             is_after = test.method.name in names[: names.index(method.name)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.orders import adjacency
+from jaxcontam.orders.methods import ADJACENCY
 from jaxcontam.orders.power_designs import (
     PLANNED,
     FilePlan,
@@ -110,7 +110,7 @@ class Pilot:
         """The test of nearest spread: itself if it ran, else one of whole orders."""
         if method in self.sd:
             return method
-        whole = [name for name in self.sd if name != adjacency.METHOD.name]
+        whole = [name for name in self.sd if name != ADJACENCY.name]
         return next(iter(whole or self.sd))
 
 

@@ -5,16 +5,18 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 
-from jaxcontam.orders.adjacency import METHOD as ADJACENCY
-from jaxcontam.orders.direction import METHOD as DIRECTION
 from jaxcontam.orders.method import OrderMethod
+from jaxcontam.orders.methods import (
+    ADJACENCY,
+    DIRECTION,
+    LARGEST_STRATUM,
+    N_SHARDS,
+    PERMUTATION,
+    REVERSAL,
+    SHARDED_T,
+    STRATIFIED,
+)
 from jaxcontam.orders.pair_method import PairMethod
-from jaxcontam.orders.permutation import METHOD as PERMUTATION
-from jaxcontam.orders.reversal import LARGEST_STRATUM
-from jaxcontam.orders.reversal import METHOD as REVERSAL
-from jaxcontam.orders.sharded_t import METHOD as SHARDED_T
-from jaxcontam.orders.sharded_t import N_SHARDS
-from jaxcontam.orders.stratified import METHOD as STRATIFIED
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
 from jaxcontam.stats.power_design import (

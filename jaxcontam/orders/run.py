@@ -13,19 +13,20 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.orders import direction
 from jaxcontam.orders.benchmarks import (
     AuditFiles,
     CheckedFiles,
     Texts,
+    as_blocks,
+    block_starts,
     check_files,
+    encoded_blocks,
     read_files,
 )
-from jaxcontam.orders.blocks import as_blocks, block_starts, encoded_blocks
 from jaxcontam.orders.chat_turns import chat_texts, tuning_notes, turn_words
 from jaxcontam.orders.design import AuditDesign, design_of
 from jaxcontam.orders.method import Planned, TestMethod
-from jaxcontam.orders.methods import TESTS, methods_to_score
+from jaxcontam.orders.methods import DIRECTION, TESTS, methods_to_score
 from jaxcontam.orders.options import plan_options
 from jaxcontam.orders.order_test import NothingToPermuteError, plan_test, score_test
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
@@ -241,7 +242,7 @@ def plan_audit(
     methods = methods_to_score(design.test_names)
     if any(method.whole for method in methods):
         # Direction is read from these pairs.
-        methods = [method for method in methods if method is not direction.METHOD]
+        methods = [method for method in methods if method is not DIRECTION]
     for benchmark in benchmarks:
         items = files.items.get(benchmark.name)
         texts, separator = benchmark.texts, typed_newlines(design.separator)
@@ -324,8 +325,8 @@ def scored_rows(
     for scored, test in zip(each_scored(calls), planned, strict=True):
         own, name = test.method, test.benchmark.name
         read: list[TestMethod | None] = [None]
-        if direction.METHOD.name in names and own.whole:
-            read.append(direction.METHOD)
+        if DIRECTION.name in names and own.whole:
+            read.append(DIRECTION)
         for method in read:
             result = test.result(
                 scored,

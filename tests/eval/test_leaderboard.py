@@ -19,8 +19,8 @@ from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
-from jaxcontam.orders import adjacency
 from jaxcontam.orders.method import OrderMethod
+from jaxcontam.orders.methods import ADJACENCY
 from jaxcontam.orders.pair_method import PairMethod
 
 pytestmark = pytest.mark.unoptimised
@@ -153,7 +153,7 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
         subject = subject_of(
             arena, 0, entry("a"), passes=passes, reference=None, counts_V=None
         )
-        return affordable_strata(subject, adjacency.METHOD).size
+        return affordable_strata(subject, ADJACENCY).size
 
     sizes = [strata(passes) for passes in (1, 4, 5, 6, 7, 10, 100)]
     assert sizes == sorted(sizes) and len(set(sizes)) > 3

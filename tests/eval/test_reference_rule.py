@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from eval import reference_rule as study
-from jaxcontam.orders.direction import METHOD
+from jaxcontam.orders.methods import DIRECTION as METHOD
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.stats.direction import backward_spread

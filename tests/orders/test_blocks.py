@@ -10,11 +10,11 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
-from jaxcontam.orders.benchmarks import order_checks
-from jaxcontam.orders.blocks import (
+from jaxcontam.orders.benchmarks import (
     as_blocks,
     block_starts,
     encoded_blocks,
+    order_checks,
     whole_blocks,
 )
 from jaxcontam.orders.design import AuditDesign

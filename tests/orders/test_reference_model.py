@@ -11,8 +11,7 @@ import pytest
 
 from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
-from jaxcontam.orders.adjacency import METHOD as ADJACENCY
-from jaxcontam.orders.direction import METHOD as DIRECTION
+from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.proof.reference import loglik_gap, reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.report_files import (

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.orders.sharded_t import METHOD, RELEASED, analyse
+from jaxcontam.orders.methods import SHARDED_T as METHOD
+from jaxcontam.orders.methods import SHARDED_T_RELEASED as RELEASED
+from jaxcontam.orders.methods import t_numbers as analyse
 
 
 def ones(matrix):
