@@ -29,8 +29,8 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware
-from jaxcontam.orders.layouts import PairLayout, ScoredTest
-from jaxcontam.orders.order_test import PlannedTest, unscorable
+from jaxcontam.orders.order_test import PlannedTest, ScoredTest, unscorable
+from jaxcontam.orders.pairs import PairLayout
 from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup

@@ -21,10 +21,8 @@ import numpy as np
 from flax import nnx
 
 from jaxcontam.errors import InputError
-from jaxcontam.orders.layouts import ScoredTest
-from jaxcontam.orders.method import TestMethod
 from jaxcontam.orders.methods import ADJACENCY, order_method
-from jaxcontam.orders.order_test import PlannedTest, plan_test
+from jaxcontam.orders.order_test import PlannedTest, ScoredTest, TestMethod, plan_test
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.population_device import (

@@ -18,11 +18,10 @@ from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_comp
 from jaxcontam.members.plan import Inputs, count_targets, score_texts
 from jaxcontam.members.score import Reading, ScoreMethod
 from jaxcontam.members.scores import score_method
-from jaxcontam.orders.layouts import PairLayout, SequenceLayout
-from jaxcontam.orders.method import OrderMethod, TestMethod
 from jaxcontam.orders.methods import order_method
-from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, score_test
+from jaxcontam.orders.pairs import PairLayout, PairMethod
+from jaxcontam.orders.sequences import OrderMethod, SequenceLayout
 from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.result import OrderNumbers

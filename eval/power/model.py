@@ -12,10 +12,17 @@ import numpy as np
 
 from eval.study import Records
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.orders.layouts import Layout, PairLayout
-from jaxcontam.orders.method import OrderFile, OrderMethod, TestMethod
 from jaxcontam.orders.methods import order_method
-from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.orders.order_test import (
+    Layout,
+    OrderFile,
+    PlannedTest,
+    TestMethod,
+    plan_test,
+    score_test,
+)
+from jaxcontam.orders.pairs import PairLayout
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.result import Evidence
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer

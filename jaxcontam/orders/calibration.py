@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.orders.method import OrderMethod, TestMethod
-from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, score_test
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.report import Report
@@ -178,12 +179,10 @@ def calibrate_test(
     if over is not None:
         raise over
     assert first is not None
-    drawn, compared_R = DrawnPValues(relabelled_R), relabelled_R
+    drawn = DrawnPValues(relabelled_R)
     if is_exact:
         shown, compared = zip(*found, strict=True)
-        compared_R = np.array(compared)
-        drawn = DrawnPValues(np.array(shown), compared_R)
-    ks = distance_from_uniform(compared_R)
+        drawn = DrawnPValues(np.array(shown), np.array(compared))
     result = CalibrationResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -192,17 +191,27 @@ def calibrate_test(
         method=method.name,
         validity=method.validity,
         drawn=FRESH if is_exact else RELABELLED,
-        n_draws=len(drawn.p_value),
         n_strata=first.layout.n_strata,
         n_orders=first.layout.n_orders,
         group_field=group_field,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
-        rejections=tuple(rejection(drawn.p_value, level) for level in LEVELS),
-        ks_statistic=ks[0],
-        ks_p_value=ks[1],
+        **counts_of(drawn),
     )
     return result, drawn
+
+
+def counts_of(drawn: DrawnPValues) -> dict[str, Any]:
+    """Fields of a `CalibrationResult` that follow from its p-values."""
+    is_exact = drawn.p_randomised is not None
+    compared_R = drawn.p_randomised if is_exact else drawn.p_value
+    statistic, p_value = distance_from_uniform(compared_R)
+    return {
+        "n_draws": len(drawn.p_value),
+        "rejections": tuple(rejection(drawn.p_value, level) for level in LEVELS),
+        "ks_statistic": statistic,
+        "ks_p_value": p_value,
+    }
 
 
 def fresh_order(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.orders.layouts import PairLayout
-from jaxcontam.orders.method import Planned
 from jaxcontam.orders.methods import DIRECTION
-from jaxcontam.orders.order_test import PlannedTest
+from jaxcontam.orders.order_test import Planned, PlannedTest
+from jaxcontam.orders.pairs import PairLayout
 from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.progress import waiting_for

@@ -14,8 +14,9 @@ import numpy as np
 
 from jaxcontam.errors import check_names, unknown_name
 from jaxcontam.orders import options
-from jaxcontam.orders.method import OrderFile, OrderMethod, TestMethod
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.order_test import OrderFile, TestMethod
+from jaxcontam.orders.pairs import PairMethod
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.methods import joined_rows, words_of
 from jaxcontam.reports.terms import ProofWords

@@ -17,8 +17,7 @@ from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.options import Item
 from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
-from jaxcontam.orders.layouts import Layout, ScoredTest
-from jaxcontam.orders.method import Planned, TestMethod
+from jaxcontam.orders.order_test import Layout, Planned, ScoredTest, TestMethod
 from jaxcontam.progress import Progress
 from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.versions import VersionMethod

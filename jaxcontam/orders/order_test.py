@@ -1,6 +1,9 @@
-"""From a benchmark to a result: design, plan, score, analyse."""
+"""One test of one file: designed, laid out, scored, analysed."""
 
+import abc
 import dataclasses
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,18 +11,177 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.release import search_warnings
 from jaxcontam.errors import InputError
-from jaxcontam.orders.layouts import ScoredTest
-from jaxcontam.orders.method import OrderFile, Planned, TestMethod
 from jaxcontam.progress import Progress
-from jaxcontam.proof.result import DESIGNED, EFFECT_UNIT, RELEASED, OrderResult
-from jaxcontam.reports.terms import restricted_null
+from jaxcontam.proof.result import (
+    DESIGNED,
+    EFFECT_UNIT,
+    RELEASED,
+    Evidence,
+    OrderResult,
+)
+from jaxcontam.proof.test_row import TestRow
+from jaxcontam.reports.terms import Null, Validity, restricted_null
+from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.scorer import NonFiniteScoreError
-from jaxcontam.stats.result import Pretest
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
+from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
+from jaxcontam.stats.local import Run
+from jaxcontam.stats.orders import OrderDesign
+from jaxcontam.stats.result import Local, Pretest
+
+_ALL_ALIKE = (
+    "all orders score the same: check that the model is given what stands before an "
+    "example"
+)
 
 
-class NothingToPermuteError(InputError):
-    """Too few strata have an order to compare with."""
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ScoredTest:
+    """Scores beside what was scored, and target tokens whose scores the store held."""
+
+    evidence: Evidence
+    n_cached: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Layout(abc.ABC):
+    """A laid-out test: its orders, and what is scored of them."""
+
+    design: OrderDesign
+    plan: ScoringPlan | VersionPlan | PairPlan
+
+    @property
+    def n_strata(self) -> int:
+        """Strata with more than one order."""
+        return self.design.n_strata
+
+    @property
+    def n_dropped(self) -> int:
+        """Strata with a single order."""
+        return self.design.n_dropped
+
+    @property
+    def n_orders(self) -> int:
+        """Counterfactual orders of a stratum, at most."""
+        return self.design.n_orders
+
+    @property
+    def log10_floor(self) -> float:
+        """log10 of the smallest p-value, if nothing ties."""
+        return -self.n_strata * math.log10(self.n_orders + 1)
+
+    @property
+    def n_scored(self) -> int:
+        """Distinct sequences, or pairs."""
+        return len(self._sequences)
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return n_targets(self._sequences)
+
+    @property
+    def cut(self) -> np.ndarray:
+        """(n_examples,) int32, ids removed from each example."""
+        assert not isinstance(self.plan, VersionPlan)
+        return self.plan.cut
+
+    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
+        """Price the scoring; asks no model.
+
+        `planned` are keys that tests before this one put into the store, and grows;
+        None where no other test can ask for the same.
+        """
+        return sequence_cost(scorer, self._sequences, planned)
+
+    @property
+    def _sequences(self) -> Sequence[np.ndarray]:
+        assert not isinstance(self.plan, PairPlan)
+        return self.plan.sequences
+
+    @abc.abstractmethod
+    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
+        """Score everything.
+
+        Raises:
+            NonFiniteScoreError: See `example_of`.
+            InputError: If the model gives less than the test needs.
+        """
+
+    @abc.abstractmethod
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the example whose score is not finite."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFile:
+    """A file without its order: all that a design may depend on.
+
+    Attributes:
+        n_ids: Ids of all examples, separators included.
+        context: Tokens that the model reads at once.
+        content_digest: Digest of the sorted example digests.
+        prefix_id: Put before each sequence if the tokenizer has one.
+        n_orders: m; None is the method's own. Pair tests have all orders anyway.
+    """
+
+    n_examples: int
+    n_ids: int
+    context: int
+    seed: int
+    content_digest: str
+    groups: Sequence[object] | None = None
+    prefix_id: int | None = None
+    n_orders: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestMethod(TestRow):
+    """A test of the order of a file.
+
+    Attributes:
+        fewest_strata: Strata with more than one order that the analysis needs.
+    """
+
+    fewest_strata: int = 1
+    fewest_examples: int = 2
+    grouped: bool = True
+    null: Null
+    validity: Validity
+
+    @abc.abstractmethod
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
+        """Design the test of a file; asks no model."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Planned(abc.ABC):
+    """A test of one benchmark, ready to be scored."""
+
+    benchmark: Benchmark
+    method: TestRow
+    layout: Layout
+    seed: int
+
+    @property
+    def n_targets(self) -> int:
+        """Target tokens that scoring will cost."""
+        return self.layout.n_targets
+
+    @abc.abstractmethod
+    def result(
+        self,
+        scored: ScoredTest,
+        *,
+        primary: bool,
+        pretests: tuple[Pretest, ...],
+        method: TestMethod | None = None,
+    ) -> OrderResult:
+        """The row of the scored test, before verdicts are given.
+
+        Another `method` analyses the same scores, at no cost.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -84,6 +246,10 @@ class PlannedTest(Planned):
                 *(test.note for test in pretests if test.note is not None),
             ),
         )
+
+
+class NothingToPermuteError(InputError):
+    """Too few strata have an order to compare with."""
 
 
 def plan_test(
@@ -176,12 +342,6 @@ def unscorable(planned: Planned, example: int) -> InputError:
     )
 
 
-_ALL_ALIKE = (
-    "all orders score the same: check that the model is given what stands before an "
-    "example"
-)
-
-
 def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     n, layout = len(planned.benchmark), planned.layout
     cut = layout.cut
@@ -200,3 +360,22 @@ def _warnings(planned: PlannedTest) -> tuple[str, ...]:
     if dropped := layout.n_dropped:
         warnings.append(f"{dropped} strata have a single order and were left out")
     return tuple(warnings)
+
+
+def strata_of(result: OrderResult) -> list[np.ndarray]:
+    """Runs of the file that a row without groups counts, dropped ones included."""
+    n_runs = result.n_strata + result.n_dropped
+    if result.n_dropped < 0 or n_runs > result.n_examples:
+        raise ValueError("more strata than examples")
+    return np.array_split(np.arange(result.n_examples), n_runs)
+
+
+def in_examples(run: Run, published_KS: np.ndarray) -> Local:
+    """A run of strata as numbers of examples."""
+    last_S = published_KS[run.last]
+    return Local(
+        first_example=int(published_KS[run.first, 0]) + 1,
+        last_example=int(last_S.max()) + 1,
+        statistic=run.statistic,
+        p_value=run.p_value,
+    )

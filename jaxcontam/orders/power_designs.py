@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 
-from jaxcontam.orders.method import OrderMethod
 from jaxcontam.orders.methods import (
     ADJACENCY,
     DIRECTION,
@@ -16,7 +15,8 @@ from jaxcontam.orders.methods import (
     SHARDED_T,
     STRATIFIED,
 )
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.pairs import PairMethod
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
 from jaxcontam.stats.power_design import (

@@ -25,10 +25,15 @@ from jaxcontam.orders.benchmarks import (
 )
 from jaxcontam.orders.chat_turns import chat_texts, tuning_notes, turn_words
 from jaxcontam.orders.design import AuditDesign, design_of
-from jaxcontam.orders.method import Planned, TestMethod
 from jaxcontam.orders.methods import DIRECTION, TESTS, methods_to_score
 from jaxcontam.orders.options import plan_options
-from jaxcontam.orders.order_test import NothingToPermuteError, plan_test, score_test
+from jaxcontam.orders.order_test import (
+    NothingToPermuteError,
+    Planned,
+    TestMethod,
+    plan_test,
+    score_test,
+)
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import (

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from jaxcontam.reports.page import Page
 
 _PLACES = {
-    "audit": "orders.kind:AUDIT",
-    "calibrate": "orders.kind:CALIBRATION",
+    "audit": "orders.verify:AUDIT",
+    "calibrate": "orders.verify:CALIBRATION",
     "prove": "proof.kind:MATRIX",
     "canary": "ownership.methods:VERSIONS",
     "variants": "ownership.methods:VERSIONS",

@@ -19,9 +19,9 @@ from eval.leaderboard.trials import EntryError, trial_sources, try_entry
 from eval.python_docs import PythonDocs, Question
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
-from jaxcontam.orders.method import OrderMethod
 from jaxcontam.orders.methods import ADJACENCY
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.pairs import PairMethod
+from jaxcontam.orders.sequences import OrderMethod
 
 pytestmark = pytest.mark.unoptimised
 

@@ -16,9 +16,8 @@ from eval.power.model import Variant, method_of, n_read, record_of
 from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.orders.method import OrderFile
 from jaxcontam.orders.methods import order_method
-from jaxcontam.orders.order_test import plan_test
+from jaxcontam.orders.order_test import OrderFile, plan_test
 from train.population_models import DivergedError
 from train.population_workers import Failure
 

@@ -12,9 +12,9 @@ import pytest
 import jaxcontam
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.orders.ask_again import ask_again
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.options import METHOD
+from jaxcontam.orders.verify import ask_again
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
 from jaxcontam.stats.randomisation import row_spread

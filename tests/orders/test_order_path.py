@@ -13,10 +13,10 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
-from jaxcontam.orders.method import OrderMethod
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.pairs import PairMethod
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 

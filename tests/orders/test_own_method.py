@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.methods import METHODS
-from jaxcontam.orders.method import OrderFile, OrderMethod
+from jaxcontam.orders.order_test import OrderFile
+from jaxcontam.orders.sequences import OrderMethod
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how_to/own_method.md").read_text(encoding="utf-8")

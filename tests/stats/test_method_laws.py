@@ -24,9 +24,10 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from jaxcontam.methods import METHODS
-from jaxcontam.orders.method import OrderMethod, TestRow
-from jaxcontam.orders.pair_method import stratum_runs
+from jaxcontam.orders.pairs import stratum_runs
+from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.test_row import TestRow
 from jaxcontam.stats import lattice, pair_test, randomisation
 from jaxcontam.stats.conformal import conformal_p_values, share_seen
 from jaxcontam.stats.direction import needed_pairs

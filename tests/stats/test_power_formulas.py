@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 
 from jaxcontam.methods import METHODS
-from jaxcontam.orders.method import OrderFile
-from jaxcontam.orders.pair_method import PairMethod
+from jaxcontam.orders.order_test import OrderFile
+from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.power_designs import (
     PLANNED,
     FilePlan,

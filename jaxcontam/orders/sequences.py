@@ -1,92 +1,50 @@
-"""Rows of METHODS that are tests."""
+"""Tests that score whole orders as sequences."""
 
-import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.orders.layouts import Layout, ScoredTest, SequenceLayout
+from jaxcontam.orders.order_test import (
+    Layout,
+    OrderFile,
+    ScoredTest,
+    TestMethod,
+    in_examples,
+    strata_of,
+)
+from jaxcontam.progress import Progress
 from jaxcontam.proof.result import Evidence, OrderResult
-from jaxcontam.proof.test_row import TestRow
-from jaxcontam.reports.terms import Null, Validity
-from jaxcontam.scoring.plan import plan_orders
-from jaxcontam.stats.local import Run, local_evidence
+from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.plan import ScoringPlan, plan_orders
+from jaxcontam.scoring.scorer import NonFiniteScoreError
+from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
-from jaxcontam.stats.result import Local, OrderNumbers, Pretest
+from jaxcontam.stats.result import Local, OrderNumbers
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OrderFile:
-    """A file without its order: all that a design may depend on.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SequenceLayout(Layout):
+    """Orders as sequences of ids, each distinct one once."""
 
-    Attributes:
-        n_ids: Ids of all examples, separators included.
-        context: Tokens that the model reads at once.
-        content_digest: Digest of the sorted example digests.
-        prefix_id: Put before each sequence if the tokenizer has one.
-        n_orders: m; None is the method's own. Pair tests have all orders anyway.
-    """
+    plan: ScoringPlan
 
-    n_examples: int
-    n_ids: int
-    context: int
-    seed: int
-    content_digest: str
-    groups: Sequence[object] | None = None
-    prefix_id: int | None = None
-    n_orders: int | None = None
+    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
+        """Score all sequences at once."""
+        sums = scorer.sums(self.plan.sequences, progress)
+        evidence = Evidence(
+            scores=self.plan.matrix(sums.loglik),
+            orders=self.design.orders,
+            place=self.design.place,
+            cut=self.plan.cut,
+        )
+        return ScoredTest(evidence, sums.n_cached)
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestMethod(TestRow):
-    """A test of the order of a file.
-
-    Attributes:
-        fewest_strata: Strata with more than one order that the analysis needs.
-    """
-
-    fewest_strata: int = 1
-    fewest_examples: int = 2
-    grouped: bool = True
-    null: Null
-    validity: Validity
-
-    @abc.abstractmethod
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
-        """Design the test of a file; asks no model."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Planned(abc.ABC):
-    """A test of one benchmark, ready to be scored."""
-
-    benchmark: Benchmark
-    method: TestRow
-    layout: Layout
-    seed: int
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        return self.layout.n_targets
-
-    @abc.abstractmethod
-    def result(
-        self,
-        scored: ScoredTest,
-        *,
-        primary: bool,
-        pretests: tuple[Pretest, ...],
-        method: TestMethod | None = None,
-    ) -> OrderResult:
-        """The row of the scored test, before verdicts are given.
-
-        Another `method` analyses the same scores, at no cost.
-        """
+    def example_of(self, error: NonFiniteScoreError) -> int:
+        """Index of the example at the token."""
+        return self.plan.example_at(error.sequence, error.position)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +127,6 @@ class OrderMethod(TestMethod):
         return Evidence(orders=design.orders, place=design.place)
 
 
-def strata_of(result: OrderResult) -> list[np.ndarray]:
-    """Runs of the file that a row without groups counts, dropped ones included."""
-    n_runs = result.n_strata + result.n_dropped
-    if result.n_dropped < 0 or n_runs > result.n_examples:
-        raise ValueError("more strata than examples")
-    return np.array_split(np.arange(result.n_examples), n_runs)
-
-
 def where_in_orders(
     loglik_KM: np.ndarray, orders_KMS: np.ndarray, *, seed: int
 ) -> Local:
@@ -184,14 +134,3 @@ def where_in_orders(
     ties_K = MODEL_TOLERANCE * np.abs(loglik_KM).max(axis=1)
     found = local_evidence(loglik_KM, ties_K, seed=seed)
     return in_examples(found, orders_KMS[:, 0])
-
-
-def in_examples(run: Run, published_KS: np.ndarray) -> Local:
-    """A run of strata as numbers of examples."""
-    last_S = published_KS[run.last]
-    return Local(
-        first_example=int(published_KS[run.first, 0]) + 1,
-        last_example=int(last_S.max()) + 1,
-        statistic=run.statistic,
-        p_value=run.p_value,
-    )
