@@ -275,11 +275,14 @@ def _draws(columns: _Columns) -> tuple[np.ndarray, float]:
     """(B,) re-draws of the statistic, and the log of the e-value."""
     rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
-    pooled = math.sqrt(columns.variance() / columns.strata.n_strata)
+    spread = math.sqrt(columns.variance())
+    pooled = spread / math.sqrt(columns.strata.n_strata)
+    # What ties is no bet: rounding would be scaled up to one.
+    tells = spread > _tie_tolerance(columns.strata)
     log_e_L = np.zeros(len(LAMBDAS))
     for sums_M in columns.sums():
         drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
-        if pooled > 0:
+        if tells:
             log_e_L += _log_bets(sums_M / pooled)
     return drawn_B, float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS))
 
