@@ -48,7 +48,7 @@ def bag_of_words(texts: Sequence[str]) -> Fit:
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
 
-    counts = _counts(texts, token_pattern=r"\b\w+\b")
+    counts = _hashed(texts, token_pattern=r"\b\w+\b")
 
     def fit(training, labels, held_out):
         weigh = TfidfTransformer(sublinear_tf=True).fit(counts[training])
@@ -79,7 +79,7 @@ def character_ngrams(texts: Sequence[str]) -> Fit:
 
     Capitals count as other characters: a model reads them so, too.
     """
-    counts = _counts(texts, analyzer="char", ngram_range=(2, 4), lowercase=False)
+    counts = _hashed(texts, analyzer="char", ngram_range=(2, 4), lowercase=False)
     n_features = counts.shape[1]
 
     def fit(training, labels, held_out):
@@ -110,7 +110,7 @@ def logistic(features_NF: np.ndarray) -> Fit:
     return fit
 
 
-def _counts(texts: Sequence[str], **how: Any) -> Any:
+def _hashed(texts: Sequence[str], **how: Any) -> Any:
     """Sparse (N, F) counts of hashed features; those that never occur are dropped."""
     from sklearn.feature_extraction.text import HashingVectorizer
 

@@ -100,7 +100,7 @@ def judge(
     sides = None if codes_N is None else (codes_N[labels_N], codes_N[~labels_N])
     n_each = (int(labels_N.sum()), int((~labels_N).sum()))
     n_units = n_each if sides is None else tuple(len(np.unique(side)) for side in sides)
-    _check_groups(name, n_units, "texts" if clusters is None else "documents")
+    _check_sides(name, n_units, "texts" if clusters is None else "documents")
     blind = blind_baselines(
         texts, labels_N, clusters=clusters, reference_N2=table.reference, seed=seed
     )
@@ -268,7 +268,7 @@ def scored_texts(values_NM: np.ndarray) -> np.ndarray:
     return scored_N
 
 
-def _check_groups(name: str, n_units: Sequence[int], unit: str) -> None:
+def _check_sides(name: str, n_units: Sequence[int], unit: str) -> None:
     for n, group in zip(n_units, ("members", "non-members"), strict=True):
         if n < 2:
             raise InputError(

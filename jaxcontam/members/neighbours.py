@@ -11,7 +11,7 @@ SHARE = 0.3
 """Share of words that an edit touches, rounded up."""
 
 # White space is kept with the word before it, so that a joined text loses none.
-_WORD = re.compile(r"\S+\s*|\s+")
+_SPACED_WORD = re.compile(r"\S+\s*|\s+")
 
 
 def edited(text: str, n: int, seed: int) -> list[str]:
@@ -32,7 +32,7 @@ def edited(text: str, n: int, seed: int) -> list[str]:
 
 
 def _neighbour(text: str, rng: np.random.Generator) -> str:
-    parts = _WORD.findall(text)
+    parts = _SPACED_WORD.findall(text)
     n_edits = math.ceil(SHARE * len(parts) - 1e-9)
     # From the end on, so that an edit moves no word that is still to be edited.
     for place in sorted(rng.choice(len(parts), n_edits, replace=False), reverse=True):

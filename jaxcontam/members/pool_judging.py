@@ -225,7 +225,7 @@ def judge_texts(
             *([_NO_SHARE] if documents is not None else []),
             *([_MAY_BE_KIND] if unmet and is_found else []),
             *unscored_warnings(int((~scored).sum())),
-            *_warnings(n_pool, codes_L, fprs, set_result, blind),
+            *_pool_warnings(n_pool, codes_L, fprs, set_result, blind),
         ),
     )
 
@@ -290,7 +290,7 @@ def _set_result(
     )
 
 
-def _warnings(
+def _pool_warnings(
     n_pool: int,
     codes_L: np.ndarray | None,
     fprs: Sequence[float],
