@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.members.judged import judged_again, rows_of, table_from_rows
+from jaxcontam.members.judging import judged_again, table_from_rows, text_rows
 from jaxcontam.members.page import membership_page, membership_words, study_of
 from jaxcontam.members.result import MembershipReport, MembershipStudy, TextScores
 from jaxcontam.reports.archive import TEXTS_NAME, read_text_rows, typed_rows
@@ -33,7 +33,7 @@ def _again(document: Row, rows: Sequence[Row]) -> Rebuilt:
         "results": again.results,
         "blind": again.blind,
         "thresholds": again.thresholds,
-        TEXTS_NAME: rows_of(
+        TEXTS_NAME: text_rows(
             run,
             table_from_rows(texts),
             n_tokens=np.array([text.n_tokens for text in texts]),
