@@ -25,7 +25,8 @@ from jaxcontam.arguments import Dtype, check_names, public, store_folder
 from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_segments
 from jaxcontam.errors import InputError
 from jaxcontam.members.design import MembershipDesign, Source
-from jaxcontam.members.judging import judged, text_rows
+from jaxcontam.members.judging import judged
+from jaxcontam.members.kind import text_rows
 from jaxcontam.members.known_texts import (
     WEIGHTS,
     ChosenScores,

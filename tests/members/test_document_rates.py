@@ -9,8 +9,8 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.members.design import MembershipDesign
-from jaxcontam.members.judging import document_rates
 from jaxcontam.members.known_texts import load_snippets, random_snippets, read_texts
+from jaxcontam.members.rates import document_rates
 from jaxcontam.stats.proportions import wilson_interval
 from tests.support.labelled_rows import write_lines
 from tests.support.membership_model import MEMBERS, OTHERS, save_overfitted

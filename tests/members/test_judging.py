@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from jaxcontam.members.blind import Blind, conditions, ranking_verdict, verdict_warnings
-from jaxcontam.members.judging import judge, judge_texts, score_pictures
+from jaxcontam.members.judging import judge, judge_texts
 from jaxcontam.members.page import membership_sentence
 from jaxcontam.members.plots import roc_plot
+from jaxcontam.members.rates import score_pictures
 from jaxcontam.members.result import BesideReference, BlindBaseline, Scores
 from jaxcontam.reports.figure import histogram
 from jaxcontam.stats.roc import auc_delong, paired_delong

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.members.judging import halves, sweep_min_k
+from jaxcontam.members.rates import halves, sweep_min_k
 from jaxcontam.members.scores import sweep_methods
 from jaxcontam.stats.roc import auc_delong
 
