@@ -89,13 +89,13 @@ class JudgedRun:
     """Judgement of the scores of a run.
 
     Attributes:
+        study: As asked, with `sweep`, `seen`, `codec` and `documents` as found.
         results: One a score where both sides are known; one for the set where texts are
             in question; none where nothing is known of any text.
         p_values: (N,) conformal p-values of the primary score for the texts in
             question, NaN elsewhere; or None.
         p_adjusted: (N,) the same after Benjamini and Hochberg.
         no_p_value: (N,) why a text in question has none; or None.
-        study: What was asked, with `sweep`, `seen`, `codec` and `documents` as found.
     """
 
     study: MembershipStudy
@@ -148,12 +148,11 @@ def _ranked(
     study: MembershipStudy,
     seed: int,
 ) -> JudgedRun:
-    labels = run.with_role(MEMBER)[chosen_N]
     ranking = judge(
         run.name,
         run.fingerprint,
         table.rows(chosen_N),
-        labels,
+        run.with_role(MEMBER)[chosen_N],
         texts=run.texts_of(chosen_N),
         clusters=run.clusters_of(chosen_N),
         primary=study.primary,
@@ -164,18 +163,17 @@ def _ranked(
     kept_N = chosen_N.copy()
     kept_N[chosen_N] = ranking.kept
     scores, labels = table.rows(kept_N), run.with_role(MEMBER)[kept_N]
-    chosen = swept(scores, labels, run.clusters_of(kept_N), seed)
     rates = None
     if run.clusters is not None:
-        primary_N = table.values[:, table.names.index(study.primary)]
         rates = document_rates(
             study.primary,
-            primary_N,
+            table.values[:, table.names.index(study.primary)],
             run.clusters,
             run.roles,
             known_N=kept_N,
             asked_N=asked_N,
         )
+    chosen = swept(scores, labels, run.clusters_of(kept_N), seed)
     return JudgedRun(
         results=ranking.results,
         blind=ranking.blind.rows,
@@ -192,15 +190,12 @@ def _asked(
     found: JudgedRun,
     seed: int,
 ) -> JudgedRun:
-    pass
-
     study = found.study
-    suspected, pool = table.rows(asked_N), table.rows(pool_N)
     judgement = judge_texts(
         run.name,
         run.fingerprint,
-        suspected,
-        pool,
+        table.rows(asked_N),
+        table.rows(pool_N),
         texts=run.texts_of(asked_N),
         pool_texts=run.texts_of(pool_N),
         clusters=run.clusters_of(asked_N),
@@ -432,7 +427,6 @@ def judge(
 
 
 def _fields(name: str, found: Difference) -> dict[str, float]:
-    """A difference as fields of a result."""
     return {
         name: found.difference,
         f"{name}_low": found.low,
@@ -482,11 +476,8 @@ class TextJudgement:
         adjusted: (N, M) the same after Benjamini and Hochberg over the texts that are
             tested, each score by itself.
         why: (N,) why a text has no p-value; None where it has one.
-        thresholds: One for each score and false-positive rate.
-        seen: How many suspected texts were seen, by the primary score; None where texts
-            come from documents, or no text is tested.
-        set_result: Test of the suspected texts as a set; None if there are too few.
-        blind: Baselines that tell suspected texts from the pool.
+        seen: None where texts come from documents, or no text is tested.
+        set_result: None if there are too few texts.
     """
 
     names: tuple[str, ...]
@@ -766,7 +757,9 @@ def _constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
 
 def _unscored_warnings(n: int) -> list[str]:
     """One sentence where texts have no score, else nothing."""
-    words = (
+    if not n:
+        return []
+    return [
         f"texts without a score, which are left out: {n} (empty, or without a token "
-    )
-    return [f"{words}that could be scored)"] * bool(n)
+        "that could be scored)"
+    ]

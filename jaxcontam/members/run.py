@@ -37,7 +37,7 @@ from jaxcontam.members.known_texts import (
     left_out,
     read_texts,
 )
-from jaxcontam.members.page import membership_page, study_of
+from jaxcontam.members.page import membership_figure, membership_page, study_of
 from jaxcontam.members.passes import (
     Inputs,
     TextModel,
@@ -148,8 +148,6 @@ class MembershipAnalysis(Writable):
 
     def plot(self) -> "Figure":
         """AUC of every score and of every blind baseline; ValueError without sides."""
-        from jaxcontam.members.plots import membership_figure
-
         return membership_figure(self.results, self.blind)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from jaxcontam.members.blind import Blind, conditions, ranking_verdict, verdict_warnings
 from jaxcontam.members.judging import judge, judge_texts
-from jaxcontam.members.page import membership_sentence
-from jaxcontam.members.plots import roc_plot
+from jaxcontam.members.page import membership_sentence, roc_plot
 from jaxcontam.members.rates import score_pictures
 from jaxcontam.members.result import BesideReference, BlindBaseline, Scores
 from jaxcontam.reports.figure import histogram
