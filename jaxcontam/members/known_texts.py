@@ -55,7 +55,7 @@ from jaxcontam.members.scores import AT_K, SCORES, min_k_at, sweep_methods
 Row = dict[str, object] | None
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
-"""What is known of a text: nothing, or the side on which it is."""
+"""Side of a text: in question, or known."""
 
 FEWEST = 10
 """Texts of a side below which no comparison is worth its name."""
@@ -175,11 +175,6 @@ class LabelledTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the texts in their order."""
-        return fingerprint(self.texts)
-
     def drawn(self, n: int | None) -> "LabelledTexts":
         """At most n of the texts; see `drawn_places`."""
         places = drawn_places(self.texts, n)
@@ -234,11 +229,8 @@ def read_texts(asked: MembershipDesign) -> RunTexts:
         if one.labels is not None:
             return _labelled(one, asked.length)
         return _joined([(one, TEXT)], asked.length)
-    sides = (
-        (asked.texts, TEXT),
-        (asked.members, MEMBER),
-        (asked.nonmembers, NONMEMBER),
-    )
+    sources = asked.texts, asked.members, asked.nonmembers
+    sides = zip(sources, (TEXT, MEMBER, NONMEMBER), strict=True)
     parts = [(read(source), role) for source, role in sides if source is not None]
     return _joined(parts, asked.length)
 

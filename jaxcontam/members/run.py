@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -21,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from jaxcontam.arguments import Dtype, check_names, public, store_folder
+from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_segments
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.members.design import MembershipDesign, Source
 from jaxcontam.members.judging import judged
 from jaxcontam.members.kind import text_rows
@@ -92,11 +93,7 @@ if TYPE_CHECKING:
 class MembershipAnalysis(Writable):
     """A report of membership, with the scores that it rests on.
 
-    Attributes:
-        report: Everything that `report.json` holds.
-        rows: One per text, as in `texts.jsonl`: its scores and p-values.
-        table: (N, M) scores, NaN for texts without one; higher = member.
-        pictures: Curves of the scores where both sides are known.
+    `rows` are those of `texts.jsonl`; `pictures` are there where both sides are known.
     """
 
     report: Report
@@ -229,14 +226,17 @@ def membership(
         own source stands in METHODS.
     """
     watch = Stopwatch()
-    check_names(MembershipDesign, design)
+    fields = [field.name for field in dataclasses.fields(MembershipDesign)]
+    for name in design:
+        if name not in fields:
+            *own, _ = inspect.signature(membership).parameters
+            raise unknown_name("argument of membership", name, [*own, *fields])
     asked = MembershipDesign(
         texts=texts,
         members=members,
         nonmembers=nonmembers,
         reference=reference,
-        fpr=tuple(fprs),
-        **design,
+        **{"fpr": tuple(fprs), **design},
     )
     for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
         if value < 1:
@@ -258,7 +258,7 @@ def membership(
     if corpus_counts is not None:
         available.add("corpus")
     chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
-    inputs = inputs_of(asked, target, other, kept=folder)
+    inputs = inputs_of(asked, target, other)
     if corpus_counts is not None:
         inputs = dataclasses.replace(inputs, corpus_counts=corpus_counts)
     if neighbours is not edited:
@@ -285,9 +285,9 @@ def inputs_of(
     model: OpenModel,
     reference: TextModel | None,
     *,
-    kept: Path | None,
+    kept: Path | None = None,
 ) -> Inputs:
-    """Inputs that flags name; token counts of a corpus are kept in a folder."""
+    """Inputs that flags name; token counts of a corpus are kept in a folder, if any."""
     neighbours, counts_V = edited, None
     if asked.masked_lm is not None:
         from jaxcontam.models.masked import MaskedModel
@@ -309,10 +309,8 @@ def _counted_tokens(
         )
     files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
     state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
-    key = hashlib.sha256(
-        json.dumps([state, model.fingerprint]).encode("utf-8")
-    ).hexdigest()[:16]
-    kept = None if out is None else out / f"corpus-counts-{key}.npy"
+    key = hashlib.sha256(json.dumps([state, model.fingerprint]).encode("utf-8"))
+    kept = None if out is None else out / f"corpus-counts-{key.hexdigest()[:16]}.npy"
     if kept is not None and kept.is_file():
         # One that is damaged is counted again.
         with contextlib.suppress(OSError, *DAMAGED_ARRAY):

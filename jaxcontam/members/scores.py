@@ -521,7 +521,7 @@ def score_method(name: str) -> ScoreMethod:
 
 
 def score_words(name: str) -> MethodWords | None:
-    """What reports say of a score; None of one that a study has of its own."""
+    """Words of reports for a score; None for one that a study has of its own."""
     if name == _SET_LEVEL.name:
         return _SET_LEVEL
     try:
