@@ -230,7 +230,8 @@ def membership(
     for name in design:
         if name not in fields:
             *own, _ = inspect.signature(membership).parameters
-            raise unknown_name("argument of membership", name, [*own, *fields])
+            known = dict.fromkeys([*own, *fields])
+            raise unknown_name("argument of membership", name, [*known])
     asked = MembershipDesign(
         texts=texts,
         members=members,
