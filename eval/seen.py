@@ -24,9 +24,8 @@ from eval.planted import planted
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.passes import Inputs, TextModel, score_texts
 from jaxcontam.members.scores import SCORES
-from jaxcontam.members.text_model import TextModel
 from jaxcontam.replication.file_path import file_path
 from jaxcontam.replication.issues import Issue
 from jaxcontam.replication.questions import FILE_PATH, ComparisonInputs, Names, filled

@@ -41,8 +41,7 @@ from jaxcontam.data.benchmark import read_text
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.templates import field_of, fill_template, typed_newlines
 from jaxcontam.errors import InputError
-from jaxcontam.members.chunks import count_words, cut_words
-from jaxcontam.members.labelled import load_labelled
+from jaxcontam.members.known_texts import count_words, cut_words, load_labelled
 from jaxcontam.members.run import membership
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar

@@ -11,10 +11,10 @@ from eval.clean_files.files import texts, write
 from eval.clean_files.findings import Cell, Finding, drawn_cell
 from eval.clean_files.readers import Reader
 from jaxcontam.errors import InputError
-from jaxcontam.members.judged import JudgedRun, judged
+from jaxcontam.members.design import MembershipDesign
+from jaxcontam.members.judging import JudgedRun, judged
 from jaxcontam.members.known_texts import NONMEMBER, RunTexts, read_texts
-from jaxcontam.members.result import MembershipStudy
-from jaxcontam.members.score import Scores
+from jaxcontam.members.result import MembershipStudy, Scores
 
 _NAMES = ("min_k", "loss", "zlib")
 _READERS = ("frequency", "length", "noise", "cauchy", "discrete", "constant")
@@ -123,10 +123,12 @@ def _run(sides: Sides, folder: Path, first: str) -> RunTexts:
         for name, rows in zip(("first", "second"), sides.rows, strict=True)
     )
     return read_texts(
-        own if first == "texts" else None,
-        members=own if first == "members" else None,
-        nonmembers=others,
-        **{"text_field": "text", **sides.flags},
+        MembershipDesign(
+            texts=own if first == "texts" else None,
+            members=own if first == "members" else None,
+            nonmembers=others,
+            **{"text_field": "text", **sides.flags},
+        )
     )
 
 

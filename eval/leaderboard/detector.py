@@ -19,7 +19,7 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
-from jaxcontam.members.text_model import TextModel
+from jaxcontam.members.passes import TextModel
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup

@@ -24,8 +24,7 @@ from eval.leaderboard.methods import (
 from eval.study import data_file
 from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.members.blind import grouped_folds
-from jaxcontam.members.blind_classifiers import bag_of_words, cross_validated
+from jaxcontam.members.blind import bag_of_words, cross_validated, grouped_folds
 from jaxcontam.members.scores import score_method
 from jaxcontam.orders.methods import SHARDED_T, STRATIFIED
 from jaxcontam.scoring.choices import choice_scores

@@ -15,7 +15,7 @@ from eval.leaderboard.detector import (
     finding_of_p,
 )
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.members.plan import Inputs, count_targets, score_texts
+from jaxcontam.members.passes import Inputs, count_targets, score_texts
 from jaxcontam.members.score import Reading, ScoreMethod
 from jaxcontam.members.scores import score_method
 from jaxcontam.orders.methods import order_method

@@ -18,7 +18,7 @@ from eval.leaderboard.detector import (
     read_only,
 )
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.members.text_model import TextModel
+from jaxcontam.members.passes import TextModel
 from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer

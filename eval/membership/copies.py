@@ -12,10 +12,9 @@ from eval.membership.texts import drawn
 from eval.planted import Model, planted, resized, trained_model
 from eval.python_docs import PythonDocs
 from jaxcontam.members.blind import blind_baselines
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.passes import Inputs, TextModel, score_texts, text_model
 from jaxcontam.members.score import ScoreMethod
-from jaxcontam.members.text_model import TextModel, text_model
-from jaxcontam.members.token_scores import token_frequencies
+from jaxcontam.members.scores import token_frequencies
 from jaxcontam.methods import METHODS
 from jaxcontam.scoring.opened import opened_checkpoint
 from train.plan import PlannedSet

@@ -48,12 +48,14 @@ def measure_membership(rounds: int, *, tiny: bool) -> dict:
     """
     import jax
 
-    from jaxcontam.members.plan import Inputs, score_texts
+    from jaxcontam.members.passes import Inputs, score_texts, text_model
     from jaxcontam.members.score import ScoredText
-    from jaxcontam.members.scores import SCORES
-    from jaxcontam.members.sweep import sweep_methods
-    from jaxcontam.members.text_model import text_model
-    from jaxcontam.members.token_scores import MIN_K, corpus_logprobs
+    from jaxcontam.members.scores import (
+        MIN_K,
+        SCORES,
+        corpus_logprobs,
+        sweep_methods,
+    )
     from jaxcontam.scoring.opened import opened_checkpoint
 
     checkpoint = _checkpoint(tiny=tiny)

@@ -1,48 +1,95 @@
-"""Read and plan: the texts of a membership run, its scores, and its prefixes.
+"""Texts of a run: read from files, put on sides, and chosen as prefixes, with scores.
 
-`choose` needs no model, so that what cannot be run is refused before one is opened.
+Formats that are recognised by their fields, unless flags name others:
+
+    WikiMIA   input, label
+    BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
+    others    texts as a whole where the caller allows it, as `load_benchmark` reads
+              them, else text; a field `label` is often the class of a task there, and
+              says who is a member only where --label-field names it
+
+A label of 1 says member. A row without a known label is kept, as unknown. Records that
+have none of these fields, and may be no texts as a whole, are refused.
+
+A word is a run of characters without white space. A part of a text is a slice of it,
+with the line breaks and spaces inside it, since a model was trained on those; white
+space around it is stripped.
+
+Nothing here needs a model, so that what cannot be run is refused before one is opened.
 
 Dimension key
     N  texts of a run
 """
 
 import dataclasses
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontam.data.benchmark import content_digest, fingerprint
-from jaxcontam.data.documents import ASKED, LABELLED, compared, rows_of
-from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.members.labelled import (
-    LABEL_FIELD,
-    N_SNIPPETS,
-    SNIPPET_WORDS,
-    LabelledTexts,
-    has_field,
-    load_labelled,
-    load_snippets,
+from jaxcontam.data.benchmark import (
+    check_text,
+    content_digest,
+    fingerprint,
+    load_benchmark,
+    read_text,
 )
+from jaxcontam.data.documents import ASKED, LABELLED, compared, rows_of
+from jaxcontam.data.repeats import drawn_places
+from jaxcontam.data.templates import (
+    check_template,
+    field_of,
+    fill_template,
+    is_missing,
+    null_words,
+    text_if_any,
+)
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.members.design import ALL, AUTO, MembershipDesign, Source
 from jaxcontam.members.score import Reading, ScoreMethod
-from jaxcontam.members.scores import SCORES
-from jaxcontam.members.sweep import sweep_methods
-from jaxcontam.members.token_scores import AT_K, min_k_at
+from jaxcontam.members.scores import AT_K, SCORES, min_k_at, sweep_methods
 
-if TYPE_CHECKING:
-    from jaxcontam.members.plan import Inputs
-    from jaxcontam.members.text_model import TextModel
-
-Source = str | Path | Sequence[str]
-"""Texts, a file of them, a folder of .txt files, or `hf:ORG/NAME[...]:SPLIT`."""
+Row = dict[str, object] | None
 
 TEXT, MEMBER, NONMEMBER = "text", "member", "nonmember"
-"""What is known of a text: nothing, or the side on which it is."""
+"""Side of a text: in question, or known."""
 
 FEWEST = 10
 """Texts of a side below which no comparison is worth its name."""
+
+WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
+"""Readings of a model whose weights are here."""
+
+# Readings that cost one more pass at most, or that their own flag asked for.
+_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
+
+_PREFIXES: tuple[tuple[Reading, str], ...] = (
+    ("nonmember_prefix", NONMEMBER),
+    ("member_prefix", MEMBER),
+)
+
+N_SNIPPETS, SNIPPET_WORDS = 100, 512
+"""Snippets of each file of a folder and their words (Shi et al. 2023, section 5)."""
+
+LABEL_FIELD = "label"
+"""Field of a label in WikiMIA and BookMIA."""
+
+_LABELLED_FIELDS = ("input", "snippet")
+
+_TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
+
+_CLUSTER_FIELDS = ("book_id", "book")
+
+_MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
+
+_NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
+
+_NON = ("non-", "non_", "non ")
+
+_WORD = re.compile(r"\S+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -76,28 +123,76 @@ class RunTexts:
         return rows_of(self.clusters, chosen_N)
 
 
-def read_texts(
-    texts: Source | None,
-    *,
-    members: Source | None = None,
-    nonmembers: Source | None = None,
-    template: str | None = None,
-    text_field: str | None = None,
-    no_header: bool = False,
-    label_field: str | None = None,
-    document_field: str | None = None,
-    limit: int | None = None,
-    length: int | None = None,
-    seed: int = 0,
-) -> RunTexts:
-    """Read texts with labels, or up to three sides.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChosenScores:
+    """Scores of a run, those `named` one by one, and indices of each prefix's texts."""
 
-    A folder gives random snippets of each of its .txt files, which is a document;
-    `limit` and `length` are snippets of a file and words of a snippet then, else texts
-    of a source, drawn by what they hold, and the words to which each is cut. Without
-    `text_field` that of WikiMIA or BookMIA is read, or else the record as it stands.
+    methods: tuple[ScoreMethod, ...]
+    primary: str
+    shots: Mapping[Reading, np.ndarray]
+    named: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> list[int]:
+        """Indices of all texts that stand in a prefix."""
+        return [int(i) for some in self.shots.values() for i in some]
+
+    def without(self, reading: Reading, note: str) -> "ChosenScores":
+        """These scores without those of a prefix."""
+        return dataclasses.replace(
+            self,
+            methods=tuple(m for m in self.methods if reading not in m.reads),
+            shots={key: some for key, some in self.shots.items() if key != reading},
+            notes=(*self.notes, note),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LabelledTexts:
+    """Texts of one source in its order, of N rows that have one.
+
+    Attributes:
+        labels: (N,) True for a member, None where a row has no label; or None if the
+            source has no labels at all.
+        clusters: (N,) name of the document that each text comes from; or None if each
+            text is its own.
+        rows: (N,) the parsed record of each text; None for plain lines.
+        text_field: Field of the texts; None for plain lines and for a template.
+        n_short: Texts with fewer words than `length`, kept as they are.
     """
-    check_sources(texts, members, nonmembers, label_field)
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[bool | None, ...] | None
+    clusters: tuple[str, ...] | None
+    rows: tuple[Row, ...]
+    text_field: str | None = None
+    whole_rows: bool = False
+    n_short: int = 0
+    left_out: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def drawn(self, n: int | None) -> "LabelledTexts":
+        """At most n of the texts; see `drawn_places`."""
+        places = drawn_places(self.texts, n)
+        if len(places) == len(self):
+            return self
+        left_out = f"{len(self) - len(places)} of {len(self)} texts left out at random"
+        return dataclasses.replace(
+            self,
+            texts=tuple(self.texts[i] for i in places),
+            labels=self.labels and tuple(self.labels[i] for i in places),
+            clusters=self.clusters and tuple(self.clusters[i] for i in places),
+            rows=tuple(self.rows[i] for i in places),
+            left_out=(*self.left_out, left_out),
+        )
+
+
+def read_texts(asked: MembershipDesign) -> RunTexts:
+    """Read texts with labels, or up to three sides, as the flags say."""
 
     def read(source: Source, *, with_labels: bool = False) -> LabelledTexts:
         if not isinstance(source, str | Path):
@@ -108,59 +203,36 @@ def read_texts(
                 labels=None,
                 clusters=None,
                 rows=(None,) * len(found),
-            ).drawn(limit)
+            ).drawn(asked.limit)
         if Path(source).is_dir():
             return load_snippets(
                 Path(source),
-                n_snippets=limit or N_SNIPPETS,
-                n_words=length or SNIPPET_WORDS,
-                seed=seed,
+                n_snippets=asked.limit or N_SNIPPETS,
+                n_words=asked.length or SNIPPET_WORDS,
+                seed=asked.seed,
             )
         return load_labelled(
             source,
-            template=template,
-            text_field=text_field,
-            label_field=label_field if with_labels else None,
-            cluster_field=document_field,
-            length=length,
+            template=asked.template,
+            text_field=asked.text_field,
+            label_field=asked.label_field if with_labels else None,
+            cluster_field=asked.document_field,
+            length=asked.length,
             with_labels=with_labels,
             allow_whole_rows=True,
-            no_header=no_header,
-        ).drawn(limit)
+            no_header=asked.no_header,
+        ).drawn(asked.limit)
 
-    if nonmembers is None:
-        assert texts is not None
-        one = read(texts, with_labels=True)
-        return (
-            _joined([(one, TEXT)], length)
-            if one.labels is None
-            else _labelled(one, length)
-        )
-    sides = ((texts, TEXT), (members, MEMBER), (nonmembers, NONMEMBER))
-    return _joined(
-        [(read(source), role) for source, role in sides if source is not None], length
-    )
-
-
-def check_sources(
-    texts: object, members: object, nonmembers: object, label_field: object
-) -> None:
-    """Refuse sources of texts that contradict each other, before any is read."""
-    if texts is None and (members is None or nonmembers is None):
-        raise InputError(
-            "no texts to score",
-            hint="name a file of texts, or give --members and --nonmembers",
-        )
-    if members is not None and nonmembers is None:
-        raise InputError(
-            "--members without --nonmembers",
-            hint="members are compared with texts that cannot have been seen",
-        )
-    if label_field is not None and nonmembers is not None:
-        raise InputError(
-            "--label-field and --nonmembers contradict each other",
-            hint="labels stand in one file, or two files are the two sides",
-        )
+    if asked.nonmembers is None:
+        assert asked.texts is not None
+        one = read(asked.texts, with_labels=True)
+        if one.labels is not None:
+            return _labelled(one, asked.length)
+        return _joined([(one, TEXT)], asked.length)
+    sources = asked.texts, asked.members, asked.nonmembers
+    sides = zip(sources, (TEXT, MEMBER, NONMEMBER), strict=True)
+    parts = [(read(source), role) for source, role in sides if source is not None]
+    return _joined(parts, asked.length)
 
 
 def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
@@ -254,8 +326,250 @@ def _names(texts: LabelledTexts) -> str:
     return ", ".join(next(row for row in texts.rows if row is not None))
 
 
-def check_sides(run: RunTexts, left_out_N: np.ndarray) -> None:
+def load_labelled(
+    source: str | Path,
+    *,
+    text_field: str | None = None,
+    label_field: str | None = None,
+    cluster_field: str | None = None,
+    template: str | None = None,
+    length: int | None = None,
+    with_labels: bool = True,
+    allow_whole_rows: bool = False,
+    no_header: bool = False,
+) -> LabelledTexts:
+    """Read texts and their labels from what `load_benchmark` reads, tasks excepted.
+
+    A field that is None is recognised as above. `with_labels=False` ignores a field
+    `label`: the file says what its texts are. Of a text at most `length` words count,
+    from its start. `allow_whole_rows` takes records of none of these formats as they
+    stand, with a field `text` or without, unless one of their fields is the label.
+    """
+    check_template(template, text_field)
+    if length is not None and length < 1:
+        raise InputError(f"--length must be at least 1, got {length}")
+    file = load_benchmark(source, no_header=no_header)
+    name, rows = file.name, file.rows
+    whole_rows = False
+    if template is None and text_field is None:
+        is_plain = all(row is None for row in rows)
+        # A label in its own text would tell the sides apart.
+        may = allow_whole_rows and label_field is None
+        text_field = _recognised(_LABELLED_FIELDS if may else _TEXT_FIELDS, rows)
+        whole_rows = may and text_field is None and not is_plain
+        if not (whole_rows or is_plain):
+            _check_text_field(text_field, rows, name)
+    # A template does not change whose rows they are.
+    known = text_field if template is None else _recognised(_TEXT_FIELDS, rows)
+    if not with_labels:
+        label_field = None
+    elif label_field is None and known in _LABELLED_FIELDS:
+        label_field = LABEL_FIELD if has_field(rows, LABEL_FIELD) else None
+    if cluster_field is None and known == "snippet":
+        cluster_field = _recognised(_CLUSTER_FIELDS, rows)
+    labels = None if label_field is None else labels_of(rows, label_field, name)
+    texts, kept, clusters = [], [], []
+    for i, row in enumerate(rows):
+        where = f"{name}: row {i + 1}"
+        if template is not None:
+            text = fill_template(template, row, where)
+        elif text_field is not None:
+            text = text_if_any(text_field, row, where)
+            if text is None:
+                continue
+        else:
+            text = file.texts[i]
+        check_text(text, where)
+        texts.append(text)
+        kept.append(i)
+        if cluster_field is not None:
+            cluster = _value(cluster_field, row, where, "--document-field")
+            if is_missing(cluster):
+                raise InputError(
+                    f"{where}: field {cluster_field!r} is null",
+                    hint="--document-field must name a field of every row",
+                )
+            clusters.append(str(cluster))
+    left_out = file.left_out + null_words(len(rows) - len(kept), text_field)
+    if not texts:
+        raise InputError(f"{source}: no texts ({left_out[-1]})")
+    n_short = 0
+    if length is not None:
+        n_short = sum(count_words(text) < length for text in texts)
+        texts = [cut_words(text, length) for text in texts]
+    return LabelledTexts(
+        name=name,
+        texts=tuple(texts),
+        labels=labels and tuple(labels[i] for i in kept),
+        clusters=None if cluster_field is None else tuple(clusters),
+        rows=tuple(rows[i] for i in kept),
+        text_field=text_field,
+        whole_rows=whole_rows,
+        n_short=n_short,
+        left_out=left_out,
+    )
+
+
+def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, ...]:
+    """(N,) True for a member, None where a row says nothing or lacks the field."""
+    if not has_field(rows, field):
+        _value(field, rows[0], f"{name}: row 1", "--label-field")
+    return tuple(
+        parse_label(None if row is None else row.get(field), f"{name}: row {number}")
+        for number, row in enumerate(rows, 1)
+    )
+
+
+def parse_label(value: object, where: str) -> bool | None:
+    """True for a member, False for a non-member, None where nothing is said.
+
+    A label is 0 or 1, true or false, or a word such as "member" or "non-member"; null,
+    "" and NaN say nothing.
+    """
+    if is_missing(value) or value == "":
+        return None
+    if isinstance(value, bool | int | float | str):
+        word = str(value).strip().lower()
+        word = f"non{word[4:]}" if word.startswith(_NON) else word
+        if word in _MEMBER:
+            return True
+        if word in _NONMEMBER:
+            return False
+    raise InputError(
+        f"{where}: label {value!r} is neither member nor non-member",
+        hint="labels are 1 or 0, true or false, member or nonmember; "
+        "--label-field names their field",
+    )
+
+
+def has_field(rows: Sequence[Row], field: str) -> bool:
+    """True if any record has a field."""
+    return any(row is not None and field in row for row in rows)
+
+
+def _check_text_field(found: str | None, rows: Sequence[Row], name: str) -> None:
+    if found is None:
+        record = next(row for row in rows if row is not None)
+        raise InputError(
+            f"{name}: which field is the text? (it has: {', '.join(record)})",
+            hint="name it with --text-field",
+        )
+    for number, row in enumerate(rows, 1):
+        _value(found, row, f"{name}: row {number}", "--text-field")
+
+
+def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
+    """The first name that all records have, or else that some have."""
+    shared = (
+        name for name in names if all(row is not None and name in row for row in rows)
+    )
+    some = (name for name in names if has_field(rows, name))
+    return next(shared, None) or next(some, None)
+
+
+def _value(field: str, row: Row, where: str, flag: str) -> object:
+    return field_of(row, field, where, hint=f"{flag} must name a field of every row")
+
+
+def load_snippets(
+    folder: Path,
+    *,
+    n_snippets: int = N_SNIPPETS,
+    n_words: int = SNIPPET_WORDS,
+    seed: int = 0,
+) -> LabelledTexts:
+    """Random snippets of each .txt file of a folder and below; a file is a document.
+
+    Hidden files and folders are passed over. For the places see `random_snippets`.
+    """
+    files = {
+        path.relative_to(folder).with_suffix(""): path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() == ".txt" and path.is_file()
+    }
+    snippets = {
+        name.as_posix(): random_snippets(
+            read_text(path), n_snippets=n_snippets, n_words=n_words, seed=seed
+        )
+        for name, path in files.items()
+        if not any(part.startswith(".") for part in name.parts)
+    }
+    texts = [(name, text) for name, some in snippets.items() for text in some]
+    if not texts:
+        raise InputError(
+            f"{folder}: no .txt file with words in this folder",
+            hint="each file is a document, which is cut to snippets",
+        )
+    counts = [len(some) for some in snippets.values()]
+    notes = {
+        "without words": counts.count(0),
+        f"too short for {n_snippets} snippets": sum(0 < n < n_snippets for n in counts),
+    }
+    return LabelledTexts(
+        name=folder.resolve().name,
+        texts=tuple(text for _, text in texts),
+        labels=None,
+        clusters=tuple(name for name, _ in texts),
+        rows=(None,) * len(texts),
+        n_short=sum(count_words(text) < n_words for _, text in texts),
+        left_out=tuple(
+            f"{n} of {len(counts)} files {words}" for words, n in notes.items() if n
+        ),
+    )
+
+
+def random_snippets(
+    text: str, *, n_snippets: int, n_words: int, seed: int
+) -> tuple[str, ...]:
+    """Snippets of a text at random places, in its order, none sharing a word.
+
+    W words hold at most floor(W / n_words) snippets: a text too short for `n_snippets`
+    gives that many, one with fewer than `n_words` words gives itself, whole, and one
+    without words gives none. Every set of places is equally likely. The text's
+    digest seeds them too: they depend neither on its name nor on the books beside it.
+    """
+    if n_snippets < 1 or n_words < 1:
+        raise ValueError(
+            f"n_snippets and n_words must be at least 1, got {n_snippets} and {n_words}"
+        )
+    spans = [word.span() for word in _WORD.finditer(text)]
+    if not spans:
+        return ()
+    if len(spans) < n_words:
+        return (text[spans[0][0] : spans[-1][1]],)
+    n_fit = min(n_snippets, len(spans) // n_words)
+    # Places without overlap are places among the words that no snippet holds: one slot
+    # for each such word and each snippet, and a random choice of the snippets' slots.
+    n_slots = len(spans) - n_fit * (n_words - 1)
+    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).digest()
+    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "big")])
+    slots = np.sort(rng.choice(n_slots, n_fit, replace=False))
+    starts = slots + np.arange(n_fit) * (n_words - 1)
+    return tuple(
+        text[spans[start][0] : spans[start + n_words - 1][1]]
+        for start in starts.tolist()
+    )
+
+
+def cut_words(text: str, n_words: int) -> str:
+    """First words of a text, or the whole text if it has no more."""
+    if n_words < 1:
+        raise ValueError(f"n_words must be at least 1, got {n_words}")
+    for number, word in enumerate(_WORD.finditer(text), 1):
+        if number == n_words:
+            return text[: word.end()]
+    return text
+
+
+def count_words(text: str) -> int:
+    """Count runs of characters without white space."""
+    return len(text.split())
+
+
+def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
     """Refuse a side of which too little is left, before anything slow."""
+    if left_out_N is None:
+        left_out_N = np.zeros(len(run.texts), bool)
     others_N = run.with_role(NONMEMBER)
     _check_documents(run, others_N)
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
@@ -297,12 +611,100 @@ def _check_documents(run: RunTexts, nonmembers_N: np.ndarray) -> None:
         )
 
 
+def choose(
+    asked: MembershipDesign,
+    run: RunTexts,
+    available: Collection[Reading],
+    *,
+    sweep_k: bool = False,
+    n_shots: int = 5,
+) -> ChosenScores:
+    """Choose scores, the one that decides, and the texts of prefixes.
+
+    `available` is what the model can be read for; flags name other readings.
+    """
+    names = tuple(part for word in asked.scores for part in word.split(",") if part)
+    readings: set[Reading] = {"lowercase", "neighbours", *available}
+    if asked.reference is not None:
+        readings.add("reference")
+    if asked.corpus:
+        readings.add("corpus")
+    if draw_company(run, np.zeros(len(run.texts), bool), seed=asked.seed):
+        readings.add("own_file")
+    readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
+    methods = _methods(names, readings, asked.k / 100, sweep=sweep_k)
+    primary = _primary(asked.primary, methods, asked.k / 100)
+    if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
+        raise InputError(
+            "sweep_k needs members and non-members",
+            hint="give labels, or --members and --nonmembers",
+        )
+    shots: dict[Reading, np.ndarray] = {
+        reading: draw_shots(run, role, n_shots, seed=asked.seed)
+        for reading, role in _PREFIXES
+        if any(reading in method.reads for method in methods)
+    }
+    notes = ()
+    if "moments" not in available and {AUTO, ALL} & set(names):
+        lost = [row.name for row in SCORES.values() if "moments" in row.reads]
+        notes = (
+            f"{', '.join(lost)} left out: they read the distribution over the whole "
+            "vocabulary, and the server gives log-probabilities of the texts alone",
+        )
+    return ChosenScores(
+        methods=tuple(methods),
+        primary=primary,
+        shots=shots,
+        named=frozenset({*names, asked.primary or ""}),
+        notes=notes,
+    )
+
+
+def _methods(
+    names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
+) -> list[ScoreMethod]:
+    if not names:
+        raise InputError(
+            "--scores names no score",
+            hint=f"choices: {', '.join([*SCORES, AUTO, ALL])}",
+        )
+    wanted: set[str] = set()
+    for name in names:
+        if name in (AUTO, ALL):
+            usable = set(readings) & _CHEAP if name == AUTO else set(readings)
+            wanted |= {key for key, row in SCORES.items() if set(row.reads) <= usable}
+        elif name in SCORES:
+            wanted.add(name)
+        else:
+            raise unknown_name("score", name, [*SCORES, AUTO, ALL])
+    chosen = [
+        AT_K[name](fraction) if name in AT_K else row
+        for name, row in SCORES.items()
+        if name in wanted
+    ]
+    have = {method.name for method in chosen}
+    swept = [method for method in sweep_methods() if method.name not in have]
+    return [*chosen, *swept] if sweep else chosen
+
+
+def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
+    names = [method.name for method in methods]
+    min_k = min_k_at(fraction).name
+    if name is None:
+        return min_k if min_k in names else names[0]
+    wanted = AT_K[name](fraction).name if name in AT_K else name
+    if wanted not in names:
+        raise InputError(
+            f"--primary {name} is not among the scores ({', '.join(names)})",
+            hint="name it after --scores, too, or choose one of these",
+        )
+    return wanted
+
+
 def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarray:
     """Indices of the texts that stand before all others as a prefix.
 
-    They are drawn from their side at random, whatever the order of the file, and are
-    left out of every comparison: a text that stands in its own prefix is known to it.
-    Where texts come from documents, the rest of the drawn documents is left out, too.
+    They are drawn from their side at random, whatever the order of the file.
     """
     candidates = np.flatnonzero(run.with_role(role))
     seen: set[str] = set()
@@ -351,7 +753,10 @@ def draw_company(
 
 
 def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
-    """(N,) bool: texts that a prefix holds, with their copies and their documents."""
+    """(N,) bool: texts that a prefix holds, with their copies and their documents.
+
+    They are left out of every comparison: a text is known to its own prefix.
+    """
     shown = {run.texts[i] for i in shots}
     documents = set() if run.clusters is None else {run.clusters[i] for i in shots}
     return np.array(
@@ -360,227 +765,3 @@ def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
             for i, text in enumerate(run.texts)
         ]
     )
-
-
-AUTO, ALL = "auto", "all"
-WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
-"""Readings of a model whose weights are here."""
-
-# Readings that cost one more pass at most, or that their own flag asked for.
-_CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
-_PREFIXES: tuple[tuple[Reading, str], ...] = (
-    ("nonmember_prefix", NONMEMBER),
-    ("member_prefix", MEMBER),
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ChosenScores:
-    """Scores of a run, those `named` one by one, and indices of each prefix's texts."""
-
-    methods: tuple[ScoreMethod, ...]
-    primary: str
-    shots: Mapping[Reading, np.ndarray]
-    named: frozenset[str]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def shown(self) -> list[int]:
-        """Indices of all texts that stand in a prefix."""
-        return [int(i) for some in self.shots.values() for i in some]
-
-    def without(self, reading: Reading, note: str) -> "ChosenScores":
-        """The same without the scores of a prefix."""
-        return dataclasses.replace(
-            self,
-            methods=tuple(m for m in self.methods if reading not in m.reads),
-            shots={key: some for key, some in self.shots.items() if key != reading},
-            notes=(*self.notes, note),
-        )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MembershipPlan:
-    """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
-
-    run: RunTexts
-    chosen: ChosenScores
-    left_out: np.ndarray
-    inputs: "Inputs"
-    model: "TextModel"
-    seed: int
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts that are scored."""
-        return self.run.texts_of(~self.left_out)
-
-
-def check_ranges(k: float, fprs: Sequence[float]) -> None:
-    """Refuse a share of tokens, or false-positive rates, that are none."""
-    if not 0 < k <= 100:
-        raise InputError(f"--k must be above 0 and at most 100, got {k:g}")
-    if len(set(fprs)) < len(fprs):
-        raise InputError(f"--fpr names a rate twice {tuple(fprs)}")
-    for rate in fprs:
-        if not 0 < rate < 1:
-            raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
-
-
-def choose(
-    run: RunTexts,
-    scores: Sequence[str],
-    available: Collection[Reading],
-    *,
-    primary: str | None = None,
-    k: float = 20.0,
-    sweep_k: bool = False,
-    n_shots: int = 5,
-    seed: int = 0,
-) -> ChosenScores:
-    """Choose scores, the one that decides, and the texts of prefixes.
-
-    A word of `scores` may hold several names with commas between; `AUTO` is one pass or
-    two. `available` is what the run can read besides the texts themselves. The score
-    that decides is `primary`, else min_k, else the first; `k` is a percentage.
-    """
-    names = tuple(part for word in scores for part in word.split(",") if part)
-    readings: set[Reading] = {"lowercase", "neighbours", *available}
-    if draw_company(run, np.zeros(len(run.texts), bool), seed=seed):
-        readings.add("own_file")
-    readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
-    methods = _methods(names, readings, k / 100, sweep=sweep_k)
-    chosen = _primary(primary, methods, k / 100)
-    if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
-        raise InputError(
-            "sweep_k needs members and non-members",
-            hint="give labels, or --members and --nonmembers",
-        )
-    shots: dict[Reading, np.ndarray] = {
-        reading: draw_shots(run, role, n_shots, seed=seed)
-        for reading, role in _PREFIXES
-        if any(reading in method.reads for method in methods)
-    }
-    notes = ()
-    if "moments" not in available and {AUTO, ALL} & set(names):
-        lost = [row.name for row in SCORES.values() if "moments" in row.reads]
-        notes = (
-            f"{', '.join(lost)} left out: they read the distribution over the whole "
-            "vocabulary, and the server gives log-probabilities of the texts alone",
-        )
-    return ChosenScores(
-        methods=tuple(methods),
-        primary=chosen,
-        shots=shots,
-        named=frozenset({*names} | ({primary} if primary else set())),
-        notes=notes,
-    )
-
-
-def _methods(
-    names: Sequence[str], readings: Collection[Reading], fraction: float, *, sweep: bool
-) -> list[ScoreMethod]:
-    if not names:
-        raise InputError(
-            "--scores names no score",
-            hint=f"choices: {', '.join([*SCORES, AUTO, ALL])}",
-        )
-    wanted: set[str] = set()
-    for name in names:
-        if name in (AUTO, ALL):
-            usable = set(readings) & _CHEAP if name == AUTO else set(readings)
-            wanted |= {key for key, row in SCORES.items() if set(row.reads) <= usable}
-        elif name in SCORES:
-            wanted.add(name)
-        else:
-            raise unknown_name("score", name, [*SCORES, AUTO, ALL])
-    chosen = [
-        AT_K[name](fraction) if name in AT_K else row
-        for name, row in SCORES.items()
-        if name in wanted
-    ]
-    have = {method.name for method in chosen}
-    swept = [method for method in sweep_methods() if method.name not in have]
-    return [*chosen, *swept] if sweep else chosen
-
-
-def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
-    names = [method.name for method in methods]
-    min_k = min_k_at(fraction).name
-    if name is None:
-        return min_k if min_k in names else names[0]
-    wanted = AT_K[name](fraction).name if name in AT_K else name
-    if wanted not in names:
-        raise InputError(
-            f"--primary {name} is not among the scores ({', '.join(names)})",
-            hint="name it after --scores, too, or choose one of these",
-        )
-    return wanted
-
-
-def plan_membership(
-    run: RunTexts,
-    chosen: ChosenScores,
-    model: "TextModel",
-    inputs: "Inputs",
-    *,
-    seed: int,
-) -> MembershipPlan:
-    """Fit the prefixes to the model's context, and leave their texts out."""
-    chosen = _fitted(run, chosen, model)
-    left_out_N = left_out(run, chosen.shown)
-    check_sides(run, left_out_N)
-    prefixes = {
-        reading: tuple(run.texts[i] for i in some)
-        for reading, some in chosen.shots.items()
-    }
-    inputs = dataclasses.replace(
-        inputs,
-        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
-        member_prefix=prefixes.get("member_prefix", ()),
-        company=draw_company(run, left_out_N, seed=seed),
-    )
-    return MembershipPlan(
-        run=run,
-        chosen=chosen,
-        left_out=left_out_N,
-        inputs=inputs,
-        model=model,
-        seed=seed,
-    )
-
-
-def _fitted(run: RunTexts, chosen: ChosenScores, model: "TextModel") -> ChosenScores:
-    """Shots that fit before the longest text; `all` goes without where none does."""
-    from jaxcontam.members.readings import fitting_shots
-
-    scored = run.texts_of(~left_out(run, chosen.shown))
-    if any("own_file" in method.reads for method in chosen.methods):
-        longest = max(map(len, model.sequences(scored)))
-        full = f"the longest text ({longest} tokens) fills the model's context"
-        if longest >= model.context and "codec" in chosen.named:
-            raise InputError(
-                f"codec: {full}, so that none fits before it",
-                hint="cut texts with --length, or leave codec out",
-            )
-        if longest >= model.context:
-            chosen = chosen.without("own_file", f"codec left out: {full}")
-    for reading, some in chosen.shots.items():
-        fits = fitting_shots([run.texts[i] for i in some], scored, model)
-        names = [method.name for method in chosen.methods if reading in method.reads]
-        if not fits and not chosen.named & set(names):
-            chosen = chosen.without(
-                reading,
-                f"{' and '.join(names)} left out: no known text fits the model's "
-                "context before the longest text; --length would cut it",
-            )
-        elif 0 < len(fits) < len(some):
-            shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
-            note = (
-                f"{len(fits)} of {len(some)} shots fit before the longest text for "
-                f"{' and '.join(names)}"
-            )
-            chosen = dataclasses.replace(
-                chosen, shots=shots, notes=(*chosen.notes, note)
-            )
-    return chosen

@@ -9,7 +9,6 @@ Dimension key
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,12 +25,8 @@ N_PERMUTATIONS = 9_999
 class OperatingPoint:
     """Share of members found where few non-members are taken for members.
 
-    Attributes:
-        convention: `le` (at most `fpr`) or `lt` (below it).
-        tpr: Share of members above the threshold; None where `fpr` times the number of
-            non-members is below 1.
-        tpr_low: Lower end of the 95 % interval, or None: `tpr_interval`; with documents
-            stratified bootstrap, and no narrower than Wilson's for a given threshold.
+    `convention`: `le` (at most `fpr`) or `lt` (below it). `tpr`, its 95 % interval and
+    the threshold are None where `fpr` times the number of non-members is below 1.
     """
 
     fpr: float
@@ -47,13 +42,8 @@ class OperatingPoint:
 class BlindBaseline:
     """How well the labels can be told without asking the model.
 
-    Attributes:
-        name: `bag_of_words`, `length`, `numbers` or `ngram`, which read the texts
-            alone; `fluency`, by n-gram models of both sides, or `reference` in its
-            place, by a model that saw neither.
-        auc: Cross-validated.
-        auc_low: Lower end of its 95 % interval (logit scale), with DeLong's error times
-            sqrt(2): each of two texts helps to judge the other one.
+    `auc` is cross-validated; its 95 % interval (logit scale) takes DeLong's error times
+    sqrt(2): each of two texts helps to judge the other one.
     """
 
     name: str
@@ -90,10 +80,8 @@ class ScoreResult(ResultRow):
     """How well one score ranks members above non-members: a row of `results`.
 
     Attributes:
-        setting: Its parameter where it has one, such as `k=20%`; else "".
         n_members: Members that have a score, are no prefix, and stand once on both
             sides together; with documents, in one of them alone.
-        n_unscored: Texts without a score, such as empty ones.
         n_clusters: Documents that the texts come from; None if each is its own.
         auc: Probability that a member outscores a non-member, ties counting half.
         auc_se: DeLong standard error; by documents (Obuchowski) where there are some.
@@ -103,7 +91,7 @@ class ScoreResult(ResultRow):
             cross-validated; None where there is no blind baseline.
         increment_p: One-sided p-value of the increment: the score adds nothing.
         difference: AUC minus that of the primary score; None for the primary score.
-        difference_p: Two-sided p-value of the difference.
+        difference_p: Two-sided.
         copies: Planted duplication count, in studies; else None.
     """
 
@@ -134,7 +122,7 @@ class ScoreResult(ResultRow):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetResult(ResultRow):
-    """Dataset inference: whether a whole set scores as a validation set does.
+    """Dataset inference: a whole set beside a validation set.
 
     Attributes:
         n_members: Texts of the suspected set that can be compared, as for a score.
@@ -142,7 +130,6 @@ class SetResult(ResultRow):
         p_value: By permutation of the labels with everything fitted anew.
         increment_p: One-sided p-value of the primary score: it adds nothing to the
             blind baselines; None where there is none.
-        p_adjusted: The same, or Holm's where several sets are tested.
     """
 
     method: str = "set_level"
@@ -167,7 +154,7 @@ class TextThreshold:
         threshold: Texts above it count as members; None if the pool is too small.
         fpr_low: Lower end of the 95 % interval of the rate that this threshold has on
             new non-members; None where documents of the pool have several texts.
-        n_above: Texts above it, of those that have a p-value.
+        n_above: Texts above it, of those that have a p-value; None without it.
         n_discoveries: Texts with a Benjamini-Hochberg adjusted p-value at most `fpr`.
     """
 
@@ -188,7 +175,6 @@ class SeenShare:
     Attributes:
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
             since seen texts may score as unseen ones do.
-        estimate: The same at a guess.
         beyond_reference: Whether these texts rank above the pool by more than a model
             that saw neither side explains; if not, they may only be easier to read.
     """
@@ -205,10 +191,7 @@ class SeenShare:
 class CodecShare:
     """How many texts of a side are read worse after another one of it: CoDeC's number.
 
-    Attributes:
-        n_texts: Distinct texts of the side that have a score.
-        share: Those whose `codec` is above 0.
-        low: Lower end of its 95 % interval (Wilson), as if texts were independent.
+    `n_texts` are distinct; the 95 % interval (Wilson) takes them for independent.
     """
 
     role: str
@@ -222,12 +205,11 @@ class CodecShare:
 class DocumentRate:
     """How much of a document looks seen by the primary score.
 
+    The 95 % interval (Wilson) takes texts for independent.
+
     Attributes:
-        role: `text` for one in question, `member` or `nonmember` for a known one.
         n_texts: Its texts; of a known one, those that can be compared.
-        n_above: Those at or above the threshold.
         rate: `n_above` of `n_scored`, the contamination rate; None without a score.
-        rate_low: Lower end of its 95 % interval (Wilson), as if texts were independent.
         threshold: For a known document that of the other known ones.
     """
 
@@ -249,14 +231,10 @@ class DocumentRates:
     Attributes:
         threshold: Texts that score at or above it count as seen.
         accuracy: Mean of the shares of seen and of unseen texts that it gets right, on
-            the texts that it was chosen on.
-        accuracy_held_out: The same where each document is judged by the cut that all
-            other known ones give.
-        tpr_held_out: Its part of seen texts.
-        fpr_held_out: Share of unseen texts that it calls seen: what a document that the
-            model never saw may show.
-        n_members: Known documents that the model was trained on.
-        n_nonmembers: Known documents that it was not.
+            the texts that it was chosen on; `held_out`: where each document is judged
+            by the cut that all other known ones give.
+        fpr_held_out: What a document that the model never saw may show.
+        n_members: Documents, not texts.
     """
 
     method: str
@@ -272,12 +250,7 @@ class DocumentRates:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A share of tokens for Min-K%, chosen on one half and judged on the other.
-
-    Attributes:
-        held_out_aucs: AUC of each on the half that chose.
-        auc: Its AUC on the other half.
-    """
+    """A share of tokens for Min-K%, chosen on one half and judged on the other."""
 
     held_out_aucs: dict[str, float]
     chosen: str
@@ -289,11 +262,7 @@ class Sweep:
 class MembershipStudy:
     """Settings and counts of a membership run: `study` of its report.
 
-    Attributes:
-        n_left_out: Those of a prefix.
-        n_unscored: Those without a token to score.
-        cached_tokens: Target tokens whose scores were reused.
-        sweep: How Min-K% chose its share of tokens, if it was asked to.
+    `n_left_out` texts stand in a prefix, `n_unscored` have no token to score.
     """
 
     name: str
@@ -319,8 +288,6 @@ class TextScores:
 
     Attributes:
         left_out: Stands in a prefix, and takes part in no comparison.
-        scores: Score -> its value; None where the text has none.
-        cluster: The document that it comes from, if that is known.
         reference: `fluency_of` it under a model that saw none of the texts.
         p_adjusted: `p_value` after Benjamini-Hochberg, over the texts that have one.
         no_p_value: Why a text in question has none beside a pool.
@@ -366,9 +333,39 @@ class MembershipReport(Report):
     thresholds: tuple[TextThreshold, ...] = ()
 
 
-def score_columns(texts: Sequence[TextScores]) -> dict[str, np.ndarray]:
-    """Method -> (N,) float64, NaN where a text has no score."""
-    return {
-        name: np.array([text.scores[name] for text in texts], np.float64)
-        for name in texts[0].scores
-    }
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of some texts.
+
+    `values` (N, M) float64, higher = member, are NaN in the rows of texts without a
+    scored token; `reference` (N, 2) is `fluency_of` each text under a model that saw
+    none of them, NaN where it has no token of it or the text has no score.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    reference: np.ndarray | None = None
+
+    def rows(self, chosen_N: np.ndarray) -> "Scores":
+        """The scores of some of the texts."""
+        reference = self.reference
+        return Scores(
+            self.names,
+            self.values[chosen_N],
+            None if reference is None else reference[chosen_N],
+        )
+
+    def among(self, chosen_N: np.ndarray) -> "Scores":
+        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
+
+        def spread(rows_NR: np.ndarray) -> np.ndarray:
+            whole = np.full((len(chosen_N), rows_NR.shape[1]), np.nan)
+            whole[chosen_N] = rows_NR
+            return whole
+
+        reference = self.reference
+        return Scores(
+            self.names,
+            spread(self.values),
+            None if reference is None else spread(reference),
+        )

@@ -1,56 +1,89 @@
-"""Which texts a model saw, by scores that are judged against known texts.
+"""`membership`: which texts a model saw, by scores judged against known texts.
 
-Read and plan (`known_texts`), score (here), judge (`membership_judging`).
+Read and choose (`known_texts`), plan and score (here and `passes`), judge (`judging`).
 
 Dimension key
     N  texts of a run
     M  scores
 """
 
+import collections
+import contextlib
 import dataclasses
+import hashlib
+import inspect
+import io
+import json
+import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from jaxcontam.arguments import Dtype, public, store_folder
-from jaxcontam.errors import InputError
-from jaxcontam.members.judged import judged, rows_of
+from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_segments
+from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.members.design import MembershipDesign, Source
+from jaxcontam.members.judging import judged
+from jaxcontam.members.kind import text_rows
 from jaxcontam.members.known_texts import (
-    AUTO,
     WEIGHTS,
-    MembershipPlan,
-    Source,
-    check_ranges,
+    ChosenScores,
+    RunTexts,
     check_sides,
     choose,
-    plan_membership,
+    draw_company,
+    left_out,
     read_texts,
 )
-from jaxcontam.members.neighbours import edited
-from jaxcontam.members.page import membership_page, study_of
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.page import membership_figure, membership_page, study_of
+from jaxcontam.members.passes import (
+    Inputs,
+    TextModel,
+    count_targets,
+    edited,
+    fitting_shots,
+    score_texts,
+    text_model,
+)
 from jaxcontam.members.result import (
     BlindBaseline,
     MembershipStudy,
     ScorePicture,
     ScoreResult,
+    Scores,
     SeenShare,
     SetResult,
     TextScores,
 )
-from jaxcontam.members.score import Scores
-from jaxcontam.members.text_model import text_model
-from jaxcontam.progress import Progress, default_bar
-from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes, typed_rows
+from jaxcontam.members.score import Reading
+from jaxcontam.members.scores import token_frequencies
+from jaxcontam.processes import is_first
+from jaxcontam.progress import Progress, default_bar, progress_bar
+from jaxcontam.reports.archive import (
+    DAMAGED_ARRAY,
+    TEXTS_NAME,
+    texts_bytes,
+    typed_rows,
+)
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report
+from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.scoring.api.budget import Budget
+from jaxcontam.scoring.api.prompts import (
+    ApiEstimate,
+    CountedPrompts,
+    planned_requests,
+    sending_words,
+)
 from jaxcontam.scoring.finite import finite_scores
 from jaxcontam.scoring.load import load
+from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +93,7 @@ if TYPE_CHECKING:
 class MembershipAnalysis(Writable):
     """A report of membership, with the scores that it rests on.
 
-    Attributes:
-        report: Everything that `report.json` holds.
-        rows: One per text, as in `texts.jsonl`: its scores and p-values.
-        table: (N, M) scores, NaN for texts without one; higher = member.
-        pictures: Curves of the scores where both sides are known.
+    `rows` are those of `texts.jsonl`; `pictures` are there where both sides are known.
     """
 
     report: Report
@@ -115,14 +144,25 @@ class MembershipAnalysis(Writable):
         return membership_page(report, self.pictures, texts)
 
     def plot(self) -> "Figure":
-        """AUC of every score and of every blind baseline, with 95 % intervals.
-
-        Raises:
-            ValueError: If no side is known.
-        """
-        from jaxcontam.members.plots import membership_figure
-
+        """AUC of every score and of every blind baseline; ValueError without sides."""
         return membership_figure(self.results, self.blind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MembershipPlan:
+    """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
+
+    asked: MembershipDesign
+    run: RunTexts
+    chosen: ChosenScores
+    left_out: np.ndarray
+    inputs: Inputs
+    model: TextModel
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that are scored."""
+        return self.run.texts_of(~self.left_out)
 
 
 @public
@@ -132,11 +172,6 @@ def membership(
     *,
     members: Source | None = None,
     nonmembers: Source | None = None,
-    label_field: str | None = None,
-    document_field: str | None = None,
-    scores: Sequence[str] = (AUTO,),
-    primary: str | None = None,
-    k: float = 20.0,
     sweep_k: bool = False,
     reference: Any = None,
     tokenizer: Any = None,
@@ -144,13 +179,13 @@ def membership(
     neighbours: Callable[[str, int, int], list[str]] = edited,
     n_neighbours: int = 10,
     shots: int = 5,
-    fprs: Sequence[float] = (0.05, 0.01),
+    fprs: Sequence[float] = MembershipDesign.fpr,
     convention: Literal["le", "lt"] = "le",
-    seed: int = 0,
     dtype: Dtype = "float32",
     batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
+    **design: Any,
 ) -> MembershipAnalysis:
     """Score texts, and judge the scores against what is known of the texts.
 
@@ -165,12 +200,6 @@ def membership(
             folder gives 100 snippets of 512 words of each of its .txt files.
         members: Known to have been seen; with `nonmembers`.
         nonmembers: Cannot have been seen; of the same kind.
-        label_field: Field of 1 for members and 0 for others (default: known names).
-        document_field: Field that names the document a text was cut from; beside known
-            documents of both kinds each has a rate, in `report.study`.
-        scores: Names of METHODS, or auto (one pass or two), or all.
-        primary: The score that decides (default: min_k); choose it beforehand.
-        k: Percentage of least likely tokens that the Min-K% family keeps.
         sweep_k: Also choose k on a random half, judged on the other.
         reference: A model that saw neither side; without one at most `may rank higher`.
         tokenizer: The fast tokenizer of a model in memory.
@@ -180,13 +209,14 @@ def membership(
         shots: Known texts in front of each, for `recall` and `con_recall`.
         fprs: False-positive rates of the operating points.
         convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
-        seed: Seed of neighbours, prefixes, folds, permutations and resamples.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores are kept, so that another call resumes there;
             None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
+        **design: Other fields of `MembershipDesign`, the flags of `jaxcontam
+            membership`: scores, primary, k, label_field, document_field, seed, ...
 
     Raises:
         InputError: If texts or scores cannot be had, or too few texts have a score.
@@ -196,19 +226,24 @@ def membership(
         own source stands in METHODS.
     """
     watch = Stopwatch()
-    check_ranges(k, fprs)
+    fields = [field.name for field in dataclasses.fields(MembershipDesign)]
+    for name in design:
+        if name not in fields:
+            *own, _ = inspect.signature(membership).parameters
+            known = dict.fromkeys([*own, *fields])
+            raise unknown_name("argument of membership", name, [*known])
+    asked = MembershipDesign(
+        texts=texts,
+        members=members,
+        nonmembers=nonmembers,
+        reference=reference,
+        **{"fpr": tuple(fprs), **design},
+    )
     for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
-    run = read_texts(
-        texts,
-        members=members,
-        nonmembers=nonmembers,
-        label_field=label_field,
-        document_field=document_field,
-        seed=seed,
-    )
-    check_sides(run, np.zeros(len(run.texts), bool))
+    run = read_texts(asked)
+    check_sides(run)
     folder = store_folder(store)
     target = load(model, tokenizer=tokenizer, dtype=dtype)
     other = None
@@ -218,37 +253,27 @@ def membership(
             store=None if folder is None else folder / "reference",
             batch_tokens=batch_tokens,
         )
-    chosen = choose(
-        run,
-        scores,
-        {
-            *(WEIGHTS if target.checkpoint is not None else ()),
-            *(("moments",) if target.has_moments else ()),
-            *(("reference",) if other is not None else ()),
-            *(("corpus",) if corpus_counts is not None else ()),
-        },
-        primary=primary,
-        k=k,
-        sweep_k=sweep_k,
-        n_shots=shots,
-        seed=seed,
-    )
+    available: set[Reading] = set(WEIGHTS) if target.checkpoint is not None else set()
+    if target.has_moments:
+        available.add("moments")
+    if corpus_counts is not None:
+        available.add("corpus")
+    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
+    inputs = inputs_of(asked, target, other)
+    if corpus_counts is not None:
+        inputs = dataclasses.replace(inputs, corpus_counts=corpus_counts)
+    if neighbours is not edited:
+        inputs = dataclasses.replace(inputs, neighbours=neighbours)
     plan = plan_membership(
+        asked,
         run,
         chosen,
         text_model(target, store=folder, batch_tokens=batch_tokens),
-        Inputs(
-            reference=other,
-            corpus_counts=corpus_counts,
-            neighbours=neighbours,
-            n_neighbours=n_neighbours,
-        ),
-        seed=seed,
+        dataclasses.replace(inputs, n_neighbours=n_neighbours),
     )
     with default_bar(progress, "scoring texts") as told:
         return score_and_judge(
             plan,
-            fprs=fprs,
             convention=convention,
             command=("membership", target.info.name, run.name),
             watch=watch,
@@ -256,10 +281,139 @@ def membership(
         )
 
 
+def inputs_of(
+    asked: MembershipDesign,
+    model: OpenModel,
+    reference: TextModel | None,
+    *,
+    kept: Path | None = None,
+) -> Inputs:
+    """Inputs that flags name; token counts of a corpus are kept in a folder, if any."""
+    neighbours, counts_V = edited, None
+    if asked.masked_lm is not None:
+        from jaxcontam.models.masked import MaskedModel
+
+        neighbours = MaskedModel.load(asked.masked_lm).replaced
+    if asked.corpus:
+        counts_V = _counted_tokens(asked.corpus, model, kept)
+    return Inputs(reference=reference, corpus_counts=counts_V, neighbours=neighbours)
+
+
+def _counted_tokens(
+    corpus: Sequence[Path], model: OpenModel, out: Path | None
+) -> np.ndarray:
+    """(V,) token counts of text files; those of the same files are kept in `out`."""
+    if model.vocab_size is None:
+        raise InputError(
+            "--corpus: its tokens are counted with the model's own tokenizer",
+            hint="--tokenizer DIR gives that of a served model",
+        )
+    files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
+    state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
+    key = hashlib.sha256(json.dumps([state, model.fingerprint]).encode("utf-8"))
+    kept = None if out is None else out / f"corpus-counts-{key.hexdigest()[:16]}.npy"
+    if kept is not None and kept.is_file():
+        # One that is damaged is counted again.
+        with contextlib.suppress(OSError, *DAMAGED_ARRAY):
+            counts_V = np.load(kept, allow_pickle=False)
+            if counts_V.shape == (model.vocab_size,):
+                return counts_V
+
+    with progress_bar("counting tokens", unit="bytes/s") as progress:
+        counts_V = token_frequencies(
+            _documents(files, progress), model.tokenizer, model.vocab_size
+        )
+    if kept is not None and is_first():
+        buffer = io.BytesIO()
+        np.save(buffer, counts_V, allow_pickle=False)
+        replace_bytes(kept, buffer.getvalue())
+    return counts_V
+
+
+def _documents(files: Sequence[CorpusFile], progress: Progress) -> Iterator[str]:
+    n_bytes, before = sum(file.size for file in files), 0
+    for file in files:
+        for part in read_segments(file.path, text_field="text"):
+            if isinstance(part, Fault):
+                raise InputError(
+                    f"{file.name}: line {part.line}: {part.reason}",
+                    hint="mend or leave out this record: frequencies of a part of a "
+                    "corpus are others",
+                )
+            if part.after is not None:
+                progress(before + part.after.stored, n_bytes)
+            yield part.text
+        before += file.size
+
+
+def plan_membership(
+    asked: MembershipDesign,
+    run: RunTexts,
+    chosen: ChosenScores,
+    model: TextModel,
+    inputs: Inputs,
+) -> MembershipPlan:
+    """Fit the prefixes to the model's context, and leave their texts out."""
+    chosen = _fitted(run, chosen, model)
+    left_out_N = left_out(run, chosen.shown)
+    check_sides(run, left_out_N)
+    prefixes = {
+        reading: tuple(run.texts[i] for i in some)
+        for reading, some in chosen.shots.items()
+    }
+    inputs = dataclasses.replace(
+        inputs,
+        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
+        member_prefix=prefixes.get("member_prefix", ()),
+        company=draw_company(run, left_out_N, seed=asked.seed),
+    )
+    return MembershipPlan(
+        asked=asked,
+        run=run,
+        chosen=chosen,
+        left_out=left_out_N,
+        inputs=inputs,
+        model=model,
+    )
+
+
+def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScores:
+    """Shots that fit before the longest text; `all` goes without where none does."""
+    scored = run.texts_of(~left_out(run, chosen.shown))
+    if any("own_file" in method.reads for method in chosen.methods):
+        longest = max(map(len, model.sequences(scored)))
+        full = f"the longest text ({longest} tokens) fills the model's context"
+        if longest >= model.context and "codec" in chosen.named:
+            raise InputError(
+                f"codec: {full}, so that none fits before it",
+                hint="cut texts with --length, or leave codec out",
+            )
+        if longest >= model.context:
+            chosen = chosen.without("own_file", f"codec left out: {full}")
+    for reading, some in chosen.shots.items():
+        fits = fitting_shots([run.texts[i] for i in some], scored, model)
+        names = [method.name for method in chosen.methods if reading in method.reads]
+        if not fits and not chosen.named & set(names):
+            chosen = chosen.without(
+                reading,
+                f"{' and '.join(names)} left out: no known text fits the model's "
+                "context before the longest text; --length would cut it",
+            )
+        elif 0 < len(fits) < len(some):
+            shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
+            note = (
+                f"{len(fits)} of {len(some)} shots fit before the longest text for "
+                f"{' and '.join(names)}"
+            )
+            chosen = dataclasses.replace(
+                chosen, shots=shots, notes=(*chosen.notes, note)
+            )
+    return chosen
+
+
 def score_and_judge(
     plan: MembershipPlan,
     *,
-    fprs: Sequence[float],
     convention: Literal["le", "lt"] = "le",
     command: Sequence[str],
     watch: Stopwatch,
@@ -279,7 +433,7 @@ def score_and_judge(
             plan.chosen.methods,
             plan.model,
             inputs=plan.inputs,
-            seed=plan.seed,
+            seed=plan.asked.seed,
             progress=progress,
         )
     n_tokens_N = np.zeros(len(run.texts), np.int64)
@@ -289,7 +443,7 @@ def score_and_judge(
         name=run.name,
         fingerprint=run.fingerprint,
         primary=plan.chosen.primary,
-        fprs=tuple(fprs),
+        fprs=plan.asked.fpr,
         convention=convention,
         n_texts=len(run.texts),
         n_left_out=int(plan.left_out.sum()),
@@ -297,14 +451,14 @@ def score_and_judge(
         tokens_scored=table.tokens_scored,
         cached_tokens=table.n_cached,
     )
-    found = judged(run, whole, plan.left_out, study, seed=plan.seed)
+    found = judged(run, whole, plan.left_out, study, seed=plan.asked.seed)
     model = plan.model.model
     warnings = (*model.notes(), *plan.chosen.notes, *found.warnings)
     study = dataclasses.replace(found.study, warnings=warnings)
     settings = {method.name: method.setting for method in plan.chosen.methods}
     report = watch.report(
         command,
-        plan.seed,
+        plan.asked.seed,
         (
             dataclasses.replace(row, setting=settings.get(row.method, ""))
             if isinstance(row, ScoreResult)
@@ -317,13 +471,54 @@ def score_and_judge(
         thresholds=found.thresholds,
         study=dataclasses.asdict(study),
     )
-    rows = rows_of(
-        run,
-        whole,
-        n_tokens=n_tokens_N,
-        left_out=plan.left_out,
-        found=found,
+    rows = text_rows(
+        run, whole, n_tokens=n_tokens_N, left_out=plan.left_out, found=found
     )
     return MembershipAnalysis(
         report=report, rows=tuple(rows), table=whole, pictures=found.pictures
     )
+
+
+def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
+    """The scores, the tokens that they need, and the minutes at a timed batch.
+
+    `limits` are those of what a server may cost.
+    """
+    from jaxcontam.scoring.cost import batch_seconds
+    from jaxcontam.scoring.remote import RemoteScorer
+
+    methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
+    names = ", ".join(method.name for method in methods)
+    first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
+    if isinstance(model.plain, RemoteScorer):
+        words = sending_words(_requests(plan, limits))
+        if inputs.reference is not None:
+            words += " What the reference model costs is not counted."
+        return first + words
+    n_targets = count_targets(
+        plan.texts, methods, model, inputs=inputs, seed=plan.asked.seed
+    )
+    if not isinstance(model.plain, Scorer):
+        raise InputError("--dry-run: the cost of this kind of model is not known")
+    lengths = [len(ids) for ids in model.sequences(plan.texts)]
+    length = max(1, min(int(np.median(lengths)), model.context))
+    n_rows = max(1, model.plain.batch_tokens // length)
+    seconds = batch_seconds(model.plain, (n_rows, length)) / (n_rows * length)
+    return first + (
+        f"{n_targets:,} tokens to score, those in the store among them: about "
+        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed batch\n"
+        "nothing was scored"
+    )
+
+
+def _requests(plan: MembershipPlan, limits: Budget) -> ApiEstimate:
+    """Requests of a run, found by a run whose answers are made up."""
+    own = [one for one in plan.chosen.methods if "reference" not in one.reads]
+    alone = dataclasses.replace(plan.inputs, reference=None)
+    score_texts(plan.texts, own, plan.model, inputs=alone, seed=plan.asked.seed)
+    prompts = getattr(plan.model.plain, "prompts", None)
+    assert isinstance(prompts, CountedPrompts)
+    positions = collections.Counter[tuple[int, ...]]()
+    for length in prompts.lengths.values():
+        positions[1, length] += length
+    return planned_requests(positions, prompts, limits)

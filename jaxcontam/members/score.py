@@ -73,44 +73,6 @@ class ScoredText:
         return float(value)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """Scores of some texts.
-
-    `values` (N, M) float64, higher = member, are NaN in the rows of texts without a
-    scored token; `reference` (N, 2) is `fluency_of` each text under a model that saw
-    none of them, NaN where it has no token of it or the text has no score.
-    """
-
-    names: tuple[str, ...]
-    values: np.ndarray
-    reference: np.ndarray | None = None
-
-    def rows(self, chosen_N: np.ndarray) -> "Scores":
-        """The scores of some of the texts."""
-        reference = self.reference
-        return Scores(
-            self.names,
-            self.values[chosen_N],
-            None if reference is None else reference[chosen_N],
-        )
-
-    def among(self, chosen_N: np.ndarray) -> "Scores":
-        """These scores as those of the chosen ones among N texts, NaN elsewhere."""
-
-        def spread(rows_NR: np.ndarray) -> np.ndarray:
-            whole = np.full((len(chosen_N), rows_NR.shape[1]), np.nan)
-            whole[chosen_N] = rows_NR
-            return whole
-
-        reference = self.reference
-        return Scores(
-            self.names,
-            spread(self.values),
-            None if reference is None else spread(reference),
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreMethod(MethodRow):
     """A membership score: a ranking, not a test.

@@ -12,6 +12,7 @@ import scipy.stats
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.data.repeats import drawn_places, without_repeats
+from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import read_texts
 from jaxcontam.orders.benchmarks import as_blocks, block_starts, whole_blocks
 from jaxcontam.score_gap.run import read_sides
@@ -155,7 +156,9 @@ def test_a_limit_draws_by_what_a_file_holds_and_not_by_its_order():
 def test_a_limit_of_membership_and_inflation_draws(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"text {'very ' * i}long\n" for i in range(40)))
-    run = read_texts(None, members=str(path), nonmembers=str(path), limit=10)
+    run = read_texts(
+        MembershipDesign(members=str(path), nonmembers=str(path), limit=10)
+    )
     longest = max(map(len, run.texts))
     assert len(run.texts) == 20 and longest > len(f"text {'very ' * 20}long")
     files = []

@@ -5,7 +5,7 @@ import pytest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.templates import fill_template, text_if_any, text_of_field
 from jaxcontam.errors import InputError
-from jaxcontam.members.labelled import load_labelled
+from jaxcontam.members.known_texts import load_labelled
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
 NESTED = ROW | {"data": {"question": "why?", "tags": [["x", {"deep": True}]]}}

@@ -25,7 +25,7 @@ from jaxcontam.data.release import (
     read_release,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.members.labelled import load_labelled
+from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.prompts import load_prompts
 from jaxcontam.replication.recorded import read_recorded

@@ -6,7 +6,7 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.members.labelled import load_labelled
+from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.prompts import load_prompts
 from jaxcontam.replication.recorded import read_recorded

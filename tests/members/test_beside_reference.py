@@ -7,15 +7,14 @@ from jaxcontam.members.blind import (
     Blind,
     beside_reference,
     blind_baselines,
+    conditions,
+    cross_validated,
     grouped_folds,
+    logistic,
 )
-from jaxcontam.members.blind_classifiers import cross_validated, logistic
-from jaxcontam.members.judging import judge
+from jaxcontam.members.judging import judge, judge_texts
 from jaxcontam.members.page import share_sentences
-from jaxcontam.members.pool_judging import judge_texts
-from jaxcontam.members.result import BlindBaseline, MembershipStudy
-from jaxcontam.members.score import Scores
-from jaxcontam.members.verdicts import conditions
+from jaxcontam.members.result import BlindBaseline, MembershipStudy, Scores
 from jaxcontam.stats.roc import auc_delong, paired_delong
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from jaxcontam.members.blind import NAMES, blind_baselines, grouped_folds, increment
-from jaxcontam.members.blind_classifiers import length_features, number_features
+from jaxcontam.members.blind import (
+    NAMES,
+    blind_baselines,
+    grouped_folds,
+    increment,
+    length_features,
+    number_features,
+)
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import scipy.stats
 
-from jaxcontam.members.chunks import count_words, cut_words, random_snippets
+from jaxcontam.members.known_texts import count_words, cut_words, random_snippets
 
 TEXT = "  one two\n\nthree\tfour  five six seven "
 

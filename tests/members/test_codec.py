@@ -8,9 +8,8 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.passes import Inputs, score_texts, text_model
 from jaxcontam.members.scores import SCORES
-from jaxcontam.members.text_model import text_model
 from jaxcontam.scoring.opened import opened_checkpoint
 from tests.support.membership_model import (
     MEMBERS,

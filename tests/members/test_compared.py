@@ -7,10 +7,10 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.data.documents import ASKED, compared
-from jaxcontam.members.judging import judge
+from jaxcontam.members.design import MembershipDesign
+from jaxcontam.members.judging import judge, judge_texts
 from jaxcontam.members.known_texts import read_texts
-from jaxcontam.members.pool_judging import judge_texts
-from jaxcontam.members.score import Scores
+from jaxcontam.members.result import Scores
 from jaxcontam.reports.archive import read_text_rows
 from jaxcontam.stats.conformal import conformal_p_values
 from jaxcontam.stats.relabelling import auc_p_values
@@ -193,5 +193,6 @@ def test_documents_that_have_one_name_in_two_files_are_told(tmp_path):
     for path, texts in zip(paths, (MEMBERS, OTHERS), strict=True):
         rows = [{"input": text, "book": f"b{i % 3}"} for i, text in enumerate(texts)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = read_texts(None, members=paths[0], nonmembers=paths[1], document_field="book")
+    known = {"members": paths[0], "nonmembers": paths[1]}
+    run = read_texts(MembershipDesign(**known, document_field="book"))
     assert run.warnings[-1].startswith("3 names of documents stand in more than one")

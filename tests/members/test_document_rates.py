@@ -8,10 +8,9 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.members.chunks import random_snippets
-from jaxcontam.members.document_rates import document_rates
-from jaxcontam.members.known_texts import read_texts
-from jaxcontam.members.labelled import load_snippets
+from jaxcontam.members.design import MembershipDesign
+from jaxcontam.members.known_texts import load_snippets, random_snippets, read_texts
+from jaxcontam.members.rates import document_rates
 from jaxcontam.stats.proportions import wilson_interval
 from tests.support.labelled_rows import write_lines
 from tests.support.membership_model import MEMBERS, OTHERS, save_overfitted
@@ -115,10 +114,11 @@ def test_documents_of_three_files_keep_their_names_unless_they_share_one(tmp_pat
         paths.append(write_lines(tmp_path / f"{name}.jsonl", rows))
     texts, members, nonmembers = paths
     flags = {"text_field": "text", "document_field": "title"}
-    run = read_texts(texts, members=members, nonmembers=nonmembers, **flags)
+    known = {"members": members, "nonmembers": nonmembers, **flags}
+    run = read_texts(MembershipDesign(texts=texts, **known))
     assert run.roles == ("text",) * 4 + ("member",) * 4 + ("nonmember",) * 4
     assert run.clusters[::4] == ("asked0", "seen0", "new0")
-    again = read_texts(members, members=members, nonmembers=nonmembers, **flags)
+    again = read_texts(MembershipDesign(texts=members, **known))
     assert again.clusters[::4] == ("0/seen0", "1/seen0", "2/new0")
     assert "2 names of documents stand in more than one file" in again.warnings[0]
 

@@ -8,12 +8,9 @@ import pytest
 from jaxcontam.data.documents import document_codes, independent_codes
 from jaxcontam.errors import InputError
 from jaxcontam.members.blind import blind_baselines
-from jaxcontam.members.judged import judged
-from jaxcontam.members.judging import judge
+from jaxcontam.members.judging import judge, judge_texts, judged
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
-from jaxcontam.members.pool_judging import judge_texts
-from jaxcontam.members.result import MembershipStudy
-from jaxcontam.members.score import Scores
+from jaxcontam.members.result import MembershipStudy, Scores
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

@@ -6,15 +6,14 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxcontam.members.blind import blind_baselines
-from jaxcontam.members.blind_classifiers import (
+from jaxcontam.members.blind import (
+    blind_baselines,
     fluency_of,
     held_out_logprobs,
     ngram_fluency,
 )
-from jaxcontam.members.judging import judge
-from jaxcontam.members.pool_judging import judge_texts
-from jaxcontam.members.score import Scores
+from jaxcontam.members.judging import judge, judge_texts
+from jaxcontam.members.result import Scores
 
 WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 N, N_WORDS = 300, 24

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxcontam.members.token_scores import corpus_logprobs, token_frequencies
+from jaxcontam.members.scores import corpus_logprobs, token_frequencies
 
 
 @pytest.fixture

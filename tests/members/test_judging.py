@@ -6,14 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.members.blind import Blind
-from jaxcontam.members.judging import judge, score_pictures
-from jaxcontam.members.page import membership_sentence
-from jaxcontam.members.plots import roc_plot
-from jaxcontam.members.pool_judging import judge_texts
-from jaxcontam.members.result import BesideReference, BlindBaseline
-from jaxcontam.members.score import Scores
-from jaxcontam.members.verdicts import conditions, ranking_verdict, verdict_warnings
+from jaxcontam.members.blind import Blind, conditions, ranking_verdict, verdict_warnings
+from jaxcontam.members.judging import judge, judge_texts
+from jaxcontam.members.page import membership_sentence, roc_plot
+from jaxcontam.members.rates import score_pictures
+from jaxcontam.members.result import BesideReference, BlindBaseline, Scores
 from jaxcontam.reports.figure import histogram
 from jaxcontam.stats.roc import auc_delong, paired_delong
 

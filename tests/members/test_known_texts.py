@@ -12,7 +12,7 @@ from jaxcontam.members.known_texts import (
     draw_shots,
     left_out,
 )
-from jaxcontam.members.readings import fitting_shots
+from jaxcontam.members.passes import fitting_shots
 from jaxcontam.reports.numbers import plain_p
 from tests.support.membership_model import MEMBERS, drawn_texts, overfitted
 

@@ -7,7 +7,7 @@ import pytest
 from jaxcontam.data import hub_splits
 from jaxcontam.data.hub_splits import files_of_split, parse_hub_split
 from jaxcontam.errors import InputError
-from jaxcontam.members.labelled import load_labelled, parse_label
+from jaxcontam.members.known_texts import load_labelled, parse_label
 from jaxcontam.models.hub import download_model
 from tests.support.labelled_rows import write_lines
 

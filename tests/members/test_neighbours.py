@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jaxcontam.members.neighbours import SHARE, edited
+from jaxcontam.members.passes import SHARE, edited
 
 TEXT = (
     "The quick brown fox jumps over the lazy dog, and then the dog gets up\n"

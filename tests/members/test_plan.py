@@ -11,9 +11,8 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.passes import Inputs, score_texts, text_model
 from jaxcontam.members.scores import SCORES
-from jaxcontam.members.text_model import text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import opened_checkpoint

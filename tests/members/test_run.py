@@ -328,6 +328,24 @@ def test_a_pool_without_a_token_is_refused(model, files, tmp_path):
         command.run()
 
 
+def test_flags_are_keywords_of_the_function(model, tmp_path):
+    rows = [{"q": text, "id": i} for i, text in enumerate(MEMBERS)]
+    path, corpus = tmp_path / "q.jsonl", tmp_path / "corpus.txt"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.write_text("\n".join(drawn_texts(30, seed=5)))
+    asked = {"text_field": "q", "limit": 12, "scores": "dc_pdd", "corpus": [corpus]}
+    found = jaxcontam.membership(model, path, **asked)
+    assert len(found.rows) == 12
+    command = Membership(
+        model=model, texts=str(path), out=tmp_path / "out", **asked
+    ).run()
+    assert command["study"]["n_texts"] == 12
+    scores = [row["scores"] for row in read_text_rows(tmp_path / "out")]
+    assert [row["scores"] for row in found.rows] == scores
+    with pytest.raises(InputError, match="unknown argument of membership 'textfield'"):
+        jaxcontam.membership(model, path, textfield="q")
+
+
 def test_a_sweep_needs_both_sides(model, files):
     with pytest.raises(InputError, match="needs members and non-members"):
         jaxcontam.membership(model, files / "seen.txt", sweep_k=True)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.members.plan import Inputs, score_texts
+from jaxcontam.members.passes import Inputs, score_texts, text_model
 from jaxcontam.members.score import ScoredText
-from jaxcontam.members.scores import SCORES, score_method
-from jaxcontam.members.text_model import text_model
-from jaxcontam.members.token_scores import (
+from jaxcontam.members.scores import (
     MIN_K,
+    SCORES,
     dc_pdd,
     gap_k,
     min_k,
@@ -24,6 +23,7 @@ from jaxcontam.members.token_scores import (
     min_k_pp,
     min_k_pp_at,
     n_lowest,
+    score_method,
     surp,
     token_frequencies,
 )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxcontam.members.sweep import halves, sweep_methods, sweep_min_k
+from jaxcontam.members.rates import halves, sweep_min_k
+from jaxcontam.members.scores import sweep_methods
 from jaxcontam.stats.roc import auc_delong
 
 LABELS = np.arange(400) % 2 == 0

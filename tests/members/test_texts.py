@@ -10,6 +10,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.members.command import Membership
+from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import read_texts
 from jaxcontam.reports.archive import read_text_rows
 from tests.support.membership_model import MEMBERS, OTHERS
@@ -31,7 +32,7 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
         path.write_text("text,answer\n\n" + "".join(lines))
     else:
         write_rows(path, rows)
-    run = read_texts(path)
+    run = read_texts(MembershipDesign(texts=path))
     assert run.texts == load_benchmark(path).texts
     blank, *_ = run.warnings
     assert (blank == "set: 1 blank line left out") == (path.suffix == ".csv")
@@ -41,18 +42,17 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
     other = write_rows(tmp_path / "other.jsonl", [{"text": t} for t in OTHERS])
     both = r"the whole row \(text, answer\) in set and the whole row \(text\) in other"
     with pytest.raises(InputError, match=both):
-        read_texts(path, nonmembers=other)
+        read_texts(MembershipDesign(texts=path, nonmembers=other))
 
 
 def test_no_label_stands_in_its_own_text(tmp_path):
     rows = [{"text": t, "seen": i % 2} for i, t in enumerate(OTHERS)]
     path = write_rows(tmp_path / "set.jsonl", rows)
-    assert read_texts(path, label_field="seen").texts == tuple(OTHERS)
+    run = read_texts(MembershipDesign(texts=path, label_field="seen"))
+    assert run.texts == tuple(OTHERS)
     with pytest.raises(InputError, match=r"which field is the text\?"):
-        read_texts(
-            write_rows(tmp_path / "q.jsonl", [{"q": "a", "seen": 1}]),
-            label_field="seen",
-        )
+        other = write_rows(tmp_path / "q.jsonl", [{"q": "a", "seen": 1}])
+        read_texts(MembershipDesign(texts=other, label_field="seen"))
 
 
 def test_a_template_makes_the_text_of_records(model, tmp_path):

@@ -165,8 +165,7 @@ def test_an_empty_text_has_no_neighbours(masked):
 
 
 def test_replacements_serve_the_neighbourhood_score(masked):
-    from jaxcontam.members.plan import Inputs, score_texts
-    from jaxcontam.members.text_model import text_model
+    from jaxcontam.members.passes import Inputs, score_texts, text_model
     from jaxcontam.methods import METHODS
     from jaxcontam.scoring.opened import opened_checkpoint
     from tests.support.membership_model import checkpoint_of, fresh_decoder

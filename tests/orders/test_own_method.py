@@ -64,7 +64,7 @@ def test_score_of_the_how_to_page_is_known_everywhere(package):
     [
         ("METHOD = 3", "mine: jaxcontam.methods: mine:METHOD must be a test"),
         (
-            "from jaxcontam.members.text_scores import LOSS as METHOD",
+            "from jaxcontam.members.scores import LOSS as METHOD",
             "the name 'loss' is taken",
         ),
     ],

@@ -11,7 +11,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import Question
-from jaxcontam.members.text_model import text_model
+from jaxcontam.members.passes import text_model
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
 from jaxcontam.orders.benchmarks import read_files
 from jaxcontam.orders.design import AuditDesign

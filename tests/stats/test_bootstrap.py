@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
-from jaxcontam.members.judging import operating_point
+from jaxcontam.members.rates import operating_point
 from jaxcontam.stats.bootstrap import bootstrap, tpr_interval, tpr_statistic
 from jaxcontam.stats.roc import auc_delong, tpr_at_fpr
 

@@ -10,7 +10,7 @@ from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxcontam.data.encoding import encode_texts, plain_tokenizer
-from jaxcontam.members.text_model import TextModel, text_model
+from jaxcontam.members.passes import TextModel, text_model
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder

@@ -1,0 +1,102 @@
+"""The design of a membership run: its flags, checked before anything is read."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxcontam.arguments import check_fields, check_seed
+from jaxcontam.errors import InputError
+from jaxcontam.reports.flags import Flags, check_positive
+
+Source = str | Path | Sequence[str]
+"""Texts, a file of them, a folder of .txt files, or `hf:ORG/NAME[...]:SPLIT`."""
+
+AUTO, ALL = "auto", "all"
+"""Words of `--scores`: those of one pass or two, and all that can be had."""
+
+
+# No slots: the command joins these fields to those of devices.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MembershipDesign(Flags):
+    """Texts, scores and rates of a run; the fields are flags of `membership`.
+
+    Raises:
+        InputError: If fields exclude each other or are out of range; names the flag.
+    """
+
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+    template: str | None = None
+    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
+    text_field: str | None = None
+    """Field that is the text (default: the raw line; membership knows the fields of
+    WikiMIA and BookMIA)."""
+    no_header: bool = False
+    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    column_1, column_2, ..."""
+    texts: Source | None = None
+    """In question, or a file with labels: strings, a path, or an hf: name. A folder
+    gives random snippets of each of its .txt files, which is a document."""
+    members: Source | None = None
+    """Texts that are known to have been seen."""
+    nonmembers: Source | None = None
+    """Texts that cannot have been seen, of the same kind."""
+    label_field: str | None = None
+    """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
+    document_field: str | None = None
+    """Field that names the document a text was cut from; its texts count as one, and
+    beside known documents of both kinds it has a rate."""
+    length: int | None = None
+    """Cut each text to its first N words; words of a folder's snippets (else 512)."""
+    limit: int | None = None
+    """Take N records of each file, drawn by what they hold; snippets of each file of a
+    folder (else 100)."""
+    scores: tuple[str, ...] = (AUTO,)
+    """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
+    primary: str | None = None
+    """The score that decides (default: min_k, or the first); choose it beforehand."""
+    k: float = 20.0
+    """Percentage of least likely tokens that the Min-K% family keeps."""
+    reference: Any = None
+    """Model that saw neither side; without one the verdict is at
+    most `may rank higher`."""
+    corpus: tuple[Path, ...] = ()
+    """Text files whose token frequencies the score `dc_pdd` reads."""
+    masked_lm: Path | None = None
+    """Folder of a masked language model for neighbours (default: edits of words)."""
+    fpr: tuple[float, ...] = (0.05, 0.01)
+    """False-positive rates at which to say how many members are found."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
+        check_seed(self.seed)
+        check_positive(self, "length", "limit")
+        if not 0 < self.k <= 100:
+            raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
+        if len(set(self.fpr)) < len(self.fpr):
+            raise InputError(f"--fpr names a rate twice {tuple(self.fpr)}")
+        for rate in self.fpr:
+            if not 0 < rate < 1:
+                raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
+        if self.masked_lm is not None and not self.masked_lm.is_dir():
+            raise InputError(
+                f"--masked-lm {self.masked_lm}: no such folder",
+                hint="a folder with config.json, model.safetensors and tokenizer.json",
+            )
+        if self.texts is None and (self.members is None or self.nonmembers is None):
+            raise InputError(
+                "no texts to score",
+                hint="name a file of texts, or give --members and --nonmembers",
+            )
+        if self.members is not None and self.nonmembers is None:
+            raise InputError(
+                "--members without --nonmembers",
+                hint="members are compared with texts that cannot have been seen",
+            )
+        if self.label_field is not None and self.nonmembers is not None:
+            raise InputError(
+                "--label-field and --nonmembers contradict each other",
+                hint="labels stand in one file, or two files are the two sides",
+            )
