@@ -1,6 +1,5 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -15,26 +14,30 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
-from jaxcontam.replication.annotate import is_filled, read_sheet, sheet_text
-from jaxcontam.replication.catalogue import replication_words
-from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.design import (
+    ReplicationDesign,
+    ReplicationPlan,
+    check_reference,
+    plan_replication,
+)
 from jaxcontam.replication.judging import OverlapModel
 from jaxcontam.replication.page import (
     COMMAND,
     replication_sentences,
     replication_tables,
+    replication_words,
 )
-from jaxcontam.replication.plan import (
-    ReplicationDesign,
-    ReplicationPlan,
-    plan_replication,
+from jaxcontam.replication.recorded import (
+    is_filled,
+    read_recorded,
+    read_sheet,
+    sheet_text,
 )
-from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.replication.run import (
     ReplicationAnalysis,
     ask,
-    check_reference,
     judged_by,
+    opened,
     recorded_analysis,
     room,
 )
@@ -51,11 +54,12 @@ from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import estimate
+from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,
     open_judge,
-    open_prompted,
     served_info,
     served_name,
 )
@@ -195,19 +199,22 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             retry_refused=self.retry_refused,
         )
         if self.recorded is not None:
-            found = self._recorded(self.recorded, watch)
-            out = self.folder(COMMAND, f"recorded-{found.partition.name}")
-            make_folder(out)
-        elif (asked := self._asked(settings, watch)) is None:
-            return 0
+            found, out = self._read(self.recorded, watch)
         else:
-            found, out = asked
+            assert self.benchmark is not None
+            plan = plan_replication(self.benchmark, self)
+            # Faults of what is needed last are found before anything is paid for.
+            if self.annotated is not None and not is_filled(self.annotated):
+                raise InputError(f"{self.annotated}: no label is filled in")
+            if self.dry_run:
+                Terminal().say(self._planned(plan, settings.spending.budget))
+                return 0
+            found, out = self._asked(plan, settings, watch)
         if self.judge != "local":
-            journal = Journal(out / JOURNAL_NAME)
             with open_judge(
                 self.judge,
                 asked=(self.model, self.reference),
-                journal=journal,
+                journal=Journal(out / JOURNAL_NAME),
                 settings=settings,
             ) as judge:
                 found = judged_by(found, judge, bar=_bar)
@@ -230,94 +237,129 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         was_refused = any(getattr(row, name, 0) for row in rows for name in lost)
         return 3 if was_refused or not found.verdict else 0
 
-    def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
+    def _read(self, path: Path, watch: Stopwatch) -> tuple[ReplicationAnalysis, Path]:
         has_measures = self.bleurt is not None or self.embedding_model is not None
         if has_measures and read_recorded(path).general is None:
             raise InputError(
                 f"--bleurt and --embedding-model compare two instructions, and {path} "
                 "has completions of one"
             )
-        return recorded_analysis(
+        found = recorded_analysis(
             path,
-            control=self.control,
-            group_field=self.group_field,
+            self,
             measures=self._measures(),
             annotated=self.annotated,
-            seed=self.seed,
             watch=watch,
             bar=_bar,
         )
+        out = self.folder(COMMAND, f"recorded-{found.partition.name}")
+        make_folder(out)
+        return found, out
 
     def _asked(
-        self, settings: ServerSettings, watch: Stopwatch
-    ) -> tuple[ReplicationAnalysis, Path] | None:
-        assert self.model is not None and self.benchmark is not None
-        plan = plan_replication(self.benchmark, self)
-        # Faults of what is needed last are found before anything is paid for.
-        if self.annotated is not None and not is_filled(self.annotated):
-            raise InputError(f"{self.annotated}: no label is filled in")
-        digest = plan.drawn.fingerprint
-        measures = [] if self.dry_run else self._measures()
-        models: list[PromptedModel | ApiModel] = []
-        with contextlib.ExitStack() as stack:
-            for word in filter(None, (self.model, self.reference)):
-                first = next(iter(models), None)
-                if self.dry_run and word.startswith(PREFIX):
-                    flag = "MODEL" if first is None else "--reference"
-                    models.append(parse_api(word, flag=flag))
-                    continue
-                opened = open_prompted(
-                    word,
-                    dtype=self.dtype,
-                    is_plain=self.task == "plain",
-                    beside=None if first is None else self.model,
-                    # Answers of a reference are kept with those of the model.
-                    journal=lambda name, _, first=first: Journal(
-                        self.folder(COMMAND, _name(first) or name, digest)
-                        / JOURNAL_NAME
-                    ),
-                    settings=settings,
-                )
-                models.append(stack.enter_context(opened))
-            out = self.folder(COMMAND, _name(models[0]), digest)
-            if self.dry_run:
-                is_local = self.judge == "local"
-                words = planned_words(
-                    plan,
-                    models,
-                    judge=None if is_local else parse_api(self.judge, flag="--judge"),
-                    journal=out / JOURNAL_NAME,
-                    budget=settings.spending.budget,
-                )
-                Terminal().say(words)
-                return None
-            make_folder(out)
+        self, plan: ReplicationPlan, settings: ServerSettings, watch: Stopwatch
+    ) -> tuple[ReplicationAnalysis, Path]:
+        measures = self._measures()
+        journal = _Journals(self, plan)
+        with opened(
+            plan,
+            self.model,
+            self.reference,
+            dtype=self.dtype,
+            journal=journal.of,
+            settings=settings,
+        ) as models:
+            make_folder(journal.folder)
             found = ask(
                 plan,
-                *(model for model in models if isinstance(model, PromptedModel)),
+                *models,
                 measures=measures,
                 annotated=self.annotated,
                 watch=watch,
                 bar=_bar,
             )
-            return found, out
+        return found, journal.folder
+
+    def _planned(self, plan: ReplicationPlan, budget: Budget) -> str:
+        """Requests of a run, counted by a run whose answers are made up."""
+        served: list[ApiModel | None] = []
+        words: list[PromptedModel | str | None] = []
+        counted = [CountingCompleter(word=word) for word in _TOKENS]
+        for word, flag, counts in zip(
+            (self.model, self.reference), ("MODEL", "--reference"), counted, strict=True
+        ):
+            is_served = word is not None and word.startswith(PREFIX)
+            served.append(parse_api(word, flag=flag) if word and is_served else None)
+            words.append(word if served[-1] is None else _stand_in(served[-1], counts))
+        journal = _Journals(self, plan)
+        with opened(plan, *words, dtype=self.dtype, journal=journal.of) as models:
+            journal.of(models[0].name)
+            asked = [
+                dataclasses.replace(model, completer=counts)
+                for model, counts in zip(models, counted, strict=False)
+            ]
+            found = ask(plan, *asked)
+            guided = [prompt for prompts in plan.guided for prompt in prompts]
+            said = []
+            for model, api, counts, before, prompts in zip(
+                models,
+                served,
+                counted,
+                ("", "The reference: "),
+                (plan.completion_prompts, guided),
+                strict=False,
+            ):
+                if api is None:
+                    what = _local_words(plan, model, prompts, len(counts.bodies))
+                else:
+                    kept = Journal(journal.folder / JOURNAL_NAME)
+                    cost = estimate(
+                        api, PATH, counts.bodies, journal=kept, budget=budget
+                    )
+                    what = f"{cost.words()}."
+                said.append(before + what)
+        if self.judge != "local":
+            judge, judges = parse_api(self.judge, flag="--judge"), CountingCompleter()
+            judged_by(found, judges)
+            most = estimate(judge, PATH, judges.bodies, budget=budget)
+            cost = (
+                "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
+            )
+            said.append(
+                f"The judge: at most {most.n_requests:,} requests, "
+                f"{most.prompt_tokens:,} prompt tokens and {most.completion_tokens:,} "
+                f"new ones{cost}."
+            )
+        return (
+            "\n".join(said)
+            if served[0] is None
+            else " ".join([*said, "Nothing was sent."])
+        )
 
     def _measures(self) -> list[OverlapModel]:
         from jaxcontam.replication.bleurt import Bleurt
         from jaxcontam.replication.overlap import EmbeddingOverlap
 
-        opened: list[OverlapModel] = []
+        found: list[OverlapModel] = []
         if self.bleurt is not None:
-            opened.append(Bleurt.load(self.bleurt))
+            found.append(Bleurt.load(self.bleurt))
         if self.embedding_model is not None:
-            opened.append(EmbeddingOverlap.load(self.embedding_model))
-        return opened
+            found.append(EmbeddingOverlap.load(self.embedding_model))
+        return found
 
 
-def _name(model: PromptedModel | ApiModel | None) -> str:
-    if isinstance(model, ApiModel):
-        return served_name(model)
-    return "" if model is None else model.name
+class _Journals:
+    """Finished answers: those of a reference are kept with those of the model."""
+
+    def __init__(self, command: Replicate, plan: ReplicationPlan):
+        self._command, self._digest = command, plan.drawn.fingerprint
+        self.folder = Path()
+
+    def of(self, name: str, _: ModelInfo | None = None) -> Journal:
+        """The journal beside the report on the model that is opened first."""
+        if self.folder == Path():
+            self.folder = self._command.folder(COMMAND, name, self._digest)
+        return Journal(self.folder / JOURNAL_NAME)
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
@@ -363,8 +405,8 @@ _SAMPLING_REQUESTS = 4
 class CountingCompleter:
     """Answers everything with a made-up word; `bodies` are what it was asked."""
 
-    name: str
     word: str = _TOKENS[0]
+    name: str = ""
     bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def complete(
@@ -397,71 +439,18 @@ class CountingCompleter:
         return [(answer,) * n_samples for _ in prompts]
 
 
-def planned_words(
-    plan: ReplicationPlan,
-    models: Sequence[PromptedModel | ApiModel],
-    *,
-    judge: ApiModel | None,
-    journal: Path,
-    budget: Budget,
+def _stand_in(model: ApiModel, counted: CountingCompleter) -> PromptedModel:
+    return PromptedModel(
+        name=served_name(model), completer=counted, info=served_info(model)
+    )
+
+
+def _local_words(
+    plan: ReplicationPlan, model: PromptedModel, prompts: Sequence[str], n_asked: int
 ) -> str:
-    """Requests of a run, counted by a run whose answers are made up."""
-    counted = [
-        CountingCompleter(
-            model.name if isinstance(model, ApiModel) else model.completer.name, word
-        )
-        for model, word in zip(models, _TOKENS, strict=False)
-    ]
-    found = ask(plan, *map(_stand_in, models, counted))
-    guided = [prompt for prompts in plan.guided for prompt in prompts]
-    words = [
-        before + _asked_words(plan, model, prompts, one.bodies, journal, budget)
-        for before, prompts, model, one in zip(
-            ("", "The reference: "),
-            (plan.completion_prompts, guided),
-            models,
-            counted,
-            strict=False,
-        )
-    ]
-    if judge is not None:
-        judges = CountingCompleter(judge.name)
-        judged_by(found, judges)
-        most = estimate(judge, PATH, judges.bodies, budget=budget)
-        cost = "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
-        words.append(
-            f"The judge: at most {most.n_requests:,} requests, {most.prompt_tokens:,} "
-            f"prompt tokens and {most.completion_tokens:,} new ones{cost}."
-        )
-    if isinstance(models[0], ApiModel):
-        return " ".join([*words, "Nothing was sent."])
-    return "\n".join(words)
-
-
-def _stand_in(
-    model: PromptedModel | ApiModel, counted: CountingCompleter
-) -> PromptedModel:
-    if isinstance(model, ApiModel):
-        return PromptedModel(
-            name=served_name(model), completer=counted, info=served_info(model)
-        )
-    return dataclasses.replace(model, completer=counted)
-
-
-def _asked_words(
-    plan: ReplicationPlan,
-    model: PromptedModel | ApiModel,
-    prompts: Sequence[str],
-    bodies: Sequence[dict[str, Any]],
-    journal: Path,
-    budget: Budget,
-) -> str:
-    if isinstance(model, ApiModel):
-        asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
-        return f"{asked.words()}."
     assert model.read is not None
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
-    n_more = len(bodies) - len(prompts)
+    n_more = n_asked - len(prompts)
     more = f", and {n_more:,} answers to further methods" if n_more else ""
     return (
         f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "

@@ -6,27 +6,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from jaxcontam.replication.instance import Completion, Instance, words_of
+from jaxcontam.replication.control import algorithm_2, fewest_near, judge_result
+from jaxcontam.replication.instances import Instance, words_of
 from jaxcontam.replication.judges import (
+    NEAR,
     Judged,
     agreement,
-    algorithm_2,
-    fewest_near,
-    judge_result,
-)
-from jaxcontam.replication.llm_judge import (
-    judge_llm,
-    judge_prompt,
-    judge_version,
-    parse_judgement,
-)
-from jaxcontam.replication.local_judge import (
-    NEAR,
     instance_warnings,
+    judge_llm,
     judge_local,
     judge_pair,
+    judge_prompt,
+    llm_judge_version,
     near_score,
+    parse_judgement,
 )
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.proportions import wilson_interval
 
 LONG = "the old mill by the river was sold to a painter"
@@ -227,7 +222,7 @@ def test_the_prompt_has_one_exact_and_four_near_exact_examples():
     assert head.count("Answer: Yes (near-exact match)") == 4
     assert tail == "\nReference: R{candidate}\nCandidate: C{reference}\nAnswer:"
     assert "{" not in head
-    assert judge_version().startswith("llm-1@")
+    assert llm_judge_version().startswith("llm-1@")
 
 
 @dataclasses.dataclass
