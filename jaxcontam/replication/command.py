@@ -1,8 +1,9 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             if self.annotated is not None and not is_filled(self.annotated):
                 raise InputError(f"{self.annotated}: no label is filled in")
             if self.dry_run:
-                Terminal().say(self._planned(plan, settings.spending.budget))
+                Terminal().say(self._planned(plan, settings))
                 return 0
             found, out = self._asked(plan, settings, watch)
         if self.judge != "local":
@@ -260,16 +261,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         self, plan: ReplicationPlan, settings: ServerSettings, watch: Stopwatch
     ) -> tuple[ReplicationAnalysis, Path]:
         measures = self._measures()
-        journal = _Journals(self, plan)
-        with opened(
-            plan,
-            self.model,
-            self.reference,
-            dtype=self.dtype,
-            journal=journal.of,
-            settings=settings,
-        ) as models:
-            make_folder(journal.folder)
+        with self._opened(plan, self.model, self.reference, settings) as (models, out):
+            make_folder(out)
             found = ask(
                 plan,
                 *models,
@@ -278,63 +271,90 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 watch=watch,
                 bar=_bar,
             )
-        return found, journal.folder
+            return found, out
 
-    def _planned(self, plan: ReplicationPlan, budget: Budget) -> str:
+    @contextlib.contextmanager
+    def _opened(
+        self,
+        plan: ReplicationPlan,
+        model: PromptedModel | str | None,
+        reference: PromptedModel | str | None,
+        settings: ServerSettings,
+    ) -> Iterator[tuple[list[PromptedModel], Path]]:
+        """Open the models, and name the folder of their answers after the first."""
+        names = [model.name] if isinstance(model, PromptedModel) else []
+
+        def folder() -> Path:
+            return self.folder(COMMAND, names[0], plan.drawn.fingerprint)
+
+        def journal(name: str, _: ModelInfo) -> Journal:
+            names.append(name)
+            # Answers of a reference are kept with those of the model.
+            return Journal(folder() / JOURNAL_NAME)
+
+        with opened(
+            plan,
+            model,
+            reference,
+            dtype=self.dtype,
+            journal=journal,
+            settings=settings,
+        ) as models:
+            yield models, folder()
+
+    def _planned(self, plan: ReplicationPlan, settings: ServerSettings) -> str:
         """Requests of a run, counted by a run whose answers are made up."""
-        served: list[ApiModel | None] = []
-        words: list[PromptedModel | str | None] = []
+        budget = settings.spending.budget
+        served = {
+            word: parse_api(word, flag=flag)
+            for word, flag in ((self.model, "MODEL"), (self.reference, "--reference"))
+            if word is not None and word.startswith(PREFIX)
+        }
+        stand_ins = [
+            _stand_in(served[word]) if word in served else word
+            for word in (self.model, self.reference)
+        ]
         counted = [CountingCompleter(word=word) for word in _TOKENS]
-        for word, flag, counts in zip(
-            (self.model, self.reference), ("MODEL", "--reference"), counted, strict=True
-        ):
-            is_served = word is not None and word.startswith(PREFIX)
-            served.append(parse_api(word, flag=flag) if word and is_served else None)
-            words.append(word if served[-1] is None else _stand_in(served[-1], counts))
-        journal = _Journals(self, plan)
-        with opened(plan, *words, dtype=self.dtype, journal=journal.of) as models:
-            journal.of(models[0].name)
+        said = []
+        with self._opened(plan, *stand_ins, settings) as (models, out):
             asked = [
-                dataclasses.replace(model, completer=counts)
-                for model, counts in zip(models, counted, strict=False)
+                dataclasses.replace(model, completer=one)
+                for model, one in zip(models, counted, strict=False)
             ]
             found = ask(plan, *asked)
+            journal = Journal(out / JOURNAL_NAME)
             guided = [prompt for prompts in plan.guided for prompt in prompts]
-            said = []
-            for model, api, counts, before, prompts in zip(
+            for word, model, one, prompts, before in zip(
+                (self.model, self.reference),
                 models,
-                served,
                 counted,
-                ("", "The reference: "),
                 (plan.completion_prompts, guided),
+                ("", "The reference: "),
                 strict=False,
             ):
-                if api is None:
-                    what = _local_words(plan, model, prompts, len(counts.bodies))
-                else:
-                    kept = Journal(journal.folder / JOURNAL_NAME)
+                if word in served:
                     cost = estimate(
-                        api, PATH, counts.bodies, journal=kept, budget=budget
+                        served[word], PATH, one.bodies, journal=journal, budget=budget
                     )
-                    what = f"{cost.words()}."
-                said.append(before + what)
+                    said.append(f"{before}{cost.words()}.")
+                else:
+                    n_asked = len(one.bodies)
+                    said.append(before + _local_words(plan, model, prompts, n_asked))
         if self.judge != "local":
             judge, judges = parse_api(self.judge, flag="--judge"), CountingCompleter()
             judged_by(found, judges)
             most = estimate(judge, PATH, judges.bodies, budget=budget)
-            cost = (
-                "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
-            )
-            said.append(
+            words = (
                 f"The judge: at most {most.n_requests:,} requests, "
                 f"{most.prompt_tokens:,} prompt tokens and {most.completion_tokens:,} "
-                f"new ones{cost}."
+                "new ones"
             )
-        return (
-            "\n".join(said)
-            if served[0] is None
-            else " ".join([*said, "Nothing was sent."])
-        )
+            if most.cost is not None:
+                words += f", at most about {most.cost:.4g} to pay"
+            said.append(f"{words}.")
+        if self.model in served:
+            return " ".join([*said, "Nothing was sent."])
+        return "\n".join(said)
 
     def _measures(self) -> list[OverlapModel]:
         from jaxcontam.replication.bleurt import Bleurt
@@ -346,20 +366,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.embedding_model is not None:
             found.append(EmbeddingOverlap.load(self.embedding_model))
         return found
-
-
-class _Journals:
-    """Finished answers: those of a reference are kept with those of the model."""
-
-    def __init__(self, command: Replicate, plan: ReplicationPlan):
-        self._command, self._digest = command, plan.drawn.fingerprint
-        self.folder = Path()
-
-    def of(self, name: str, _: ModelInfo | None = None) -> Journal:
-        """The journal beside the report on the model that is opened first."""
-        if self.folder == Path():
-            self.folder = self._command.folder(COMMAND, name, self._digest)
-        return Journal(self.folder / JOURNAL_NAME)
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
@@ -439,9 +445,9 @@ class CountingCompleter:
         return [(answer,) * n_samples for _ in prompts]
 
 
-def _stand_in(model: ApiModel, counted: CountingCompleter) -> PromptedModel:
+def _stand_in(model: ApiModel) -> PromptedModel:
     return PromptedModel(
-        name=served_name(model), completer=counted, info=served_info(model)
+        name=served_name(model), completer=CountingCompleter(), info=served_info(model)
     )
 
 
