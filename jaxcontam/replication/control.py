@@ -227,7 +227,10 @@ def judge_result(
         pairs = zip(labels, facts.is_short, strict=True)
         n_short = sum(label == "exact" and short for label, short in pairs)
     rate, low, high = rate_interval(n_exact + n_near, len(found))
-    is_many = algorithm_2(n_exact - n_short, n_near, len(found))
+    # Enough copies for the paper's rule. It calls the partition contaminated then; here
+    # that is no verdict, for a clean model copies what is common.
+    needed = fewest_near(len(found))
+    is_many = n_exact - n_short >= _RULE_EXACT or n_near >= needed
     of_control = control_facts.counted(control.labels) if control else []
     controls = [x for x in of_control if x is not None]
     sides = (
@@ -266,7 +269,7 @@ def judge_result(
         n_follows=sum(facts.follows),
         n_repeats=sum(facts.repeats),
         n_near=n_near,
-        fewest_near=fewest_near(len(found)),
+        fewest_near=needed,
         meets_rule=is_many,
         n_unparsed=judged.n_unparsed,
         n_refused=judged.n_refused,
@@ -296,15 +299,6 @@ def judge_result(
         verdict=verdict,
         warnings=(*warnings, *_warnings(judged, control)),
     )
-
-
-def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """True if these copies are enough for the paper's rule.
-
-    One exact copy, or `fewest_near` near-exact ones. The paper calls the partition
-    contaminated then; here that is no verdict, for a clean model copies what is common.
-    """
-    return n_exact >= _RULE_EXACT or n_near >= fewest_near(n_judged)
 
 
 def fewest_near(n_judged: int) -> int:

@@ -132,15 +132,10 @@ class ReplicationPlan:
     @property
     def guided(self) -> list[list[str]]:
         """Prompts that name the dataset, of each arm: all that a reference is asked."""
+        names = {"dataset_name": self.dataset_name}
+        names["split_name"] = self.design.split_name
         return [
-            [
-                self.prompts.guided_prompt(
-                    instance,
-                    dataset_name=self.dataset_name,
-                    split_name=self.design.split_name,
-                )
-                for instance in arm.instances
-            ]
+            [self.prompts.guided_prompt(one, **names) for one in arm.instances]
             for arm in self.arms
         ]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from jaxcontam.replication.control import algorithm_2, fewest_near, judge_result
+from jaxcontam.replication.control import fewest_near, judge_result
 from jaxcontam.replication.instances import Instance, words_of
 from jaxcontam.replication.judges import (
     NEAR,
@@ -274,7 +274,9 @@ def test_model_judge_asks_nothing_where_nothing_was_written():
     [(0, 0, False), (0, 1, False), (0, 2, True), (1, 0, True), (3, 5, True)],
 )
 def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
-    assert algorithm_2(n_exact, n_near, 10) == expected
+    copies = ["exact"] * n_exact + ["near"] * n_near
+    row = result(copies + ["no"] * (10 - len(copies)))
+    assert row.meets_rule == expected
 
 
 @pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
