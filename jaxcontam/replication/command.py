@@ -32,6 +32,7 @@ from jaxcontam.replication.recorded import (
     is_filled,
     read_recorded,
     read_sheet,
+    recorded_partition,
     sheet_text,
 )
 from jaxcontam.replication.run import (
@@ -39,7 +40,6 @@ from jaxcontam.replication.run import (
     ask,
     judged_by,
     opened,
-    recorded_analysis,
     room,
 )
 from jaxcontam.reports.flags import (
@@ -245,15 +245,12 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 f"--bleurt and --embedding-model compare two instructions, and {path} "
                 "has completions of one"
             )
-        found = recorded_analysis(
-            path,
-            self,
-            measures=self._measures(),
-            annotated=self.annotated,
-            watch=watch,
-            bar=_bar,
+        measures = self._measures()
+        partition = recorded_partition(
+            path, self, measures=measures, annotated=self.annotated, bar=_bar
         )
-        out = self.folder(COMMAND, f"recorded-{found.partition.name}")
+        found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
+        out = self.folder(COMMAND, f"recorded-{partition.name}")
         make_folder(out)
         return found, out
 

@@ -315,10 +315,23 @@ def draw_instances(
             hint="every text has a single word, or one side of every pair is empty",
         )
     drawn = sorted(rows.values(), key=lambda row: _digest(seed, "draw", *row[0]))[:k]
-    instances = tuple(
-        _cut_instance(*row, None if groups is None else str(groups[row[-1]]), seed)
-        for row in drawn
-    )
+    instances: list[Instance] = []
+    for texts, label, index in drawn:
+        if len(texts) == 2:
+            first, second, cut = texts[0].strip(), texts[1].strip(), "pair"
+        else:
+            pieces = cut_text(texts[0], seed=seed)
+            assert pieces is not None
+            first, second, cut = pieces
+        one = Instance(
+            index=index,
+            first_piece=first,
+            second_piece=second,
+            label=label or None,
+            cut=cut,
+            group=None if groups is None else str(groups[index]),
+        )
+        instances.append(one)
     n_unlabelled = sum(one.label is None for one in instances) if fields.label else 0
     warnings = list(benchmark.left_out)
     if len(instances) < k:
@@ -326,7 +339,7 @@ def draw_instances(
     if n_unlabelled:
         warnings.append(f"{n_unlabelled} of {len(instances)} instances have no label")
     return Drawn(
-        instances=instances,
+        instances=tuple(instances),
         n_rows=len(benchmark),
         n_too_short=n_too_short,
         n_duplicates=len(benchmark) - n_too_short - n_elsewhere - len(rows),
@@ -350,25 +363,6 @@ def instances_fingerprint(instances: Sequence[Instance]) -> str:
     ]
     words = json.dumps(content, ensure_ascii=True).encode()
     return "sha256:" + hashlib.sha256(words).hexdigest()
-
-
-def _cut_instance(
-    texts: tuple[str, ...], label: str, index: int, group: str | None, seed: int
-) -> Instance:
-    if len(texts) == 2:
-        first, second, cut = texts[0].strip(), texts[1].strip(), "pair"
-    else:
-        found = cut_text(texts[0], seed=seed)
-        assert found is not None
-        first, second, cut = found
-    return Instance(
-        index=index,
-        first_piece=first,
-        second_piece=second,
-        label=label or None,
-        cut=cut,
-        group=group,
-    )
 
 
 def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:

@@ -317,7 +317,7 @@ def replication_page(
         parts = [Paragraph(_CONTROL, "quiet"), *_closest(met, judge)]
         sections.append(Section(parts, "Copies in the control"))
     if overlaps:
-        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlaps(asked, judge)]
+        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlap_plot(asked, judge)]
         sections.append(Section(parts, "Guided against general instruction"))
     if comparisons:
         notes = [
@@ -580,7 +580,10 @@ def _closest(
     return found
 
 
-def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
+def _overlap_plot(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
+    """ROUGE-L of instances, guided over general; empty where there are none."""
+    from jaxcontam.reports.figure import BLUE, GREY, ORANGE, SQUARE, plotted, svg_text
+
     points = [
         (one.rouge_l_general, one.rouge_l_guided, label)
         for one in asked
@@ -588,13 +591,8 @@ def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
         and one.rouge_l_guided is not None
         and (label := _label(one, judge)) is not None
     ]
-    return [Figure(overlap_plot(points), _ABOVE)] if points else []
-
-
-def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
-    """ROUGE-L of instances (general, guided, label), guided over general."""
-    from jaxcontam.reports.figure import BLUE, GREY, ORANGE, SQUARE, plotted, svg_text
-
+    if not points:
+        return []
     kinds = (("exact", ORANGE, "o"), ("near", BLUE, "s"), ("no", GREY, "x"))
     with plotted(SQUARE) as (figure, axes):
         axes.plot([0, 1], [0, 1], color=GREY, lw=0.8)
@@ -607,11 +605,12 @@ def overlap_plot(points: Sequence[tuple[float, float, str]]) -> str:
         axes.set_xlabel("ROUGE-L, general instruction")
         axes.set_ylabel("ROUGE-L, guided instruction")
         axes.legend(frameon=False)
-        return svg_text(
+        drawn = svg_text(
             figure,
             f"ROUGE-L of {len(points)} instances, guided over general instruction; "
             f"{sum(y > x for x, y, _ in points)} are closer when guided",
         )
+    return [Figure(drawn, _ABOVE)]
 
 
 def replication_figure(report: Report, words: Words) -> "matplotlib.figure.Figure":

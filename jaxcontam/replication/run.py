@@ -39,7 +39,7 @@ from jaxcontam.replication.judging import (
 )
 from jaxcontam.replication.overlap import OverlapResult
 from jaxcontam.replication.page import COMMAND, replication_figure, replication_words
-from jaxcontam.replication.recorded import human_labels, recorded_partition
+from jaxcontam.replication.recorded import human_labels
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
@@ -368,19 +368,3 @@ def judged_by(
             warnings=(*partition.warnings, *judge_notes(judge)),
         ),
     )
-
-
-def recorded_analysis(
-    path: Path,
-    design: ReplicationDesign,
-    *,
-    measures: Sequence[OverlapModel] = (),
-    annotated: Path | None = None,
-    watch: Stopwatch,
-    bar: Bar = silent,
-) -> ReplicationAnalysis:
-    """The analysis of completions that were made elsewhere, by the local judge."""
-    partition = recorded_partition(
-        path, design, measures=measures, annotated=annotated, bar=bar
-    )
-    return ReplicationAnalysis(partition=partition, seed=design.seed, watch=watch)
