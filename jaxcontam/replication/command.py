@@ -35,13 +35,7 @@ from jaxcontam.replication.recorded import (
     recorded_partition,
     sheet_text,
 )
-from jaxcontam.replication.run import (
-    ReplicationAnalysis,
-    ask,
-    judged_by,
-    opened,
-    room,
-)
+from jaxcontam.replication.run import ReplicationAnalysis, ask, judged_by, opened, room
 from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
@@ -142,8 +136,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             self._check_recorded()
         elif self.model is None or self.benchmark is None:
             raise InputError(
-                "no model and benchmark",
-                hint="name both, or give --recorded FILE.csv",
+                "no model and benchmark", hint="name both, or give --recorded FILE.csv"
             )
         elif self.reference is not None:
             check_reference(self)
@@ -290,12 +283,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             return Journal(folder() / JOURNAL_NAME)
 
         with opened(
-            plan,
-            model,
-            reference,
-            dtype=self.dtype,
-            journal=journal,
-            settings=settings,
+            plan, model, reference, dtype=self.dtype, journal=journal, settings=settings
         ) as models:
             yield models, folder()
 
@@ -307,13 +295,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             for word, flag in ((self.model, "MODEL"), (self.reference, "--reference"))
             if word is not None and word.startswith(PREFIX)
         }
-        stand_ins = [
+        own, other = (
             _stand_in(served[word]) if word in served else word
             for word in (self.model, self.reference)
-        ]
+        )
         counted = [CountingCompleter(word=word) for word in _TOKENS]
         said = []
-        with self._opened(plan, *stand_ins, settings) as (models, out):
+        with self._opened(plan, own, other, settings) as (models, out):
             asked = [
                 dataclasses.replace(model, completer=one)
                 for model, one in zip(models, counted, strict=False)

@@ -509,8 +509,7 @@ def peakedness(
 
 
 def ted_kept(
-    greedy: Sequence[Hashable],
-    samples: Sequence[Sequence[Hashable]],
+    greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]]
 ) -> tuple[int, ...]:
     """Places of the samples that TED keeps.
 

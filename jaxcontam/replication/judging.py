@@ -264,10 +264,7 @@ def _repeat_words(facts: Mapping[str, Facts]) -> list[str]:
 
 
 def _rows(
-    arm: Arm,
-    which: str,
-    facts: Facts,
-    labels: Mapping[str, Sequence[Judgement | None]],
+    arm: Arm, which: str, facts: Facts, labels: Mapping[str, Sequence[Judgement | None]]
 ) -> list[dict[str, Any]]:
     rows = []
     for i, (instance, guided) in enumerate(zip(arm.instances, arm.guided, strict=True)):

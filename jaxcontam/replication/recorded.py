@@ -334,10 +334,7 @@ class _Row:
 
 
 def sheet_text(
-    instances: Sequence[Instance],
-    guided: Sequence[Completion],
-    *,
-    seed: int,
+    instances: Sequence[Instance], guided: Sequence[Completion], *, seed: int
 ) -> str:
     """The empty sheet as CSV, in a random order of its rows."""
     rows = _sheet_rows(instances, guided, seed)
@@ -417,9 +414,7 @@ def read_sheet(
 
 
 def _sheet_rows(
-    instances: Sequence[Instance],
-    guided: Sequence[Completion],
-    seed: int,
+    instances: Sequence[Instance], guided: Sequence[Completion], seed: int
 ) -> list[_Row]:
     found = []
     for place, one in enumerate(guided):

@@ -347,10 +347,7 @@ def _compared(
 
 
 def judged_by(
-    analysis: ReplicationAnalysis,
-    judge: Completer,
-    *,
-    bar: Bar = silent,
+    analysis: ReplicationAnalysis, judge: Completer, *, bar: Bar = silent
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides."""
     partition, labels = analysis.partition, {}
