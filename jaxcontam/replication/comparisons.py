@@ -6,6 +6,7 @@ can hardly be anything else, such as `Yes`, and one that has learnt another text
 the same beginning: read the rate beside that of a control set, and the overlap with the
 file's own text beside the rate.
 
+
 """
 
 import dataclasses
@@ -77,13 +78,11 @@ class ComparisonResult(ResultRow):
 
     Attributes:
         n_instances: Instances that were asked about, or 1 for a split as a whole.
-        rate: `n_found` over those answered; None where none was.
+        rate: Share of those answered; None where none was.
         chance: Rate by guessing; None where nobody knows.
-        n_control: Answers on instances that cannot have been seen, if there are some.
-        p_control: That chance alone makes the rate exceed the control's, one-sided
-            (Fisher's exact test), refusals counted as not found in the partition and as
-            found in the control; None without a control.
-        finding: In the method's own words, such as `suspicious`.
+        p_control: One-sided p-value of the rate beside the control's (Fisher's exact
+            test), refusals counted as not found in the partition and as found in the
+            control; None without a control.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
     """
 

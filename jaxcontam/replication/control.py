@@ -8,6 +8,7 @@ Dimension key
     N  instances of both sides, the benchmark's first
     C  sources of both sides
     K  draws
+
 """
 
 import dataclasses
@@ -63,14 +64,14 @@ class ReferenceCopies:
 
     Attributes:
         n_refused: Completions of both sides, or requests to the judge.
-        p_value: That chance alone makes its rate exceed that of the control, by the
-            test of `JudgeResult.p_control`; decides nothing.
-        p_share: That its rate in the benchmark is a tenth of the model's, or more
+        p_value: Of its copies beside those in the control, as `JudgeResult.p_control`;
+            decides nothing.
+        p_share: Its rate in the benchmark is a tenth of the model's, or more
             (`share_p`), by instances, or by sources of which one is copied.
-        p_excess: That chance alone makes the model exceed it by so much more in the
+        p_excess: Chance alone makes the model exceed it by so much more in the
             benchmark than in the control: exact sign flips of the instances, or whole
             sources, in which the two models differ.
-        p_closer: That chance alone makes the model's completions of the control, which
+        p_closer: Chance alone makes the model's completions of the control, which
             neither has seen, closer to the truth; likewise.
     """
 
@@ -92,31 +93,26 @@ class JudgeResult(ResultRow):
     Attributes:
         n_short: Exact copies of references of one or two words, which enter the rate
             and do not decide.
-        n_follows: Instances whose second piece follows from the first one by rule, such
-            as counting; left out of every count.
-        n_repeats: Instances whose text stands in the benchmark before, or in the
-            control as well; left out likewise.
+        n_follows: Instances that follow from their first piece; left out of every
+            count.
+        n_repeats: Texts that stand before, or in the control as well; left out
+            likewise.
         fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
-        meets_rule: The paper's rule is met, which knows no control.
-        n_unparsed: Answers of a judge that are none of the words asked for.
-        n_refused: Completions, or requests to the judge, that a server refused.
-        n_control: Completions of a set that cannot have been seen that have a label.
         n_needed: Copies from which p_control is at most 0.001; None without a control,
             with sources, or where all would be too few.
         n_groups: Sources of both sides together; 0 without a field of sources.
         n_shared: Those of them that stand on both sides and exchange instances; the
             others then change sides whole with those of their size.
-        p_control: That chance alone makes the rate exceed the control's, one-sided: by
-            Fisher's exact test, or by exchanges of sources; None without a control.
+        p_control: One-sided p-value of the rate beside the control's, by Fisher's exact
+            test, or by exchanges of sources; None without a control.
         p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
         reason: None for another verdict than `suspected`.
-        agreement: Share of instances that humans judged alike; None without labels.
-        f1: F1 of finding what humans call a copy; None without.
-        agreement_of_always_no: Agreement of a judge that never finds one.
-        verdict: As `judge_result` decides. None where nothing was judged, where nothing
-            of a control was, and where the control is too small for any number of
-            copies to exceed it at 0.05.
+        agreement: Share of instances that humans judged alike; None without labels, as
+            f1.
+        agreement_of_always_no: Agreement of a judge that never finds a copy.
+        verdict: None where nothing was judged, or nothing of a control, or the control
+            is too small for any number of copies to exceed it at 0.05.
     """
 
     n_instances: int
