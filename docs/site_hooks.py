@@ -14,7 +14,7 @@ from typing import Any
 from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
-from jaxcontam.replication.catalogue import REPLICATION_METHODS, ReplicationMethod
+from jaxcontam.replication.page import REPLICATION_METHODS, ReplicationMethod
 
 _GROUPS = ("Tests", "Membership scores", "Replication")
 _FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")

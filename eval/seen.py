@@ -26,9 +26,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
 from jaxcontam.members.passes import Inputs, TextModel, score_texts
 from jaxcontam.members.scores import SCORES
-from jaxcontam.replication.file_path import file_path
-from jaxcontam.replication.issues import Issue
-from jaxcontam.replication.questions import FILE_PATH, ComparisonInputs, Names, filled
+from jaxcontam.replication.comparisons import ComparisonInputs, Issue
+from jaxcontam.replication.hidden import FILE_PATH, file_path
+from jaxcontam.replication.instances import filled
 from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.proportions import rate_test, wilson_interval
@@ -202,7 +202,6 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
     """Sets of 50 issues, beside 50 of three times as many that were never read."""
     found: dict[int, list[tuple[float, ...]]] = {}
     copies, n = bench.scale.copies, bench.scale.n_known // 2
-    names = Names(benchmark="", fingerprint="", dataset="", split="")
     for seed in bench.seeds[: max(1, len(bench.seeds) // 2)]:
         questions = drawn(bench.pool.questions, n * (len(copies) + 3), seed=seed)
         issues = [
@@ -219,7 +218,6 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
         with open_prompted(str(folder), is_plain=True) as model:
             asked = ComparisonInputs(
                 benchmark=Benchmark("", (), ()),
-                names=names,
                 issues=tuple(issues),
                 completer=model.completer,
                 max_tokens=12,

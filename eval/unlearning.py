@@ -45,7 +45,7 @@ from jaxcontam.members.known_texts import count_words, cut_words, load_labelled
 from jaxcontam.members.run import membership
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.replication.rouge import rouge_l
+from jaxcontam.replication.overlap import rouge_l
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.numbers import interval_words

@@ -15,7 +15,7 @@ from jaxcontam.cli.main import COMMANDS, flags_of, parse
 from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN
-from jaxcontam.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.replication.page import REPLICATION_METHODS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ from eval.clean_files.files import texts, write
 from eval.clean_files.findings import Cell, Finding, drawn_cell, silent
 from eval.clean_files.readers import chance
 from eval.natural_order.words import pseudoword
-from jaxcontam.replication.split import cut_text
+from jaxcontam.replication.instances import cut_text
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel

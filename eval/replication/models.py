@@ -13,9 +13,12 @@ from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
-from jaxcontam.replication.fields import find_fields
-from jaxcontam.replication.prompts import Prompts, load_prompts
-from jaxcontam.replication.split import draw_instances
+from jaxcontam.replication.instances import (
+    Prompts,
+    draw_instances,
+    find_fields,
+    load_prompts,
+)
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from train.presets import PRESETS, Preset
 

@@ -7,12 +7,16 @@ import numpy as np
 
 from eval.replication.tables import Partition
 from jaxcontam.errors import InputError
-from jaxcontam.replication.judges import Judged, consensus, judge_result
-from jaxcontam.replication.local_judge import judge_local, judge_version
-from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
+from jaxcontam.replication.control import JudgeResult, judge_result
+from jaxcontam.replication.instances import instances_fingerprint
+from jaxcontam.replication.judges import Judged, consensus, judge_local, judge_version
+from jaxcontam.replication.overlap import (
+    ROUGE_L,
+    OverlapResult,
+    overlap_results,
+    overlap_scores,
+)
 from jaxcontam.replication.recorded import Recorded, read_recorded
-from jaxcontam.replication.result import JudgeResult, OverlapResult
-from jaxcontam.replication.split import instances_fingerprint
 
 # The test that puts the asterisks of table 2 there.
 _TEST = "paired_bootstrap"

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxcontam.replication.result import JudgeResult, OverlapResult
+from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.overlap import OverlapResult
 
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT"}
 _JUDGES = {

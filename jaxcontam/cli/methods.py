@@ -11,7 +11,7 @@ from jaxcontam.errors import unknown_name
 from jaxcontam.members.scores import SCORES
 from jaxcontam.methods import METHODS
 from jaxcontam.orders.methods import TESTS
-from jaxcontam.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.replication.page import REPLICATION_METHODS
 from jaxcontam.terminal import Terminal
 
 _REPLICATION = {row.name: row for row in REPLICATION_METHODS}

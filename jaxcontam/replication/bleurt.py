@@ -4,6 +4,7 @@ Dimension key
     N  pairs
     B  pairs of a batch
     T  tokens, padding at the end
+
 """
 
 import dataclasses
@@ -47,12 +48,9 @@ class Bleurt:
     and scores of two checkpoints are not comparable.
 
     Attributes:
-        fingerprint: SHA-256 of the config, the weights and the tokenizer.
         model: transformers' sequence classifier of one label, in evaluation mode, in
             float32, on a GPU where torch finds one.
         tokenizer: Neither adds nor reads special tokens.
-        first_id: `[CLS]`, before a pair.
-        separator_id: `[SEP]`, after each text.
         context: Most tokens of a pair, the three special ones included.
     """
 
@@ -111,10 +109,7 @@ class Bleurt:
 
     @property
     def is_bleurt_20(self) -> bool:
-        """True if the encoder has BLEURT-20's shape, whose scores `judge_local` reads.
-
-        Distilled and earlier checkpoints have other shapes and other scores.
-        """
+        """True if the encoder has BLEURT-20's shape, whose scores judges read."""
         config = self.model.config
         return (config.num_hidden_layers, config.hidden_size) == _BLEURT_20
 
@@ -169,13 +164,11 @@ class Bleurt:
 
 
 def kept_tokens(n_first: int, n_second: int, room: int) -> tuple[int, int]:
-    """Tokens that are kept of each text: the longer one loses its end first.
-
-    Where both are equally long the second one loses a token.
+    """Tokens that are kept of each text: the longer one, else the second, is cut.
 
     Source:
-        The function that BLEURT's and BERT's own code truncates pairs with, one token
-        after the other; this is its closed form.
+        The closed form of the function that BLEURT's and BERT's own code truncates
+        pairs with, one token after the other.
     """
     room = max(room, 0)
     if n_first + n_second <= room:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,27 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
-from jaxcontam.replication.annotate import is_filled, read_sheet, sheet_text
-from jaxcontam.replication.catalogue import replication_words
-from jaxcontam.replication.instance import Completion
+from jaxcontam.replication.design import (
+    ReplicationDesign,
+    ReplicationPlan,
+    check_reference,
+    plan_replication,
+)
 from jaxcontam.replication.judging import OverlapModel
 from jaxcontam.replication.page import (
     COMMAND,
     replication_sentences,
     replication_tables,
+    replication_words,
 )
-from jaxcontam.replication.plan import (
-    ReplicationDesign,
-    ReplicationPlan,
-    plan_replication,
+from jaxcontam.replication.recorded import (
+    is_filled,
+    read_recorded,
+    read_sheet,
+    recorded_partition,
+    sheet_text,
 )
-from jaxcontam.replication.recorded import read_recorded
-from jaxcontam.replication.run import (
-    ReplicationAnalysis,
-    ask,
-    check_reference,
-    judged_by,
-    recorded_analysis,
-    room,
-)
+from jaxcontam.replication.run import ReplicationAnalysis, ask, judged_by, opened, room
 from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
@@ -51,11 +49,12 @@ from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import estimate
+from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,
     open_judge,
-    open_prompted,
     served_info,
     served_name,
 )
@@ -137,8 +136,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             self._check_recorded()
         elif self.model is None or self.benchmark is None:
             raise InputError(
-                "no model and benchmark",
-                hint="name both, or give --recorded FILE.csv",
+                "no model and benchmark", hint="name both, or give --recorded FILE.csv"
             )
         elif self.reference is not None:
             check_reference(self)
@@ -195,19 +193,22 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             retry_refused=self.retry_refused,
         )
         if self.recorded is not None:
-            found = self._recorded(self.recorded, watch)
-            out = self.folder(COMMAND, f"recorded-{found.partition.name}")
-            make_folder(out)
-        elif (asked := self._asked(settings, watch)) is None:
-            return 0
+            found, out = self._read(self.recorded, watch)
         else:
-            found, out = asked
+            assert self.benchmark is not None
+            plan = plan_replication(self.benchmark, self)
+            # Faults of what is needed last are found before anything is paid for.
+            if self.annotated is not None and not is_filled(self.annotated):
+                raise InputError(f"{self.annotated}: no label is filled in")
+            if self.dry_run:
+                Terminal().say(self._planned(plan, settings))
+                return 0
+            found, out = self._asked(plan, settings, watch)
         if self.judge != "local":
-            journal = Journal(out / JOURNAL_NAME)
             with open_judge(
                 self.judge,
                 asked=(self.model, self.reference),
-                journal=journal,
+                journal=Journal(out / JOURNAL_NAME),
                 settings=settings,
             ) as judge:
                 found = judged_by(found, judge, bar=_bar)
@@ -230,71 +231,31 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         was_refused = any(getattr(row, name, 0) for row in rows for name in lost)
         return 3 if was_refused or not found.verdict else 0
 
-    def _recorded(self, path: Path, watch: Stopwatch) -> ReplicationAnalysis:
+    def _read(self, path: Path, watch: Stopwatch) -> tuple[ReplicationAnalysis, Path]:
         has_measures = self.bleurt is not None or self.embedding_model is not None
         if has_measures and read_recorded(path).general is None:
             raise InputError(
                 f"--bleurt and --embedding-model compare two instructions, and {path} "
                 "has completions of one"
             )
-        return recorded_analysis(
-            path,
-            control=self.control,
-            group_field=self.group_field,
-            measures=self._measures(),
-            annotated=self.annotated,
-            seed=self.seed,
-            watch=watch,
-            bar=_bar,
+        measures = self._measures()
+        partition = recorded_partition(
+            path, self, measures=measures, annotated=self.annotated, bar=_bar
         )
+        found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
+        out = self.folder(COMMAND, f"recorded-{partition.name}")
+        make_folder(out)
+        return found, out
 
     def _asked(
-        self, settings: ServerSettings, watch: Stopwatch
-    ) -> tuple[ReplicationAnalysis, Path] | None:
-        assert self.model is not None and self.benchmark is not None
-        plan = plan_replication(self.benchmark, self)
-        # Faults of what is needed last are found before anything is paid for.
-        if self.annotated is not None and not is_filled(self.annotated):
-            raise InputError(f"{self.annotated}: no label is filled in")
-        digest = plan.drawn.fingerprint
-        measures = [] if self.dry_run else self._measures()
-        models: list[PromptedModel | ApiModel] = []
-        with contextlib.ExitStack() as stack:
-            for word in filter(None, (self.model, self.reference)):
-                first = next(iter(models), None)
-                if self.dry_run and word.startswith(PREFIX):
-                    flag = "MODEL" if first is None else "--reference"
-                    models.append(parse_api(word, flag=flag))
-                    continue
-                opened = open_prompted(
-                    word,
-                    dtype=self.dtype,
-                    is_plain=self.task == "plain",
-                    beside=None if first is None else self.model,
-                    # Answers of a reference are kept with those of the model.
-                    journal=lambda name, _, first=first: Journal(
-                        self.folder(COMMAND, _name(first) or name, digest)
-                        / JOURNAL_NAME
-                    ),
-                    settings=settings,
-                )
-                models.append(stack.enter_context(opened))
-            out = self.folder(COMMAND, _name(models[0]), digest)
-            if self.dry_run:
-                is_local = self.judge == "local"
-                words = planned_words(
-                    plan,
-                    models,
-                    judge=None if is_local else parse_api(self.judge, flag="--judge"),
-                    journal=out / JOURNAL_NAME,
-                    budget=settings.spending.budget,
-                )
-                Terminal().say(words)
-                return None
+        self, plan: ReplicationPlan, settings: ServerSettings, watch: Stopwatch
+    ) -> tuple[ReplicationAnalysis, Path]:
+        measures = self._measures()
+        with self._opened(plan, self.model, self.reference, settings) as (models, out):
             make_folder(out)
             found = ask(
                 plan,
-                *(model for model in models if isinstance(model, PromptedModel)),
+                *models,
                 measures=measures,
                 annotated=self.annotated,
                 watch=watch,
@@ -302,22 +263,94 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             )
             return found, out
 
+    @contextlib.contextmanager
+    def _opened(
+        self,
+        plan: ReplicationPlan,
+        model: PromptedModel | str | None,
+        reference: PromptedModel | str | None,
+        settings: ServerSettings,
+    ) -> Iterator[tuple[list[PromptedModel], Path]]:
+        """Open the models, and name the folder of their answers after the first."""
+        names = [model.name] if isinstance(model, PromptedModel) else []
+
+        def folder() -> Path:
+            return self.folder(COMMAND, names[0], plan.drawn.fingerprint)
+
+        def journal(name: str, _: ModelInfo) -> Journal:
+            names.append(name)
+            # Answers of a reference are kept with those of the model.
+            return Journal(folder() / JOURNAL_NAME)
+
+        with opened(
+            plan, model, reference, dtype=self.dtype, journal=journal, settings=settings
+        ) as models:
+            yield models, folder()
+
+    def _planned(self, plan: ReplicationPlan, settings: ServerSettings) -> str:
+        """Requests of a run, counted by a run whose answers are made up."""
+        budget = settings.spending.budget
+        served = {
+            word: parse_api(word, flag=flag)
+            for word, flag in ((self.model, "MODEL"), (self.reference, "--reference"))
+            if word is not None and word.startswith(PREFIX)
+        }
+        own, other = (
+            _stand_in(served[word]) if word in served else word
+            for word in (self.model, self.reference)
+        )
+        counted = [CountingCompleter(word=word) for word in _TOKENS]
+        said = []
+        with self._opened(plan, own, other, settings) as (models, out):
+            asked = [
+                dataclasses.replace(model, completer=one)
+                for model, one in zip(models, counted, strict=False)
+            ]
+            found = ask(plan, *asked)
+            journal = Journal(out / JOURNAL_NAME)
+            guided = [prompt for prompts in plan.guided for prompt in prompts]
+            for word, model, one, prompts, before in zip(
+                (self.model, self.reference),
+                models,
+                counted,
+                (plan.completion_prompts, guided),
+                ("", "The reference: "),
+                strict=False,
+            ):
+                if word in served:
+                    cost = estimate(
+                        served[word], PATH, one.bodies, journal=journal, budget=budget
+                    )
+                    said.append(f"{before}{cost.words()}.")
+                else:
+                    n_asked = len(one.bodies)
+                    said.append(before + _local_words(plan, model, prompts, n_asked))
+        if self.judge != "local":
+            judge, judges = parse_api(self.judge, flag="--judge"), CountingCompleter()
+            judged_by(found, judges)
+            most = estimate(judge, PATH, judges.bodies, budget=budget)
+            words = (
+                f"The judge: at most {most.n_requests:,} requests, "
+                f"{most.prompt_tokens:,} prompt tokens and {most.completion_tokens:,} "
+                "new ones"
+            )
+            if most.cost is not None:
+                words += f", at most about {most.cost:.4g} to pay"
+            said.append(f"{words}.")
+        if self.model in served:
+            return " ".join([*said, "Nothing was sent."])
+        return "\n".join(said)
+
     def _measures(self) -> list[OverlapModel]:
         from jaxcontam.replication.bleurt import Bleurt
         from jaxcontam.replication.overlap import EmbeddingOverlap
 
-        opened: list[OverlapModel] = []
+        found: list[OverlapModel] = []
         if self.bleurt is not None:
-            opened.append(Bleurt.load(self.bleurt))
+            found.append(Bleurt.load(self.bleurt))
         if self.embedding_model is not None:
-            opened.append(EmbeddingOverlap.load(self.embedding_model))
-        return opened
-
-
-def _name(model: PromptedModel | ApiModel | None) -> str:
-    if isinstance(model, ApiModel):
-        return served_name(model)
-    return "" if model is None else model.name
+            found.append(EmbeddingOverlap.load(self.embedding_model))
+        return found
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
@@ -363,8 +396,8 @@ _SAMPLING_REQUESTS = 4
 class CountingCompleter:
     """Answers everything with a made-up word; `bodies` are what it was asked."""
 
-    name: str
     word: str = _TOKENS[0]
+    name: str = ""
     bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def complete(
@@ -397,71 +430,18 @@ class CountingCompleter:
         return [(answer,) * n_samples for _ in prompts]
 
 
-def planned_words(
-    plan: ReplicationPlan,
-    models: Sequence[PromptedModel | ApiModel],
-    *,
-    judge: ApiModel | None,
-    journal: Path,
-    budget: Budget,
+def _stand_in(model: ApiModel) -> PromptedModel:
+    return PromptedModel(
+        name=served_name(model), completer=CountingCompleter(), info=served_info(model)
+    )
+
+
+def _local_words(
+    plan: ReplicationPlan, model: PromptedModel, prompts: Sequence[str], n_asked: int
 ) -> str:
-    """Requests of a run, counted by a run whose answers are made up."""
-    counted = [
-        CountingCompleter(
-            model.name if isinstance(model, ApiModel) else model.completer.name, word
-        )
-        for model, word in zip(models, _TOKENS, strict=False)
-    ]
-    found = ask(plan, *map(_stand_in, models, counted))
-    guided = [prompt for prompts in plan.guided for prompt in prompts]
-    words = [
-        before + _asked_words(plan, model, prompts, one.bodies, journal, budget)
-        for before, prompts, model, one in zip(
-            ("", "The reference: "),
-            (plan.completion_prompts, guided),
-            models,
-            counted,
-            strict=False,
-        )
-    ]
-    if judge is not None:
-        judges = CountingCompleter(judge.name)
-        judged_by(found, judges)
-        most = estimate(judge, PATH, judges.bodies, budget=budget)
-        cost = "" if most.cost is None else f", at most about {most.cost:.4g} to pay"
-        words.append(
-            f"The judge: at most {most.n_requests:,} requests, {most.prompt_tokens:,} "
-            f"prompt tokens and {most.completion_tokens:,} new ones{cost}."
-        )
-    if isinstance(models[0], ApiModel):
-        return " ".join([*words, "Nothing was sent."])
-    return "\n".join(words)
-
-
-def _stand_in(
-    model: PromptedModel | ApiModel, counted: CountingCompleter
-) -> PromptedModel:
-    if isinstance(model, ApiModel):
-        return PromptedModel(
-            name=served_name(model), completer=counted, info=served_info(model)
-        )
-    return dataclasses.replace(model, completer=counted)
-
-
-def _asked_words(
-    plan: ReplicationPlan,
-    model: PromptedModel | ApiModel,
-    prompts: Sequence[str],
-    bodies: Sequence[dict[str, Any]],
-    journal: Path,
-    budget: Budget,
-) -> str:
-    if isinstance(model, ApiModel):
-        asked = estimate(model, PATH, bodies, journal=Journal(journal), budget=budget)
-        return f"{asked.words()}."
     assert model.read is not None
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
-    n_more = len(bodies) - len(prompts)
+    n_more = n_asked - len(prompts)
     more = f", and {n_more:,} answers to further methods" if n_more else ""
     return (
         f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "

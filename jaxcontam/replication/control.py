@@ -1,4 +1,4 @@
-"""Copies in a benchmark against those in its control, and what else explains more.
+"""Copies in a benchmark against those in its control, and the verdict (idea 2).
 
 Copies in a benchmark may exceed those in a control because its texts are easier to
 guess, or because they come from few sources. A reference model that has seen neither
@@ -8,18 +8,21 @@ Dimension key
     N  instances of both sides, the benchmark's first
     C  sources of both sides
     K  draws
+
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from math import comb
+from typing import Literal
 
 import numpy as np
 
-from jaxcontam.replication.overlap import ALPHA, LEVEL
-from jaxcontam.replication.result import ReferenceCopies, ReplicationReason
+from jaxcontam.replication.judges import Judged, Judgement, Labels, agreement, is_copy
+from jaxcontam.replication.overlap import ALPHA, LEVEL, ReplicationVerdict
+from jaxcontam.reports.row import ResultRow
 from jaxcontam.stats.paired import sign_flip_test
-from jaxcontam.stats.proportions import rate_test
+from jaxcontam.stats.proportions import rate_interval, rate_test
 from jaxcontam.stats.relabelling import relabellings
 
 COPIES_SHARE = 0.1
@@ -31,6 +34,306 @@ _FEWEST_SOURCES = 3
 _N_DRAWS = 9999
 # Rates whose difference is smaller are the same but for rounding.
 _SAME = 1e-12
+_RULE_EXACT, _RULE_NEAR = 1, 2
+# Instances that the paper's rule was made for.
+_PAPER_K = 10
+# Share of completions that the local judge calls near-exact by mistake: upper end of
+# the 95 % interval of 1 among 137 recorded ones (`python -m eval.replication`).
+_FALSE_NEAR = 0.04
+ReplicationReason = Literal[
+    "no control",
+    "weak",
+    "no reference",
+    "reference copies it",
+    "reference may share it",
+    "reference reads less",
+    "reference too close",
+]
+"""Why copies are no more than `suspected`.
+
+No control was given; the p-value beside it is too large; no reference model was asked;
+it copies more of the benchmark than of the control, too; it may copy a tenth of what
+the model copies; its completions of the control are further from the truth than the
+model's; what the model copies and it does not may be chance.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCopies:
+    """Copies by a model that has seen neither side, and how the model exceeds them.
+
+    Attributes:
+        n_refused: Completions of both sides, or requests to the judge.
+        p_value: Of its copies beside those in the control, as `JudgeResult.p_control`;
+            decides nothing.
+        p_share: Its rate in the benchmark is a tenth of the model's, or more
+            (`share_p`), by instances, or by sources of which one is copied.
+        p_excess: Chance alone makes the model exceed it by so much more in the
+            benchmark than in the control: exact sign flips of the instances, or whole
+            sources, in which the two models differ.
+        p_closer: Chance alone makes the model's completions of the control, which
+            neither has seen, closer to the truth; likewise.
+    """
+
+    n_instances: int
+    n_copies: int
+    n_control: int
+    control_copies: int
+    n_refused: int = 0
+    p_value: float
+    p_share: float
+    p_excess: float
+    p_closer: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeResult(ResultRow):
+    """Counts of completions that are exact or near-exact copies of the reference.
+
+    Attributes:
+        n_short: Exact copies of references of one or two words, which enter the rate
+            and do not decide.
+        n_follows: Instances that follow from their first piece; left out of every
+            count.
+        n_repeats: Texts that stand before, or in the control as well; left out
+            likewise.
+        fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
+        n_needed: Copies from which p_control is at most 0.001; None without a control,
+            with sources, or where all would be too few.
+        n_groups: Sources of both sides together; 0 without a field of sources.
+        n_shared: Those of them that stand on both sides and exchange instances; the
+            others then change sides whole with those of their size.
+        p_control: One-sided p-value of the rate beside the control's, by Fisher's exact
+            test, or by exchanges of sources; None without a control.
+        p_control_barnard: The same by Barnard's exact test; None with sources.
+        p_control_floor: Smallest p_control of so many instances, or sources.
+        reason: None for another verdict than `suspected`.
+        agreement: Share of instances that humans judged alike; None without labels, as
+            f1.
+        agreement_of_always_no: Agreement of a judge that never finds a copy.
+        verdict: None where nothing was judged, or nothing of a control, or the control
+            is too small for any number of copies to exceed it at 0.05.
+    """
+
+    n_instances: int
+    n_exact: int
+    n_short: int = 0
+    n_follows: int = 0
+    n_repeats: int = 0
+    n_near: int
+    fewest_near: int
+    meets_rule: bool
+    n_unparsed: int = 0
+    n_refused: int = 0
+    rate: float | None
+    rate_low: float | None
+    rate_high: float | None
+    n_control: int = 0
+    n_control_unparsed: int = 0
+    n_control_refused: int = 0
+    n_control_follows: int = 0
+    n_control_repeats: int = 0
+    control_copies: int = 0
+    n_needed: int | None = None
+    group_field: str | None = None
+    n_groups: int = 0
+    n_shared: int = 0
+    p_control: float | None = None
+    p_control_barnard: float | None = None
+    p_control_floor: float | None = None
+    reference: ReferenceCopies | None = None
+    reason: ReplicationReason | None = None
+    agreement: float | None = None
+    f1: float | None = None
+    agreement_of_always_no: float | None = None
+    prompt_version: str | None
+    judge_version: str
+    verdict: ReplicationVerdict | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts about instances before a model is asked: one value each, or nothing.
+
+    Attributes:
+        is_short: Second pieces so short that a model which knows the answer meets them;
+            exact copies of such do not decide.
+        follows: Those that follow from the first piece by rule (`follows_from_first`).
+            Such instances are left out, copies or not.
+        repeats: Texts that stand before, or on both sides; left out likewise.
+    """
+
+    is_short: Sequence[bool] = ()
+    follows: Sequence[bool] = ()
+    repeats: Sequence[bool] = ()
+    groups: Sequence[str] = ()
+
+    def counted(self, labels: Labels) -> list[Judgement | None]:
+        """Labels that count: None where an instance is left out."""
+        masks = [mask for mask in (self.follows, self.repeats) if mask]
+        return [
+            None if any(mask[i] for mask in masks) else label
+            for i, label in enumerate(labels)
+        ]
+
+
+NO_FACTS = Facts()
+
+
+def judge_result(
+    judged: Judged,
+    *,
+    method: str,
+    benchmark: str,
+    fingerprint: str,
+    judge_version: str,
+    prompt_version: str | None,
+    primary: bool = False,
+    facts: Facts = NO_FACTS,
+    control: Judged | None = None,
+    control_facts: Facts = NO_FACTS,
+    reference: tuple[Judged, Judged, Sequence[float]] | None = None,
+    group_field: str | None = None,
+    humans: Labels | None = None,
+    warnings: tuple[str, ...] = (),
+    seed: int = 0,
+) -> JudgeResult:
+    """Count copies, compare their rate with a control's and a reference's, and decide.
+
+    As many copies as the paper's rule asks for are `suspected`, unless a control shows
+    that they are not significantly more at a level of 0.05. `contaminated` needs 0.001,
+    and a reference model that has seen neither: it copies less than a tenth of what the
+    model copies of the benchmark (p <= 0.05), it writes as close to the control as the
+    model does (p > 0.05), and the model's excess over it is significant at 0.001.
+
+    Control and reference are judged by the same judge; `reference` holds its labels of
+    the partition and of the control, and how much closer to the truth than its own the
+    model's completion of each instance of the control is (see `closeness`).
+    `group_field` is the field that the sources of the facts come from; `humans` are
+    labels to compare with.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
+    """
+    labels = facts.counted(judged.labels)
+    found = [label for label in labels if label is not None]
+    n_exact, n_near = found.count("exact"), found.count("near")
+    n_short = 0
+    if facts.is_short:
+        pairs = zip(labels, facts.is_short, strict=True)
+        n_short = sum(label == "exact" and short for label, short in pairs)
+    rate, low, high = rate_interval(n_exact + n_near, len(found))
+    # Enough copies for the paper's rule. It calls the partition contaminated then; here
+    # that is no verdict, for a clean model copies what is common.
+    needed = fewest_near(len(found))
+    is_many = n_exact - n_short >= _RULE_EXACT or n_near >= needed
+    of_control = control_facts.counted(control.labels) if control else []
+    controls = [x for x in of_control if x is not None]
+    sides = (
+        Side(copies=_copies(labels), groups=facts.groups),
+        Side(copies=_copies(of_control), groups=control_facts.groups),
+    )
+    tested = beside_control(*sides, seed=seed)
+    compared = None
+    if reference is not None and control is not None:
+        whole, other, closer = reference
+        compared = beside_reference(
+            dataclasses.replace(sides[0], reference=_copies(whole.labels)),
+            dataclasses.replace(sides[1], reference=_copies(other.labels)),
+            closer=closer,
+            n_refused=whole.n_refused + other.n_refused,
+            seed=seed,
+        )
+    people = [None] * len(labels) if humans is None else humans
+    same = agreement(judged.labels, people)
+    verdict: ReplicationVerdict | None = None
+    reason: ReplicationReason | None = None
+    is_large_enough = tested is None or tested.p_floor <= ALPHA
+    if found and (control is None or controls) and (is_large_enough or not is_many):
+        verdict = "no evidence"
+        if is_many and (tested is None or tested.p_value <= ALPHA):
+            reason = why_no_more(tested, compared)
+            verdict = "contaminated" if reason is None else "suspected"
+    return JudgeResult(
+        benchmark=benchmark,
+        fingerprint=fingerprint,
+        method=method,
+        primary=primary,
+        n_instances=len(found),
+        n_exact=n_exact,
+        n_short=n_short,
+        n_follows=sum(facts.follows),
+        n_repeats=sum(facts.repeats),
+        n_near=n_near,
+        fewest_near=needed,
+        meets_rule=is_many,
+        n_unparsed=judged.n_unparsed,
+        n_refused=judged.n_refused,
+        rate=rate,
+        rate_low=low,
+        rate_high=high,
+        n_control=len(controls),
+        n_control_unparsed=control.n_unparsed if control else 0,
+        n_control_refused=control.n_refused if control else 0,
+        n_control_follows=sum(control_facts.follows),
+        n_control_repeats=sum(control_facts.repeats),
+        control_copies=sum(x != "no" for x in controls),
+        n_needed=tested.n_needed if tested else None,
+        group_field=group_field,
+        n_groups=tested.n_groups if tested else 0,
+        n_shared=tested.n_shared if tested else 0,
+        p_control=tested.p_value if tested else None,
+        p_control_barnard=tested.barnard if tested else None,
+        p_control_floor=tested.p_floor if tested else None,
+        reference=compared,
+        reason=reason,
+        agreement=same.accuracy,
+        f1=same.f1,
+        agreement_of_always_no=same.always_no,
+        prompt_version=prompt_version,
+        judge_version=judge_version,
+        verdict=verdict,
+        warnings=(*warnings, *_warnings(judged, control)),
+    )
+
+
+def fewest_near(n_judged: int) -> int:
+    """Near-exact copies that are enough for the paper's rule: two of at most ten.
+
+    With more completions, the smallest number that chance alone reaches no more often
+    than two of ten, if 4 % are false: five of fifty, where two would be reached by
+    chance in six of ten partitions.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have ten instances.
+    """
+    from scipy.stats import binom
+
+    accepted = binom.sf(_RULE_NEAR - 1, _PAPER_K, _FALSE_NEAR)
+    fewest = _RULE_NEAR
+    while binom.sf(fewest - 1, n_judged, _FALSE_NEAR) > accepted:
+        fewest += 1
+    return fewest
+
+
+def _copies(labels: Labels) -> list[bool | None]:
+    return [None if label is None else is_copy(label) for label in labels]
+
+
+def _warnings(judged: Judged, control: Judged | None) -> list[str]:
+    warnings = []
+    for which, one in (("", judged), ("of the control, ", control)):
+        if one is None:
+            continue
+        n_all = len(one.labels)
+        if one.n_unparsed:
+            warnings.append(
+                f"{which}{one.n_unparsed} of {n_all} answers of the judge say none of "
+                "the words asked for"
+            )
+        if one.n_refused:
+            warnings.append(f"{which}{one.n_refused} of {n_all} requests were refused")
+    return warnings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -38,7 +341,7 @@ class Side:
     """The benchmark, or its control: one value an instance.
 
     Attributes:
-        copies: Whether the model's completion is a copy; None where it does not count.
+        copies: True for a copy by the model; None where it does not count.
         reference: The same of the reference's; empty without one.
     """
 
@@ -54,8 +357,7 @@ class MoreCopies:
     Attributes:
         p_floor: The same if all of the benchmark were copies and none of the control.
         barnard: Barnard's; None for sources, and for samples too large for it.
-        n_needed: Copies from which p_value is at most 0.001; None for sources, or where
-            all would be too few.
+        n_needed: As `JudgeResult.n_needed`.
     """
 
     p_value: float
@@ -134,169 +436,6 @@ def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
     )
 
 
-def beside_reference(
-    benchmark: Side,
-    control: Side,
-    *,
-    closer: Sequence[float],
-    n_refused: int,
-    seed: int,
-) -> ReferenceCopies | None:
-    """Compare the model's copies with those of a model that has seen neither side.
-
-    Instances of either model that do not count are left out; None if none of a side
-    counts. `closer` says how much closer to the truth than the reference's the model's
-    completion of each instance of the control is. `n_refused` requests to the reference
-    were refused.
-
-    Source:
-        Fisher 1935 for sign flips. Where two models guess equally well, each instance,
-        or source, on which they differ could have been the other one's. So the test
-        holds however easy the benchmark and its control are.
-    """
-    own, theirs = _counting(benchmark, both=True), _counting(control, both=True)
-    n, n_control = len(own.copies), len(theirs.copies)
-    if not n or not n_control:
-        return None
-    labels = list(zip(control.copies, control.reference, strict=True))
-    if len(closer) != len(labels):
-        raise ValueError(
-            "closer must have a value for each instance of the control, "
-            f"{len(labels)}, got {len(closer)}"
-        )
-    counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
-    guessed, met = (
-        dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
-    )
-    excess_N = np.concatenate(
-        [
-            (np.array(own.copies, float) - np.array(own.reference, float)) / n,
-            (np.array(theirs.reference, float) - np.array(theirs.copies, float))
-            / n_control,
-        ]
-    )
-    return ReferenceCopies(
-        n_instances=n,
-        n_copies=sum(map(bool, guessed.copies)),
-        n_control=n_control,
-        control_copies=sum(map(bool, met.copies)),
-        n_refused=n_refused,
-        p_value=more_copies(guessed, met, seed=seed).p_value,
-        p_share=share_p(
-            _sources_copied(own), _sources_copied(guessed), share=COPIES_SHARE
-        ),
-        p_excess=_flipped(excess_N, (*own.groups, *theirs.groups)),
-        p_closer=_flipped(np.array(counted), theirs.groups),
-    )
-
-
-def share_p(found: int, found_by_other: int, *, share: float) -> float:
-    """One-sided p-value that another finds this share of what one finds, or more.
-
-    Null hypothesis: the other's rate is at least the share of the first's. Exact for
-    Poisson counts, given their sum; below its level where rates are large or both find
-    the same items, and at most at it where they never do. Items are independent: near
-    copies that no group names lift it above. A control's rates are not taken off: a
-    weaker reader's guesses of an easy control would hide what it lacks.
-
-    Source:
-        Przyborowski and Wilenski 1940, "Homogeneity of results in testing samples from
-        Poisson series".
-    """
-    from scipy.stats import binom
-
-    p = binom.cdf(found_by_other, found + found_by_other, share / (1 + share))
-    return float(p)
-
-
-def fewest_above(
-    n: int, found_control: int, n_control: int, *, level: float
-) -> int | None:
-    """Copies among n completions that are significantly more than a control's.
-
-    The smallest number for which Fisher's p is at most the level; None if n are too
-    few. `n_control` completions of the control were judged.
-    """
-    from scipy.stats import hypergeom
-
-    for found in range(1, n + 1):
-        # As `rate_test`, without Barnard's test, which takes longer.
-        copies = found + found_control
-        if hypergeom.sf(found - 1, n + n_control, copies, n) <= level:
-            return found
-    return None
-
-
-def why_no_more(
-    tested: MoreCopies | None, compared: ReferenceCopies | None
-) -> ReplicationReason | None:
-    """Why significant copies are `suspected` and no more; None: they are more."""
-    if tested is None:
-        return "no control"
-    if tested.p_value > LEVEL:
-        return "weak"
-    if compared is None:
-        return "no reference"
-    # Written so that what is not known settles nothing.
-    if not compared.p_share <= ALPHA:
-        copies_it = compared.p_value <= ALPHA
-        return "reference copies it" if copies_it else "reference may share it"
-    if compared.p_closer <= ALPHA:
-        return "reference reads less"
-    return "reference too close" if compared.p_excess > LEVEL else None
-
-
-def independence_words(
-    rows: Sequence[Mapping[str, object] | None],
-    *,
-    read: Sequence[str | None],
-    group_field: str | None,
-) -> list[str]:
-    """Sentences about instances that may come from few sources; none if it is clear.
-
-    `read` are fields that are texts or labels, which are no sources.
-    """
-    if group_field is not None:
-        return []
-    records = [row for row in rows if row is not None]
-    names = dict.fromkeys(name for row in records for name in row if name not in read)
-    n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
-    return [
-        f"the field {name} has {n} values in {len(records)} instances: if they are "
-        f"sources, p beside the control is too small; --group-field {name} allows for "
-        "them"
-        for name, n in n_values.items()
-        if _FEWEST_SOURCES <= n <= len(records) / 2
-    ]
-
-
-def _counting(side: Side, *, both: bool = False) -> Side:
-    """The instances that count, of the model or of both models."""
-    labels = (
-        list(zip(side.copies, side.reference, strict=True))
-        if both
-        else ([(copy,) for copy in side.copies])
-    )
-    kept = [i for i, one in enumerate(labels) if None not in one]
-
-    def of(values: Sequence) -> list:
-        return [values[i] for i in kept] if values else []
-
-    return Side(
-        copies=of(side.copies),
-        reference=of(side.reference),
-        groups=of(side.groups),
-    )
-
-
-def _sources_copied(side: Side) -> int:
-    """Sources, or instances, of which something is copied."""
-    if not side.groups:
-        return sum(map(bool, side.copies))
-    pairs = zip(side.groups, side.copies, strict=True)
-    return len({group for group, copy in pairs if copy})
-
-
 def _by_draws(
     found: int,
     tables_C3: np.ndarray,
@@ -341,9 +480,163 @@ def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
     return int(ways[found:].sum()) / int(ways.sum())
 
 
+def fewest_above(
+    n: int, found_control: int, n_control: int, *, level: float
+) -> int | None:
+    """Fewest copies among n completions that are significantly more than a control's.
+
+    None if n are too few. `n_control` completions of the control were judged.
+    """
+    from scipy.stats import hypergeom
+
+    for found in range(1, n + 1):
+        # As `rate_test`, without Barnard's test, which takes longer.
+        copies = found + found_control
+        if hypergeom.sf(found - 1, n + n_control, copies, n) <= level:
+            return found
+    return None
+
+
+def beside_reference(
+    benchmark: Side,
+    control: Side,
+    *,
+    closer: Sequence[float],
+    n_refused: int,
+    seed: int,
+) -> ReferenceCopies | None:
+    """Compare the model's copies with those of a model that has seen neither side.
+
+    Instances of either model that do not count are left out; None if none of a side
+    counts. `closer` is, for each instance of the control, how much closer to the truth
+    the model's completion is. `n_refused` requests to the reference were refused.
+
+    Source:
+        Fisher 1935 for sign flips. Where two models guess equally well, each instance,
+        or source, on which they differ could have been the other one's. So the test
+        holds however easy the benchmark and its control are.
+    """
+    own, theirs = _counting(benchmark, both=True), _counting(control, both=True)
+    n, n_control = len(own.copies), len(theirs.copies)
+    if not n or not n_control:
+        return None
+    labels = list(zip(control.copies, control.reference, strict=True))
+    if len(closer) != len(labels):
+        raise ValueError(
+            "closer must have a value for each instance of the control, "
+            f"{len(labels)}, got {len(closer)}"
+        )
+    counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
+    guessed, met = (
+        dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
+    )
+    gains = [
+        np.array(side.copies, float) - np.array(side.reference, float)
+        for side in (own, theirs)
+    ]
+    excess_N = np.concatenate([gains[0] / n, -gains[1] / n_control])
+    return ReferenceCopies(
+        n_instances=n,
+        n_copies=sum(map(bool, guessed.copies)),
+        n_control=n_control,
+        control_copies=sum(map(bool, met.copies)),
+        n_refused=n_refused,
+        p_value=more_copies(guessed, met, seed=seed).p_value,
+        p_share=share_p(
+            _sources_copied(own), _sources_copied(guessed), share=COPIES_SHARE
+        ),
+        p_excess=_flipped(excess_N, (*own.groups, *theirs.groups)),
+        p_closer=_flipped(np.array(counted), theirs.groups),
+    )
+
+
+def share_p(found: int, found_by_other: int, *, share: float) -> float:
+    """One-sided p-value that another finds this share of what one finds, or more.
+
+    Null hypothesis: the other's rate is at least the share of the first's. Exact for
+    Poisson counts, given their sum; below its level where rates are large or both find
+    the same items, and at most at it where they never do. Items are independent: near
+    copies that no group names lift it above. A control's rates are not taken off: a
+    weaker reader's guesses of an easy control would hide what it lacks.
+
+    Source:
+        Przyborowski and Wilenski 1940, "Homogeneity of results in testing samples from
+        Poisson series".
+    """
+    from scipy.stats import binom
+
+    p = binom.cdf(found_by_other, found + found_by_other, share / (1 + share))
+    return float(p)
+
+
+def _sources_copied(side: Side) -> int:
+    """Sources, or instances, of which something is copied."""
+    if not side.groups:
+        return sum(map(bool, side.copies))
+    pairs = zip(side.groups, side.copies, strict=True)
+    return len({group for group, copy in pairs if copy})
+
+
 def _flipped(values_N: np.ndarray, groups: Sequence[str]) -> float:
     """p-value of sign flips of whole sources, or of instances."""
     if groups:
         _, codes_N = np.unique(groups, return_inverse=True)
         values_N = np.bincount(codes_N, values_N)
     return sign_flip_test(values_N, np.zeros(len(values_N))).p_value
+
+
+def _counting(side: Side, *, both: bool = False) -> Side:
+    """The instances that count, of the model or of both models."""
+    values = (side.copies, side.reference) if both else (side.copies,)
+    labels = zip(*values, strict=True)
+    kept = [i for i, one in enumerate(labels) if None not in one]
+
+    def of(values: Sequence) -> list:
+        return [values[i] for i in kept] if values else []
+
+    return Side(
+        copies=of(side.copies), reference=of(side.reference), groups=of(side.groups)
+    )
+
+
+def why_no_more(
+    tested: MoreCopies | None, compared: ReferenceCopies | None
+) -> ReplicationReason | None:
+    """Reason why significant copies are `suspected` and no more, if there is one."""
+    if tested is None:
+        return "no control"
+    if tested.p_value > LEVEL:
+        return "weak"
+    if compared is None:
+        return "no reference"
+    # Written so that what is not known settles nothing.
+    if not compared.p_share <= ALPHA:
+        copies_it = compared.p_value <= ALPHA
+        return "reference copies it" if copies_it else "reference may share it"
+    if compared.p_closer <= ALPHA:
+        return "reference reads less"
+    return "reference too close" if compared.p_excess > LEVEL else None
+
+
+def independence_words(
+    rows: Sequence[Mapping[str, object] | None],
+    *,
+    read: Sequence[str | None],
+    group_field: str | None,
+) -> list[str]:
+    """Sentences about instances that may come from few sources; none if it is clear.
+
+    `read` are fields that are texts or labels, which are no sources.
+    """
+    if group_field is not None:
+        return []
+    records = [row for row in rows if row is not None]
+    names = dict.fromkeys(name for row in records for name in row if name not in read)
+    n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
+    return [
+        f"the field {name} has {n} values in {len(records)} instances: if they are "
+        f"sources, p beside the control is too small; --group-field {name} allows for "
+        "them"
+        for name, n in n_values.items()
+        if _FEWEST_SOURCES <= n <= len(records) / 2
+    ]

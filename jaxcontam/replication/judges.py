@@ -1,54 +1,37 @@
-"""Labels of completions by judges, and the row that they give: idea 2 of the paper."""
+"""Judges of completions: the local one, a chat model, and people.
+
+The local judge needs no model: equality of words, and two shares of them. Its constants
+were chosen on the 280 completions that came with the paper, of which people call 20
+copies; so how well the rule agrees with those people is no forecast of how well it does
+elsewhere. Second pieces that follow from the first one by rule are found here as well:
+anybody writes those who has read the first piece, and nothing else.
+"""
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from jaxcontam.replication.control import (
-    Side,
-    beside_control,
-    beside_reference,
-    why_no_more,
+import numpy as np
+
+from jaxcontam.progress import Progress
+from jaxcontam.replication.instances import (
+    Instance,
+    filled,
+    new_piece,
+    possible_pieces,
+    words_of,
 )
-from jaxcontam.replication.overlap import ALPHA
-from jaxcontam.replication.result import (
-    JudgeResult,
-    ReplicationReason,
-    ReplicationVerdict,
-)
-from jaxcontam.stats.proportions import rate_interval
+from jaxcontam.replication.overlap import common_words, stands_within
+from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
 
 Labels = Sequence[Judgement | None]
 """One per completion; None where nobody judged it."""
-
-_FEWEST_EXACT, _FEWEST_NEAR = 1, 2
-# Instances that the paper's rule was made for.
-_PAPER_K = 10
-# Share of completions that the local judge calls near-exact by mistake: upper end of
-# the 95 % interval of 1 among 137 recorded ones (`python -m eval.replication`).
-_FALSE_NEAR = 0.04
-_WORDS: dict[str, Judgement] = {
-    "exact": "exact",
-    "exact match": "exact",
-    "yes (exact match)": "exact",
-    "e": "exact",
-    "near": "near",
-    "near-exact": "near",
-    "near exact": "near",
-    "near match": "near",
-    "near-exact match": "near",
-    "yes (near-exact match)": "near",
-    "n-e": "near",
-    "no": "no",
-    "no match": "no",
-    "inexact": "no",
-    "inexact match": "no",
-    "none": "no",
-    "n": "no",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +47,459 @@ class Judged:
     n_refused: int = 0
 
 
+_LABELS: dict[Judgement, tuple[str, ...]] = {
+    "exact": ("exact", "exact match", "yes (exact match)", "e"),
+    "near": (
+        *("near", "near-exact", "near exact", "near match", "near-exact match"),
+        *("yes (near-exact match)", "n-e"),
+    ),
+    "no": ("no", "no match", "inexact", "inexact match", "none", "n"),
+}
+
+
+def judgement_of(word: str) -> Judgement | None:
+    """Label that a person's word in a sheet means; None for any other word."""
+    said = " ".join(word.lower().split()).rstrip(".")
+    return next((label for label, words in _LABELS.items() if said in words), None)
+
+
+def is_copy(label: Judgement | None) -> bool:
+    """True if a completion was called an exact or a near-exact copy."""
+    return label in ("exact", "near")
+
+
+JUDGE_VERSION = "local-2"
+"""Name of the judge, which changes with any constant or rule of `judge_pair`."""
+
+NEAR = 0.70
+"""`near_score` from which a completion is called near-exact."""
+
+NEAR_BLEURT = 0.755
+"""Score of BLEURT-20 from which it is, where such scores are at hand."""
+
+# A reference of fewer words is met by chance.
+_FEWEST_NEAR = 3
+# A copy of this many words counts anywhere in a completion.
+_FEWEST_WITHIN = 8
+# Three words of a long reference are no copy of it, though all of them are right.
+_LEAST_RECALL = 0.25
+# Nor are words such as "the" and "over", in whatever order they come.
+_FEWEST_CONTENT = 2
+_STRONGEST: tuple[Judgement, ...] = ("exact", "near", "no")
+# A model that does not stop is judged on as many words as the reference has.
+_RUNS_ON = 2
+_FUNCTION_WORDS = frozenset(
+    words_of(
+        "a about after again all also am an and any are as at be because been before "
+        "being but by can could did do does for from had has have he her here him his "
+        "how i if in into is it its just me more most my no nor not now of off on once "
+        "one only or other our out over own s same she should so some such t than that "
+        "the their them then there these they this those through to too under until up "
+        "very was we were what when where which while who whom why will with would you "
+        "your"
+    )
+)
+
+
+def judge_version(*, with_bleurt: bool = False) -> str:
+    """`JUDGE_VERSION`, and whether the judge has scores of BLEURT-20 to read."""
+    return JUDGE_VERSION + "+bleurt-20" * with_bleurt
+
+
+def judge_local(
+    instances: Sequence[Instance],
+    completions: Sequence[Completion],
+    *,
+    bleurt: np.ndarray | None = None,
+) -> Judged:
+    """Say of each completion whether it is an exact or a near-exact copy.
+
+    Refused ones are counted, not judged. `bleurt` (N,) are scores of BLEURT-20, nan
+    where there is none, which find copies in other words; no other model's scores will
+    do.
+    """
+    labels: list[Judgement | None] = []
+    pairs = zip(instances, completions, strict=True)
+    for i, (instance, completion) in enumerate(pairs):
+        if completion.refused:
+            labels.append(None)
+            continue
+        meaning = None if bleurt is None else float(bleurt[i])
+        found: set[Judgement] = {
+            judge_pair(instance.second_piece, candidate, bleurt=meaning)
+            for candidate in possible_pieces(instance, completion.text)
+        }
+        labels.append(min(found, key=_STRONGEST.index))
+    return Judged(labels=tuple(labels), n_refused=labels.count(None))
+
+
+def judge_pair(
+    reference: str, candidate: str, *, bleurt: float | None = None
+) -> Judgement:
+    """Judge a candidate: an exact copy of the reference, a near-exact one, or none.
+
+    Exact: the same words, whatever their case and the marks between them; or, of a
+    reference of 8 words or more, the same words one after the other anywhere in the
+    candidate. Near-exact: at least 3 words each, a quarter of the reference's words in
+    order, two of its content words and a quarter of them, and a `near_score` of 0.70
+    or more or a BLEURT-20 score of 0.755 or more. A candidate of more than twice the
+    reference's words is cut to as many before that.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, section 3.1, ask a model or a human.
+    """
+    wanted, found = words_of(reference), words_of(candidate)
+    if not wanted or not found:
+        return "no"
+    if found == wanted:
+        return "exact"
+    if len(wanted) >= _FEWEST_WITHIN and stands_within(wanted, found):
+        return "exact"
+    if min(len(wanted), len(found)) < _FEWEST_NEAR:
+        return "no"
+    if len(found) > _RUNS_ON * len(wanted):
+        found = found[: len(wanted)]
+    if common_words(wanted, found) / len(wanted) < _LEAST_RECALL:
+        return "no"
+    content = _content(wanted)
+    n_shared = (Counter(content) & Counter(found)).total()
+    if n_shared < max(min(_FEWEST_CONTENT, len(content)), _LEAST_RECALL * len(content)):
+        return "no"
+    # A nan is at least nothing.
+    has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
+    return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
+
+
+def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
+    """Share of a candidate's words that the reference has, from 0 to 1.
+
+    The mean of the precision of ROUGE-L and of that of content words. Extra text lowers
+    it; what is left out of the reference does not.
+    """
+    if not wanted or not found:
+        return 0.0
+    in_order = common_words(wanted, found) / len(found)
+    content = _content(found)
+    if not content:
+        return in_order
+    shared = (Counter(content) & Counter(wanted)).total()
+    return (in_order + shared / len(content)) / 2
+
+
+def closeness(instance: Instance, completion: Completion) -> float:
+    """Share of the second piece's content words that a completion begins with.
+
+    From 0 to 1, in whatever order, among twice as many words as the second piece has:
+    how well a model guesses, long before anything is a copy.
+    """
+    wanted = words_of(instance.second_piece)
+    found = words_of(new_piece(instance, completion.text))[: _RUNS_ON * len(wanted)]
+    content = _content(wanted) or wanted
+    shared = (Counter(content) & Counter(found)).total()
+    return shared / len(content) if content else 0.0
+
+
+def _content(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in _FUNCTION_WORDS]
+
+
+def is_short(instance: Instance) -> bool:
+    """True if a reference has so few words, one or two, that chance meets it."""
+    return len(words_of(instance.second_piece)) < _FEWEST_NEAR
+
+
+def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
+    """Warnings about instances that are easy to "copy" without having seen them."""
+    warnings = []
+    n_alike = sum(
+        instance.cut == "pair"
+        and judge_pair(instance.second_piece, instance.first_piece) != "no"
+        for instance in instances
+    )
+    if n_alike:
+        warnings.append(
+            f"in {n_alike} of {len(instances)} pairs a model that only repeats the "
+            "first text would be judged to copy the second"
+        )
+    if n_short := sum(map(is_short, instances)):
+        warnings.append(
+            f"{n_short} of {len(instances)} references have fewer than {_FEWEST_NEAR} "
+            "words, so a model that knows the answer meets them without a copy"
+        )
+    return tuple(warnings)
+
+
+# 1,000 and 3.5 are one number each; letters and digits that touch are two tokens.
+_TOKEN = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?|[^\W\d_]+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*\Z")
+# With a smaller share of the reference's words a continuation is no copy of it.
+_LEAST_SHARED = 0.5
+# Longer periods are not looked for: tokens of a long paragraph.
+_LONGEST = 400
+# From here on a number is a code that nobody continues.
+_LARGEST = 1e12
+Rule = Callable[[Sequence[str]], str]
+"""Tokens one, two and three periods ago, as far as there are some -> the next one."""
+
+_SERIES = tuple(
+    tuple(words.split())
+    for words in (
+        "one two three four five six seven eight nine ten eleven twelve thirteen "
+        "fourteen fifteen sixteen seventeen eighteen nineteen twenty",
+        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh "
+        "twelfth",
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "january february march april may june july august september october november "
+        "december",
+        "a b c d e f g h i j k l m n o p q r s t u v w x y z",
+    )
+)
+"""Words that count; after the last one comes the first."""
+
+_PLACES = {
+    word: (s, i) for s, words in enumerate(_SERIES) for i, word in enumerate(words)
+}
+
+
+def follows_from_first(instance: Instance) -> bool:
+    """True if a continuation of the first piece by rule is a copy of the second one.
+
+    The rules repeat the last p words of the first piece, for every p. Where these are
+    numbers, or words that count such as weekdays, they go on as they went from period
+    to period: by the same step, by the same factor and step (three of them tell), or
+    one further. A model that has not seen an instance writes it, too.
+
+    A text that continues in another way may still be easy to guess: False is no promise
+    that only memory could write the second piece.
+    """
+    first = _tokens(instance.first_piece)
+    n_new = len(_TOKEN.findall(instance.second_piece))
+    wanted = Counter(words_of(instance.second_piece))
+    if not wanted or not n_new:
+        return False
+    first = first[-3 * _LONGEST :]
+    tried: set[str] = set()
+    for period in range(1, min(len(first), _LONGEST) + 1):
+        for rule in (_same, _affine, _one_further):
+            text = _continued(first, n_new, period, rule)
+            if text in tried:
+                continue
+            tried.add(text)
+            shared = (Counter(words_of(text)) & wanted).total() / wanted.total()
+            if shared < _LEAST_SHARED:
+                continue
+            if judge_pair(instance.second_piece, text) != "no":
+                return True
+    return False
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Each token, after the text before it."""
+    found, end = [], 0
+    for match in _TOKEN.finditer(text):
+        # The first one has nothing before it, and needs it when it comes again.
+        found.append((text[end : match.start()] if end else " ", match[0].casefold()))
+        end = match.end()
+    return found
+
+
+def _continued(
+    first: Sequence[tuple[str, str]], n_new: int, period: int, rule: Rule
+) -> str:
+    tokens = list(first)
+    for _ in range(n_new):
+        before = tokens[-period : -3 * period - 1 : -period]
+        tokens.append((before[0][0], rule([token for _, token in before])))
+    return "".join(lead + token for lead, token in tokens[len(first) :])
+
+
+def _same(before: Sequence[str]) -> str:
+    return before[0]
+
+
+def _one_further(before: Sequence[str]) -> str:
+    """The next number or word of a series; any other word again."""
+    token = before[0]
+    if token in _PLACES:
+        return _of_series(token, 1)
+    if _NUMBER.match(token):
+        return _written(_value(token) + 1, token)
+    return token
+
+
+def _affine(before: Sequence[str]) -> str:
+    """Continuation of x' = a x + b, with a = 1 where two numbers are known."""
+    token = before[0]
+    if len(before) < 2:
+        return token
+    if token in _PLACES and before[1] in _PLACES:
+        (series, place), (other, earlier) = _PLACES[token], _PLACES[before[1]]
+        return _of_series(token, place - earlier) if series == other else token
+    if not all(map(_NUMBER.match, before[:2])):
+        return token
+    last, previous = map(_value, before[:2])
+    factor = 1.0
+    if len(before) > 2 and _NUMBER.match(before[2]):
+        step = previous - _value(before[2])
+        factor = (last - previous) / step if step else 1.0
+    return _written(last + factor * (last - previous), token)
+
+
+def _of_series(token: str, step: int) -> str:
+    series, place = _PLACES[token]
+    return _SERIES[series][(place + step) % len(_SERIES[series])]
+
+
+def _value(token: str) -> float:
+    return float(token.replace(",", ""))
+
+
+def _written(value: float, like: str) -> str:
+    """A number as another one is written: its decimals, zeros and commas."""
+    if not abs(value) < _LARGEST:
+        return like
+    whole, _, decimals = like.partition(".")
+    text = f"{abs(value):,.{len(decimals)}f}"
+    if "," not in whole:
+        text = text.replace(",", "")
+    return text.zfill(len(like)) if whole.startswith("0") else text
+
+
+_PROMPT = """\
+Somebody tried to write down a text from memory. Compare what they wrote (the candidate)
+with the original (the reference), and say whether they reproduced it. Give one of
+these three answers and nothing else:
+Yes (exact match)
+Yes (near-exact match)
+No
+A near-exact match follows the reference phrase by phrase: the same statement, built the
+same way, in nearly the same words. A candidate that is merely about the same subject,
+or that fits as well as any other, is a No.
+
+Example 1
+Reference: The ferry to the island leaves at noon.
+Candidate: The ferry to the island leaves at noon.
+Answer: Yes (exact match)
+
+Example 2
+Reference: has closed its only coal mine after ninety years, with 240 jobs lost.
+Candidate: has closed its only coal mine after ninety years, with 240 jobs lost. The \
+owner said that falling prices had left it no other choice.
+Answer: Yes (near-exact match)
+
+Example 3
+Reference: Grandmother's clock stopped because nobody had wound it.
+Candidate: The clock of the grandmother stopped since nobody had wound it.
+Answer: Yes (near-exact match)
+
+Example 4
+Reference: Tova lends Ilan her bicycle until Friday, as his was stolen.
+Candidate: Tova will lend Ilan her bicycle until Friday because his was stolen.
+Answer: Yes (near-exact match)
+
+Example 5
+Reference: The museum bought the painting from a dealer in Ghent in 1911.
+Candidate: In 1911 the museum bought the painting from a dealer in Ghent.
+Answer: Yes (near-exact match)
+
+Now this one
+Reference: {reference}
+Candidate: {candidate}
+Answer:"""
+# Enough for a model that says its reasons; one that thinks aloud needs more.
+_MOST_TOKENS = 500
+_MARKS = re.compile(r"[*_`\"'\u201c\u201d\u2018\u2019#>]+")
+_ANSWER = re.compile(
+    r"(?i)^\W*(?:(?:final\s+)?answer\s*(?:is)?\s*[:=-]?\s*)?"
+    r"(?:(?P<no>no)\b(?!.*\bexact\b)"
+    r"|(?:yes\b\W*)?(?P<near>near\W*exact|near\W*match)\b"
+    r"|(?:yes\b\W*)?(?P<exact>exact)\b"
+    r"|(?P<yes>yes)\W*$)"
+    # "Exact match: no" is a table of both questions, and no answer.
+    r"(?!\W*(?:match\b)?\W*(?:yes|no|true|false)\b)"
+)
+
+
+def llm_judge_version() -> str:
+    """Name of the prompt with a digest of its words."""
+    return "llm-1@" + hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
+
+
+def judge_prompt(reference: str, candidate: str) -> str:
+    """The question about one pair, with five examples."""
+    return filled(_PROMPT, reference=reference, candidate=candidate.strip())
+
+
+def judge_llm(
+    completer: Completer,
+    instances: Sequence[Instance],
+    completions: Sequence[Completion],
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Judged:
+    """Ask a chat model about each completion, at temperature 0.
+
+    Nobody is asked about empty completions, which are no copies. Answers that are none
+    of the three and requests that were refused are None and counted.
+
+    Source:
+        Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with
+        examples of our own.
+    """
+    labels: list[Judgement | None] = ["no"] * len(instances)
+    n_refused = n_unparsed = 0
+    asked: list[int] = []
+    prompts: list[str] = []
+    for i, completion in enumerate(completions):
+        if completion.refused:
+            labels[i] = None
+            n_refused += 1
+        elif candidate := new_piece(instances[i], completion.text):
+            asked.append(i)
+            prompts.append(judge_prompt(instances[i].second_piece, candidate))
+    answers = []
+    if prompts:
+        answers = completer.complete(
+            prompts, max_tokens=_MOST_TOKENS, seed=seed, progress=progress
+        )
+    for i, (answer,) in zip(asked, answers, strict=True):
+        labels[i] = None if answer.refused else parse_judgement(answer.text)
+        n_refused += bool(answer.refused)
+        n_unparsed += not answer.refused and labels[i] is None
+    return Judged(labels=tuple(labels), n_unparsed=n_unparsed, n_refused=n_refused)
+
+
+def parse_judgement(answer: str) -> Judgement | None:
+    """The answer that a model gives, or None where it gives none of the three.
+
+    The first line counts if it begins with an answer, else the last line that does. A
+    bare "yes" is the weaker of both; "no" with "exact" behind it may mean anything.
+    """
+    words = _MARKS.sub("", without_thoughts(answer))
+    lines = [line for line in words.splitlines() if line.strip()]
+    # The first line, then the last ones.
+    found: list[Judgement | None] = [
+        _line_judgement(line) for line in (*lines[:1], *reversed(lines))
+    ]
+    return next((label for label in found if label is not None), None)
+
+
+def _line_judgement(line: str) -> Judgement | None:
+    if (match := _ANSWER.search(line)) is None:
+        return None
+    if match["no"]:
+        return "no"
+    return "exact" if match["exact"] else "near"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How often a judge and humans call the same completions copies, exact or near.
+    """Shares of completions that a judge and humans call copies alike, exact or near.
 
     `kappa` is Cohen's; `always_no` the accuracy of a judge that never finds a copy.
-    None where it is not defined: for n = 0, where neither found any (`f1`), where both
-    used one word only (`kappa`).
+    None for n = 0, where neither found any (`f1`), where both used one word only
+    (`kappa`).
     """
 
     n: int
@@ -80,194 +509,8 @@ class Agreement:
     always_no: float | None
 
 
-def algorithm_2(n_exact: int, n_near: int, n_judged: int) -> bool:
-    """True if these copies are enough for the paper's rule.
-
-    One exact copy, or `fewest_near` near-exact ones. The paper calls the partition
-    contaminated then; here that is no verdict, for a clean model copies what is common.
-    """
-    return n_exact >= _FEWEST_EXACT or n_near >= fewest_near(n_judged)
-
-
-def fewest_near(n_judged: int) -> int:
-    """Near-exact copies that are enough for the paper's rule: two of at most ten.
-
-    With more completions, the smallest number that chance alone reaches no more often
-    than two of ten, if 4 % are false: five of fifty, where two would be reached by
-    chance in six of ten partitions.
-
-    Source:
-        Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have ten instances.
-    """
-    from scipy.stats import binom
-
-    accepted = binom.sf(_FEWEST_NEAR - 1, _PAPER_K, _FALSE_NEAR)
-    fewest = _FEWEST_NEAR
-    while binom.sf(fewest - 1, n_judged, _FALSE_NEAR) > accepted:
-        fewest += 1
-    return fewest
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """Facts about instances before a model is asked: one value each, or nothing.
-
-    Attributes:
-        is_short: Whether the second piece is so short that a model which knows the
-            answer meets it; exact copies of such do not decide.
-        follows: Whether it follows from the first piece by rule; see
-            `follows_from_first`. Such instances are left out, copies or not.
-        repeats: Whether the text stands before, or on both sides; left out likewise.
-    """
-
-    is_short: Sequence[bool] = ()
-    follows: Sequence[bool] = ()
-    repeats: Sequence[bool] = ()
-    groups: Sequence[str] = ()
-
-    def counted(self, labels: Labels) -> list[Judgement | None]:
-        """Labels that count: None where an instance is left out."""
-        masks = [mask for mask in (self.follows, self.repeats) if mask]
-        return [
-            None if any(mask[i] for mask in masks) else label
-            for i, label in enumerate(labels)
-        ]
-
-
-NO_FACTS = Facts()
-
-
-def judge_result(
-    judged: Judged,
-    *,
-    method: str,
-    benchmark: str,
-    fingerprint: str,
-    judge_version: str,
-    prompt_version: str | None,
-    primary: bool = False,
-    facts: Facts = NO_FACTS,
-    control: Judged | None = None,
-    control_facts: Facts = NO_FACTS,
-    reference: tuple[Judged, Judged, Sequence[float]] | None = None,
-    group_field: str | None = None,
-    humans: Labels | None = None,
-    warnings: tuple[str, ...] = (),
-    seed: int = 0,
-) -> JudgeResult:
-    """Count copies, compare their rate with a control's and a reference's, and decide.
-
-    As many copies as the paper's rule asks for are `suspected`, unless a control shows
-    that they are not significantly more at a level of 0.05. `contaminated` needs 0.001,
-    and a reference model that has seen neither: it copies less than a tenth of what the
-    model copies of the benchmark (p <= 0.05), it writes as close to the control as the
-    model does (p > 0.05), and the model's excess over it is significant at 0.001.
-
-    Control and reference are judged by the same judge; `reference` holds its labels of
-    the partition and of the control, and how much closer to the truth than its own the
-    model's completion of each instance of the control is (see `closeness`).
-    `group_field` is the field that the sources of the facts come from; `humans` are
-    labels to compare with.
-
-    Source:
-        Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
-    """
-    labels = facts.counted(judged.labels)
-    found = [label for label in labels if label is not None]
-    n_exact, n_near = found.count("exact"), found.count("near")
-    n_copies = n_exact + n_near
-    n_short = 0
-    if facts.is_short:
-        pairs = zip(labels, facts.is_short, strict=True)
-        n_short = sum(label == "exact" and short for label, short in pairs)
-    rate, low, high = rate_interval(n_copies, len(found))
-    is_many = algorithm_2(n_exact - n_short, n_near, len(found))
-    of_control = control_facts.counted(control.labels) if control else []
-    controls = [x for x in of_control if x is not None]
-    sides = (
-        Side(copies=_copies(labels), groups=facts.groups),
-        Side(copies=_copies(of_control), groups=control_facts.groups),
-    )
-    tested = beside_control(*sides, seed=seed)
-    compared = None
-    if reference is not None and control is not None:
-        whole, other, closer = reference
-        compared = beside_reference(
-            dataclasses.replace(sides[0], reference=_copies(whole.labels)),
-            dataclasses.replace(sides[1], reference=_copies(other.labels)),
-            closer=closer,
-            n_refused=whole.n_refused + other.n_refused,
-            seed=seed,
-        )
-    control_copies = sum(x != "no" for x in controls)
-    same = agreement(judged.labels, humans) if humans is not None else None
-    verdict: ReplicationVerdict | None = None
-    reason: ReplicationReason | None = None
-    is_large_enough = tested is None or tested.p_floor <= ALPHA
-    if found and (control is None or controls) and (is_large_enough or not is_many):
-        verdict = "no evidence"
-        if is_many and (tested is None or tested.p_value <= ALPHA):
-            reason = why_no_more(tested, compared)
-            verdict = "contaminated" if reason is None else "suspected"
-    return JudgeResult(
-        benchmark=benchmark,
-        fingerprint=fingerprint,
-        method=method,
-        primary=primary,
-        n_instances=len(found),
-        n_exact=n_exact,
-        n_short=n_short,
-        n_follows=sum(facts.follows),
-        n_repeats=sum(facts.repeats),
-        n_near=n_near,
-        fewest_near=fewest_near(len(found)),
-        meets_rule=is_many,
-        n_unparsed=judged.n_unparsed,
-        n_refused=judged.n_refused,
-        rate=rate,
-        rate_low=low,
-        rate_high=high,
-        n_control=len(controls),
-        n_control_unparsed=control.n_unparsed if control else 0,
-        n_control_refused=control.n_refused if control else 0,
-        n_control_follows=sum(control_facts.follows),
-        n_control_repeats=sum(control_facts.repeats),
-        control_copies=control_copies,
-        n_needed=tested.n_needed if tested else None,
-        group_field=group_field,
-        n_groups=tested.n_groups if tested else 0,
-        n_shared=tested.n_shared if tested else 0,
-        p_control=tested.p_value if tested else None,
-        p_control_barnard=tested.barnard if tested else None,
-        p_control_floor=tested.p_floor if tested else None,
-        reference=compared,
-        reason=reason,
-        agreement=same.accuracy if same else None,
-        f1=same.f1 if same else None,
-        agreement_of_always_no=same.always_no if same else None,
-        prompt_version=prompt_version,
-        judge_version=judge_version,
-        verdict=verdict,
-        warnings=(*warnings, *_warnings(judged, control)),
-    )
-
-
-def _copies(labels: Labels) -> list[bool | None]:
-    return [None if label is None else is_copy(label) for label in labels]
-
-
-def judgement_of(word: str) -> Judgement | None:
-    """Label that a person's word in a sheet means; None for any other word."""
-    return _WORDS.get(" ".join(word.lower().split()).rstrip("."))
-
-
-def is_copy(label: Judgement | None) -> bool:
-    """True if a completion was called an exact or a near-exact copy."""
-    return label in ("exact", "near")
-
-
 def agreement(labels: Labels, others: Labels) -> Agreement:
-    """Compare two judges; `others` are the ones to be found, such as humans' labels."""
+    """Compare two judges; `others` are to be found, such as humans' labels."""
     if len(labels) != len(others):
         raise ValueError(f"lengths must be equal, got {len(labels)} and {len(others)}")
     both = [
@@ -293,22 +536,6 @@ def agreement(labels: Labels, others: Labels) -> Agreement:
     )
 
 
-def _warnings(judged: Judged, control: Judged | None) -> list[str]:
-    warnings = []
-    for which, one in (("", judged), ("of the control, ", control)):
-        if one is None:
-            continue
-        n_all = len(one.labels)
-        if one.n_unparsed:
-            warnings.append(
-                f"{which}{one.n_unparsed} of {n_all} answers of the judge say none of "
-                "the words asked for"
-            )
-        if one.n_refused:
-            warnings.append(f"{which}{one.n_refused} of {n_all} requests were refused")
-    return warnings
-
-
 ByPerson = tuple[tuple[Judgement | None, ...], ...]
 """(people, N) labels; None where a person gave none."""
 
@@ -322,12 +549,12 @@ class People:
 
     @property
     def consensus(self) -> tuple[Judgement | None, ...]:
-        """Label that most people gave each instance, as `consensus` counts."""
+        """Weakest label of each completion, as `consensus` counts."""
         return consensus(self.labels)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How far people agree, and how many completions are left out; sentences."""
+        """Sentences on how far people agree, and how many completions drop out."""
         notes = []
         if len(self.labels) == 2:
             both = agreement(*self.labels)
@@ -353,15 +580,13 @@ def consensus(people: ByPerson) -> tuple[Judgement | None, ...]:
 
     None where nobody gave one, or some call it a copy and others do not.
     """
-    agreed: list[Judgement | None] = []
-    for labels in zip(*people, strict=True):
-        if _is_disputed(labels):
-            agreed.append(None)
-        else:
-            agreed.append(
-                next((x for x in ("no", "near", "exact") if x in labels), None)
-            )
-    return tuple(agreed)
+    weakest_first: tuple[Judgement, ...] = ("no", "near", "exact")
+    return tuple(
+        None
+        if _is_disputed(labels)
+        else next((one for one in weakest_first if one in labels), None)
+        for labels in zip(*people, strict=True)
+    )
 
 
 def _is_disputed(labels: tuple[Judgement | None, ...]) -> bool:

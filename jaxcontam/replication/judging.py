@@ -2,16 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from jaxcontam.progress import Bar
-from jaxcontam.replication.annotate import read_sheet
-from jaxcontam.replication.instance import Completion, Instance, text_key
-from jaxcontam.replication.judges import Facts, Judged, Judgement, People, judge_result
-from jaxcontam.replication.local_judge import (
+from jaxcontam.replication.control import Facts, JudgeResult, judge_result
+from jaxcontam.replication.instances import Instance, text_key
+from jaxcontam.replication.judges import (
+    Judged,
+    Judgement,
+    People,
     closeness,
     follows_from_first,
     instance_warnings,
@@ -19,11 +20,15 @@ from jaxcontam.replication.local_judge import (
     judge_local,
     judge_version,
 )
-from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
-from jaxcontam.replication.page import measure_and_test
-from jaxcontam.replication.result import JudgeResult, OverlapResult
-from jaxcontam.replication.split import instances_fingerprint
+from jaxcontam.replication.overlap import (
+    ROUGE_L,
+    Measure,
+    OverlapResult,
+    overlap_results,
+    overlap_scores,
+)
 from jaxcontam.reports.archive import number_or_none
+from jaxcontam.scoring.completer import Completion
 
 if TYPE_CHECKING:
     from jaxcontam.replication.bleurt import Bleurt
@@ -51,6 +56,14 @@ class Arm:
     instances: tuple[Instance, ...]
     guided: tuple[Completion, ...]
     general: tuple[Completion, ...] | None = None
+
+    def overlaps(self, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of guided and general completions, (N,) each."""
+        assert self.general is not None
+        return (
+            overlap_scores(measure, self.instances, self.guided),
+            overlap_scores(measure, self.instances, self.general),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -103,112 +116,96 @@ class Partition:
         }
 
     @property
-    def repeats(self) -> dict[str, list[bool]]:
-        """Instances whose text stands before on their side, or on the other as well."""
-        keys = {
-            name: [text_key(one.first_piece, one.second_piece) for one in arm.instances]
+    def facts(self) -> dict[str, Facts]:
+        """Facts of the instances of both sides."""
+        sides = {
+            name: arm.instances
             for name, arm in self.arms.items()
             if name in (PARTITION, CONTROL)
         }
-        both = set(keys[PARTITION]) & set(keys.get(CONTROL, ()))
-        return {
-            name: [key in both or key in own[:i] for i, key in enumerate(own)]
-            for name, own in keys.items()
+        keys = {
+            name: [text_key(one.first_piece, one.second_piece) for one in instances]
+            for name, instances in sides.items()
         }
-
-    @property
-    def facts(self) -> dict[str, Facts]:
-        """Facts of the instances of both sides."""
+        both = set(keys[PARTITION]) & set(keys.get(CONTROL, ()))
         is_grouped = self.group_field is not None
         return {
             name: Facts(
-                is_short=[is_short(one) for one in self.arms[name].instances],
-                follows=[follows_from_first(one) for one in self.arms[name].instances],
-                repeats=repeats,
-                groups=[str(one.group) for one in self.arms[name].instances]
-                if is_grouped
-                else (),
+                is_short=[is_short(one) for one in instances],
+                follows=[follows_from_first(one) for one in instances],
+                # On this side before, or on the other as well.
+                repeats=[
+                    key in both or key in keys[name][:i]
+                    for i, key in enumerate(keys[name])
+                ],
+                groups=[str(one.group) for one in instances] if is_grouped else (),
             )
-            for name, repeats in self.repeats.items()
+            for name, instances in sides.items()
         }
 
     def results(self, *, seed: int) -> list[OverlapResult | JudgeResult]:
         """Rows of the report: the judge that decides, the others, then overlaps."""
-        rows: list[OverlapResult | JudgeResult] = []
+        facts, local = self.facts, self.judged_locally
         is_local = not self.llm or not self.llm_decides
-        facts, repeats = self.facts, self.repeats
-        shared: dict[str, Any] = {
+        people = None if self.humans is None else self.humans.consensus
+        names: dict[str, Any] = {
             "benchmark": self.name,
             "fingerprint": self.fingerprint,
             "prompt_version": self.prompt_version,
-            "facts": facts[PARTITION],
-            "group_field": self.group_field,
             "seed": seed,
         }
-        humans = None if self.humans is None else self.humans.consensus
-        of_run = (
-            *self.warnings,
-            *(f"of the control: {words}" for words in self.control_warnings),
-            *_repeat_words(repeats),
-        )
+        shared = {**names, "facts": facts[PARTITION], "group_field": self.group_field}
 
         def beside(judged: Mapping[str, Judged]) -> dict[str, Any]:
             """The arms that a judge compares the partition with."""
             own, theirs = OF_REFERENCE.values()
-            found = {"judged": judged[PARTITION], "humans": humans, **shared}
+            found = {"judged": judged[PARTITION], "humans": people, **shared}
             if CONTROL in judged:
                 found |= {"control": judged[CONTROL], "control_facts": facts[CONTROL]}
             if own in judged and theirs in judged:
                 found["reference"] = judged[own], judged[theirs], self._closer()
             return found
 
-        if self.llm:
-            rows.append(
-                judge_result(
-                    method=LLM,
-                    judge_version=self.llm_version or "",
-                    primary=not is_local,
-                    warnings=() if is_local else of_run,
-                    **beside(self.llm),
-                )
-            )
-        rows.append(
+        of_run = (
+            *self.warnings,
+            *(f"of the control: {words}" for words in self.control_warnings),
+            *_repeat_words(facts),
+        )
+        own = (*instance_warnings(self.arm.instances), *self._bleurt_notes())
+        judges = [
             judge_result(
                 method=LOCAL,
                 judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
                 primary=is_local,
-                warnings=(
-                    *(of_run if is_local else ()),
-                    *instance_warnings(self.arm.instances),
-                    *self._bleurt_notes(),
-                ),
-                **beside(self.judged_locally),
+                warnings=(*of_run, *own) if is_local else own,
+                **beside(local),
             )
-        )
+        ]
+        if self.llm:
+            of_llm = judge_result(
+                method=LLM,
+                judge_version=self.llm_version or "",
+                primary=not is_local,
+                warnings=() if is_local else of_run,
+                **beside(self.llm),
+            )
+            judges.insert(1 if is_local else 0, of_llm)
         if self.humans is not None:
-            rows.append(
-                judge_result(
-                    Judged(labels=self.humans.consensus),
-                    method=HUMAN,
-                    judge_version=self.humans.source,
-                    warnings=self.humans.notes,
-                    **shared,
-                )
+            of_people = judge_result(
+                Judged(labels=self.humans.consensus),
+                method=HUMAN,
+                judge_version=self.humans.source,
+                warnings=self.humans.notes,
+                **shared,
             )
-        rows.sort(key=lambda row: not row.primary)
+            judges.append(of_people)
+        rows: list[OverlapResult | JudgeResult] = [*judges]
         for name, scores in self.overlaps.items():
             guided_N, general_N = (
-                np.where(repeats[PARTITION], np.nan, scores_N) for scores_N in scores
+                np.where(facts[PARTITION].repeats, np.nan, scores_N)
+                for scores_N in scores
             )
-            rows += overlap_results(
-                name,
-                guided_N,
-                general_N,
-                benchmark=self.name,
-                fingerprint=self.fingerprint,
-                prompt_version=self.prompt_version,
-                seed=seed,
-            )
+            rows += overlap_results(name, guided_N, general_N, **names)
         return rows
 
     def rows(self) -> list[dict[str, Any]]:
@@ -221,24 +218,18 @@ class Partition:
                 labels[LLM] = self.llm[name].labels
             if self.humans is not None and name == PARTITION:
                 labels[HUMAN] = self.humans.consensus
-            side = (
-                PARTITION if name in (PARTITION, OF_REFERENCE[PARTITION]) else CONTROL
-            )
-            found += _rows(arm, name, self.name, facts[side], labels)
+            is_own = name in (PARTITION, OF_REFERENCE[PARTITION])
+            rows = _rows(arm, name, facts[PARTITION if is_own else CONTROL], labels)
             if name != PARTITION and self.judges_by_bleurt:
-                for row, score in zip(
-                    found[-len(arm.guided) :], self.bleurt_20[name], strict=True
-                ):
-                    row["bleurt_guided"] = number_or_none(score)
-        own = found[: len(self.arm.guided)]
-        for name, (guided_N, general_N) in self.overlaps.items():
-            for row, guided, general in zip(own, guided_N, general_N, strict=True):
-                row[f"{name}_guided"] = number_or_none(guided)
-                row[f"{name}_general"] = number_or_none(general)
-        if self.arm.general is None:
-            scores_N = overlap_scores(ROUGE_L, self.arm.instances, self.arm.guided)
-            for row, score in zip(own, scores_N, strict=True):
-                row["rouge_l_guided"] = number_or_none(score)
+                _add(rows, "bleurt_guided", self.bleurt_20[name])
+            if name == PARTITION:
+                for measure, (guided_N, general_N) in self.overlaps.items():
+                    _add(rows, f"{measure}_guided", guided_N)
+                    _add(rows, f"{measure}_general", general_N)
+                if arm.general is None:
+                    scores_N = overlap_scores(ROUGE_L, arm.instances, arm.guided)
+                    _add(rows, "rouge_l_guided", scores_N)
+            found += [{"benchmark": self.name, **row} for row in rows]
         return found
 
     def _closer(self) -> list[float]:
@@ -260,80 +251,24 @@ class Partition:
         )
 
 
-def _repeat_words(repeats: Mapping[str, Sequence[bool]]) -> tuple[str, ...]:
-    return tuple(
-        f"{'of the control, ' * (name == CONTROL)}{sum(own)} of {len(own)} instances "
-        "are left out: their text stands before, or in the benchmark and in the control"
-        for name, own in repeats.items()
-        if any(own)
-    )
-
-
-def measured(
-    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
-) -> Partition:
-    """The partition with measures of both kinds of completions, ROUGE-L first.
-
-    Other arms are measured only where the local judge reads the measure. Which models
-    measured is added to the warnings.
-    """
-    arm = partition.arm
-    rouge = rouge_overlap(arm)
-    if rouge is None or arm.general is None:
-        return partition
-    overlaps, notes, bleurt_20 = {"rouge_l": rouge}, [], {}
-    for measure in measures:
-        is_bleurt_20 = getattr(measure, "is_bleurt_20", False)
-        with bar(f"measuring {measure.name}"):
-            overlaps[measure.name] = (
-                overlap_scores(measure.measure, arm.instances, arm.guided),
-                overlap_scores(measure.measure, arm.instances, arm.general),
+def _repeat_words(facts: Mapping[str, Facts]) -> list[str]:
+    words = []
+    for name, side in facts.items():
+        where = "of the control, " if name == CONTROL else ""
+        if n := sum(side.repeats):
+            words.append(
+                f"{where}{n} of {len(side.repeats)} instances are left out: their text "
+                "stands before, or in the benchmark and in the control"
             )
-            if is_bleurt_20:
-                # Else the local judge would judge arms by different rules.
-                bleurt_20 = {
-                    name: overlap_scores(measure.measure, one.instances, one.guided)
-                    for name, one in partition.arms.items()
-                    if name != PARTITION
-                }
-                bleurt_20[PARTITION] = overlaps[measure.name][0]
-        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
-    return dataclasses.replace(
-        partition,
-        overlaps=overlaps,
-        bleurt_20=bleurt_20,
-        warnings=(*partition.warnings, *notes),
-    )
-
-
-def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
-    """Labels of a sheet that people filled in; None without one."""
-    if annotated is None:
-        return None
-    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
-
-
-def rouge_overlap(arm: Arm) -> tuple[np.ndarray, np.ndarray] | None:
-    """ROUGE-L of guided and general completions, (N,) each; None for one arm only."""
-    if arm.general is None:
-        return None
-    return (
-        overlap_scores(ROUGE_L, arm.instances, arm.guided),
-        overlap_scores(ROUGE_L, arm.instances, arm.general),
-    )
+    return words
 
 
 def _rows(
-    arm: Arm,
-    which: str,
-    name: str,
-    facts: Facts,
-    labels: Mapping[str, Sequence[Judgement | None]],
+    arm: Arm, which: str, facts: Facts, labels: Mapping[str, Sequence[Judgement | None]]
 ) -> list[dict[str, Any]]:
     rows = []
     for i, (instance, guided) in enumerate(zip(arm.instances, arm.guided, strict=True)):
         row: dict[str, Any] = {
-            "benchmark": name,
             "arm": which,
             "id": instance.index,
             "cut": instance.cut,
@@ -351,112 +286,42 @@ def _rows(
         if arm.general is not None:
             row["general"] = arm.general[i].text
             row["general_refused"] = arm.general[i].refused
-        row |= {judge: of_judge[i] for judge, of_judge in labels.items()}
-        rows.append(row)
+        rows.append(row | {judge: of_judge[i] for judge, of_judge in labels.items()})
     return rows
 
 
-def arm_from_rows(rows: Sequence[Mapping[str, Any]]) -> Arm:
-    """Undo `Partition.rows` for the rows of one arm; KeyError if a field is missing."""
-    return Arm(
-        instances=tuple(
-            Instance(
-                index=row["id"],
-                first_piece=row["first_piece"],
-                second_piece=row["second_piece"],
-                label=row["label"],
-                cut=row["cut"],
-                group=row.get("group"),
-            )
-            for row in rows
-        ),
-        guided=tuple(
-            Completion(text=row["guided"], refused=row["guided_refused"])
-            for row in rows
-        ),
-        general=None
-        if not rows or "general" not in rows[0]
-        else tuple(
-            Completion(text=row["general"], refused=row["general_refused"])
-            for row in rows
-        ),
-    )
+def _add(rows: Sequence[dict[str, Any]], field: str, scores_N: np.ndarray) -> None:
+    for row, score in zip(rows, scores_N, strict=True):
+        row[field] = number_or_none(score)
 
 
-def partition_from_rows(
-    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+def measured(
+    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
 ) -> Partition:
-    """Undo `Partition.rows`; what can be measured without a model is measured again.
+    """The partition with measures of both kinds of completions, ROUGE-L first.
 
-    `stated` are rows of the report without further methods, `rows` all of
-    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
+    Other arms are measured only where the local judge reads the measure. Which models
+    measured is added to the warnings.
     """
-    by_method = {row["method"]: row for row in stated}
-    local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)
-    of_arm = {
-        name: own
-        for name in ARMS
-        if (own := [row for row in rows if row["arm"] == name])
-    }
-    in_question = of_arm[PARTITION]
-    arms = {name: arm_from_rows(own) for name, own in of_arm.items()}
-    overlaps = {
-        name: (
-            _floats(in_question, f"{name}_guided"),
-            _floats(in_question, f"{name}_general"),
-        )
-        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
-    }
-    rouge = rouge_overlap(arms[PARTITION])
-    if rouge is not None and "rouge_l" in overlaps:
-        overlaps["rouge_l"] = rouge
-    bleurt_20 = {}
-    if local["judge_version"] == judge_version(with_bleurt=True):
-        bleurt_20 = {
-            name: _floats(own, "bleurt_guided") for name, own in of_arm.items()
-        }
-    judged = {}
-    if llm is not None:
-        judged = {
-            name: _judged(name, own, llm)
-            for name, own in of_arm.items()
-            if LLM in own[0]
-        }
-    humans = None
-    if human is not None:
-        labels = (tuple(row[HUMAN] for row in in_question),)
-        humans = People(labels=labels, source=human["judge_version"])
-    return Partition(
-        name=local["benchmark"],
-        fingerprint=instances_fingerprint(arms[PARTITION].instances),
-        prompt_version=local["prompt_version"],
-        arms=arms,
-        group_field=local.get("group_field"),
+    arm = partition.arm
+    if arm.general is None:
+        return partition
+    overlaps, notes, bleurt_20 = {"rouge_l": arm.overlaps(ROUGE_L)}, [], {}
+    for measure in measures:
+        with bar(f"measuring {measure.name}"):
+            overlaps[measure.name] = arm.overlaps(measure.measure)
+            if getattr(measure, "is_bleurt_20", False):
+                # Of all arms, else the local judge would judge them by different rules.
+                bleurt_20 = {
+                    name: overlap_scores(measure.measure, one.instances, one.guided)
+                    for name, one in partition.arms.items()
+                    if name != PARTITION
+                }
+                bleurt_20[PARTITION] = overlaps[measure.name][0]
+        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
+    return dataclasses.replace(
+        partition,
         overlaps=overlaps,
         bleurt_20=bleurt_20,
-        llm=judged,
-        llm_version=None if llm is None else llm["judge_version"],
-        llm_decides=llm is not None and llm["primary"],
-        humans=humans,
+        warnings=(*partition.warnings, *notes),
     )
-
-
-def _judged(
-    name: str, rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
-) -> Judged:
-    labels = tuple(row[LLM] for row in rows)
-    if name in (PARTITION, CONTROL):
-        n = "n" if name == PARTITION else "n_control"
-        return Judged(
-            labels=labels,
-            n_unparsed=stated[f"{n}_unparsed"],
-            n_refused=stated[f"{n}_refused"],
-        )
-    # Both arms of a reference share one count.
-    is_first = name == OF_REFERENCE[PARTITION]
-    both = stated.get("reference") or {}
-    return Judged(labels=labels, n_refused=both.get("n_refused", 0) * is_first)
-
-
-def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    return np.array([np.nan if row[name] is None else row[name] for row in rows])

@@ -1,19 +1,21 @@
-"""How much of the reference a completion repeats, by a measure that can be exchanged.
+"""Overlap of completions with their references, by a measure, and its tests.
 
 Dimension key
     N  instances
+
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.result import OverlapResult, ReplicationVerdict
-from jaxcontam.replication.rouge import has_rouge_words, rouge_l
-from jaxcontam.scoring.completer import without_thoughts
+from jaxcontam.replication.instances import Instance
+from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.terms import Validity
+from jaxcontam.scoring.completer import Completion, without_thoughts
 from jaxcontam.stats.paired import (
     paired_bootstrap_p,
     sign_flip_test,
@@ -23,8 +25,102 @@ from jaxcontam.stats.paired import (
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
 
+
 Pairs = Sequence[tuple[str, str]]
 """References with their candidates."""
+
+ALPHA = 0.05
+"""Level of the paper's tests, and of the word `suspected`."""
+
+LEVEL = 0.001
+"""Level of the word `contaminated`."""
+
+ReplicationVerdict = Literal["contaminated", "suspected", "inconclusive", "no evidence"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapResult(ResultRow):
+    """Test if naming the partition makes completions more like the reference.
+
+    Attributes:
+        method: Measure and test, such as `rouge_l_sign_flip`.
+        n_left_out: Instances whose guided or general prompt has no answer, or whose
+            reference the measure cannot read.
+        p_value: One-sided; None for fewer than two pairs.
+        p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
+    """
+
+    validity: Validity
+    n_instances: int
+    n_left_out: int = 0
+    guided: float | None
+    general: float | None
+    p_value: float | None
+    p_floor: float | None = None
+    prompt_version: str | None
+    verdict: ReplicationVerdict | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RougeL:
+    """Longest common subsequence, over the reference's words and the candidate's."""
+
+    recall: float
+    precision: float
+    f1: float
+
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def rouge_l(reference: str, candidate: str) -> RougeL:
+    """ROUGE-L of a candidate against a reference; 0 where one has no words.
+
+    Source:
+        Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries". Words and
+        the weight of F (beta = 1) are those of the Python package rouge_score without
+        its stemmer, which published numbers on completions use.
+    """
+    reference_words, candidate_words = rouge_words(reference), rouge_words(candidate)
+    if not reference_words or not candidate_words:
+        return RougeL(recall=0.0, precision=0.0, f1=0.0)
+    common = common_words(reference_words, candidate_words)
+    recall, precision = common / len(reference_words), common / len(candidate_words)
+    f1 = 2 * common / (len(reference_words) + len(candidate_words))
+    return RougeL(recall=recall, precision=precision, f1=f1)
+
+
+def rouge_words(text: str) -> list[str]:
+    """Runs of ASCII letters and digits in lower case: none in another alphabet."""
+    return _WORD.findall(text.lower())
+
+
+def has_rouge_words(text: str) -> bool:
+    """Tell if at least half of a text's letters are Latin, as ROUGE-L requires.
+
+    It finds no words, or only the few Latin ones, in a text of another alphabet.
+    Accents only split words.
+    """
+    letters = list(filter(str.isalnum, text))
+    n_latin = sum(one < "\u0250" or "\u1e00" <= one < "\u1f00" for one in letters)
+    return 2 * n_latin >= len(letters) and bool(rouge_words(text))
+
+
+def common_words(a: Sequence[str], b: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    from rapidfuzz.distance import LCSseq
+
+    return LCSseq.similarity(a, b)
+
+
+def words_f1(a: Sequence[str], b: Sequence[str]) -> float:
+    """Harmonic mean of the shares of words that are common; 0 where one has none."""
+    return 2 * common_words(a, b) / (len(a) + len(b)) if a and b else 0.0
+
+
+def stands_within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """True if words, which hold no space, stand in others one after the other."""
+    return f" {' '.join(wanted)} " in f" {' '.join(words)} "
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +130,8 @@ class Measure:
     Attributes:
         whole_when_inside: Whether an instance that was cut inside a sentence is
             compared whole, first piece and all: for measures that want sentences.
-        score: (reference, candidate) pairs to float64 (N,), higher for more overlap;
-            nan where the measure cannot read the reference.
+        score: Pairs to float64 (N,), higher for more overlap; nan where the measure
+            cannot read the reference.
     """
 
     name: str
@@ -52,12 +148,9 @@ def overlap_scores(
     completion is an answer, and is scored like any other.
     """
     answered = [i for i, one in enumerate(completions) if not one.refused]
+    is_whole = measure.whole_when_inside
     pairs = [
-        compared_texts(
-            instances[i],
-            completions[i].text,
-            whole_when_inside=measure.whole_when_inside,
-        )
+        compared_texts(instances[i], completions[i].text, whole_when_inside=is_whole)
         for i in answered
     ]
     scores_N = np.full(len(instances), np.nan)
@@ -97,9 +190,9 @@ nan where the reference is mostly of letters that ROUGE does not know."""
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingOverlap:
-    """Similarity by the embeddings of a model that is open.
+    """Cosine of the embeddings of a model.
 
-    Cosines of a plain language model are high for any two texts of one language; what
+    Those of a plain language model are high for any two texts of one language; what
     counts is how much higher they are with the guided instruction.
     """
 
@@ -125,7 +218,7 @@ class EmbeddingOverlap:
         return Measure(name=self.name, whole_when_inside=True, score=self.scores)
 
     def scores(self, pairs: Pairs) -> np.ndarray:
-        """Cosine of each pair's mean hidden states; 0 where a text has no tokens."""
+        """Cosine of mean hidden states; 0 where a text has no tokens."""
         from jaxcontam.scoring.embedding import text_embeddings
 
         if not pairs:
@@ -139,12 +232,6 @@ class EmbeddingOverlap:
         )
         return np.sum(first_ND * second_ND, axis=1)
 
-
-ALPHA = 0.05
-"""Level of the paper's tests, and of the word `suspected`."""
-
-LEVEL = 0.001
-"""Level of the word `contaminated`."""
 
 _FEWEST_PAIRS = 2
 _UNANSWERED = "one of the instructions has no answer"
@@ -165,8 +252,12 @@ _BOOTSTRAPS = {
         "they are",
     ),
 }
-OVERLAP_TESTS = (_EXACT, *_BOOTSTRAPS)
-"""Second parts of the methods' names; the first of them decides."""
+OVERLAP_TESTS = {
+    _EXACT: "sign flips",
+    "paired_bootstrap": "paired bootstrap",
+    "unpaired_bootstrap": "unpaired bootstrap, as released",
+}
+"""Second parts of the methods' names, and words for tables; the first one decides."""
 
 
 def overlap_results(
@@ -179,14 +270,11 @@ def overlap_results(
     prompt_version: str | None,
     seed: int,
 ) -> tuple[OverlapResult, ...]:
-    """Test that naming the partition raises the overlap, in three ways.
+    """Test by sign flips and bootstraps that naming the partition raises the overlap.
 
     Null hypothesis: an instance's two completions could have been exchanged. Small
     p-values show that the name helps, which a model that knows the style of a dataset
     can do as well as one that knows its rows. NaN is no score.
-
-    Returns:
-        The exact sign-flip test, the paired bootstrap and the unpaired one.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 1, for the bootstraps.
@@ -195,17 +283,20 @@ def overlap_results(
     guided_N, general_N = guided_N[answered_N], general_N[answered_N]
     n_pairs = len(guided_N)
     n_left_out = len(answered_N) - n_pairs
-    is_enough = n_pairs >= _FEWEST_PAIRS
-    warnings: tuple[str, ...] = ()
+    warnings = []
     if n_left_out:
-        warnings = (
-            f"{n_left_out} of {len(answered_N)} instances are left out: "
-            f"{_UNSCORED.get(measure, _UNANSWERED)}",
+        why = _UNSCORED.get(measure, _UNANSWERED)
+        warnings.append(
+            f"{n_left_out} of {len(answered_N)} instances are left out: {why}"
         )
 
     def row(
         test: str, p_value: float | None, p_floor: float | None, *more: str
     ) -> OverlapResult:
+        verdict: ReplicationVerdict | None = None
+        if p_value is not None:
+            # A name that helps is no copy, whatever p is.
+            verdict = "suspected" if p_value <= ALPHA else "no evidence"
         return OverlapResult(
             benchmark=benchmark,
             fingerprint=fingerprint,
@@ -218,32 +309,31 @@ def overlap_results(
             p_value=p_value,
             p_floor=p_floor,
             prompt_version=prompt_version,
-            verdict=_verdict(p_value),
+            verdict=verdict,
             warnings=(*warnings, *more),
         )
 
-    if not is_enough:
+    if n_pairs < _FEWEST_PAIRS:
         few = f"no test with {n_pairs} pairs of completions"
         return tuple(row(test, None, None, few) for test in OVERLAP_TESTS)
     exact = sign_flip_test(guided_N, general_N)
-    floor = () if exact.p_floor <= ALPHA else (_floor_warning(exact.p_floor),)
+    floor = []
     if np.array_equal(guided_N, general_N):
-        floor = ("both instructions give the same overlap everywhere: nothing to test",)
+        floor = ["both instructions give the same overlap everywhere: nothing to test"]
+    elif exact.p_floor > ALPHA:
+        floor = [
+            f"so few pairs differ that no p-value is below {exact.p_floor:.3g}: draw "
+            "more instances"
+        ]
     rows = [row(_EXACT, exact.p_value, exact.p_floor, *floor)]
     for test, (share, caveat) in _BOOTSTRAPS.items():
         rows.append(row(test, share(guided_N, general_N, seed=seed), None, caveat))
     return tuple(rows)
 
 
-def _verdict(p_value: float | None) -> ReplicationVerdict | None:
-    if p_value is None:
-        return None
-    # A name that helps is no copy, whatever p is.
-    return "suspected" if p_value <= ALPHA else "no evidence"
-
-
-def _floor_warning(p_floor: float) -> str:
-    return (
-        f"so few pairs differ that no p-value is below {p_floor:.3g}: draw more "
-        "instances"
-    )
+def measure_and_test(method: str) -> tuple[str, str]:
+    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`."""
+    for test in OVERLAP_TESTS:
+        if method.endswith(f"_{test}"):
+            return method.removesuffix(f"_{test}"), test
+    raise ValueError(f"no overlap test: {method!r}")

@@ -1,15 +1,13 @@
-"""Reports of `jaxcontam replicate`: sentences, tables, and the completions."""
+"""Reports of `replicate`: methods, sentences, tables, completions and plots."""
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxcontam.replication.result import (
-    AskedInstance,
-    ComparisonResult,
-    JudgeResult,
-    OverlapResult,
-)
-from jaxcontam.reports.methods import Words
+from jaxcontam.replication.comparisons import ComparisonResult
+from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.overlap import OVERLAP_TESTS, OverlapResult, measure_and_test
+from jaxcontam.reports.methods import MethodRow, Words, words_of
 from jaxcontam.reports.numbers import interval_of, shown_or_dash
 from jaxcontam.reports.page import (
     THIS_ONE,
@@ -23,10 +21,205 @@ from jaxcontam.reports.page import (
     Section,
     Table,
     model_words,
+    named_methods,
     report_page,
 )
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import CONTAMINATED_LEVEL
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+COMMAND = "replicate"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationMethod(MethodRow):
+    """A method of `replicate`; `departure` from the authors' code, if any."""
+
+    label: str = ""
+    gives: str
+    needs: str = "completions"
+    departure: str = ""
+
+
+_GOLCHIN = "Golchin and Surdeanu 2023"
+_BOTH = "2k answers, shared by all overlaps"
+REPLICATION_METHODS = (
+    ReplicationMethod(
+        name="judge_local",
+        label="local judge",
+        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
+        "control and a reference model at most suspected",
+        cost="k answers, and k of a control; both of a reference",
+        finds="copies word for word, or nearly; texts known from elsewhere, too, which "
+        "a control shows",
+        source=f"the rule: {_GOLCHIN}, algorithm 2; the judge is ours",
+        departure="no model judges: equality, or ROUGE-L and content-word precision; "
+        "pieces that repeat or count on from the first piece are left out",
+    ),
+    ReplicationMethod(
+        name="judge_llm",
+        label="chat model",
+        gives="verdict by the same rule, in place of judge_local's",
+        needs="completions, and a chat model (--judge api:URL#NAME)",
+        cost="k answers, and k of the judge",
+        finds="as judge_local; copies in other words, too",
+        source=f"{_GOLCHIN}, algorithm 2 and figure 2",
+        departure="examples of our own; answers that do not parse are counted",
+    ),
+    ReplicationMethod(
+        name="judge_human",
+        label="people",
+        gives="agreement of the judges with people",
+        needs="annotate.csv filled in (--annotated)",
+        cost="none",
+        finds="what people call a copy",
+        source=_GOLCHIN,
+    ),
+    ReplicationMethod(
+        name="rouge_l_sign_flip",
+        gives="p-value, exact",
+        cost=_BOTH,
+        finds="that naming the partition helps, whatever the reason",
+        source=f"{_GOLCHIN}, algorithm 1; Fisher 1935 for the test",
+        departure="exact sign flips of paired differences in place of a bootstrap; "
+        "references not mostly of Latin letters are left out",
+    ),
+    ReplicationMethod(
+        name="rouge_l_paired_bootstrap",
+        gives="p-value, asymptotic: rejects too often at k = 10",
+        cost=_BOTH,
+        finds="the same",
+        source=f"{_GOLCHIN}, algorithm 1, as their published p-values were made",
+    ),
+    ReplicationMethod(
+        name="rouge_l_unpaired_bootstrap",
+        gives="p-value, asymptotic: too careful where instances differ",
+        cost=_BOTH,
+        finds="the same",
+        source=f"{_GOLCHIN}, algorithm 1, as their released code has it",
+    ),
+    ReplicationMethod(
+        name="bleurt",
+        gives="the three tests above on BLEURT, such as bleurt_sign_flip",
+        needs="completions, and a checkpoint (--bleurt DIR)",
+        cost=_BOTH,
+        finds="likeness of meaning, too",
+        source=f"{_GOLCHIN}; Sellam et al. 2020",
+    ),
+    ReplicationMethod(
+        name="embedding",
+        gives="the three tests above on the cosine of embeddings",
+        needs="completions, and a model (--embedding-model)",
+        cost=_BOTH,
+        finds="likeness of subject",
+        source="ours",
+    ),
+    ReplicationMethod(
+        name="first_instances",
+        label="first instances of the split",
+        gives="copied, suspicious or nothing found; at most suspected",
+        needs="completions (--compare first_instances)",
+        cost="1 answer",
+        finds="the first rows of a split; often suspicious of everything",
+        source="Sainz et al. 2023",
+        departure="a fixed rule in place of a reader's judgement",
+    ),
+    ReplicationMethod(
+        name="cdd",
+        label="peaked samples (CDD)",
+        gives="rate of instances whose samples are peaked",
+        needs="completions, sampled (--compare cdd)",
+        cost="21k answers (--cdd-samples)",
+        finds="texts that come out the same at temperature 0.8; short or formal "
+        "answers do that, too",
+        source="Dong et al. 2024",
+        departure="shares of samples, on tokens, as the paper; ports count characters",
+    ),
+    ReplicationMethod(
+        name="ts_guessing_word",
+        label="a masked word (TS-guessing)",
+        gives="rate of masked words that are found, beside chance",
+        needs="completions (--compare ts_guessing_word)",
+        cost="at most k answers",
+        finds="exact wording; what is easy to guess, too",
+        source="Deng et al. 2023",
+        departure="a drawn word that is no function word; no tagger chooses it",
+    ),
+    ReplicationMethod(
+        name="ts_guessing_option",
+        label="a masked option (TS-guessing)",
+        gives="rate of masked wrong options that are found, beside chance",
+        needs="completions; questions with options (--compare ts_guessing_option)",
+        cost="at most k answers",
+        finds="wrong options by heart, which no knowledge gives",
+        source="Deng et al. 2023",
+        departure="compares with the option that was masked; a port with the right one",
+    ),
+    ReplicationMethod(
+        name="file_path",
+        label="the file of an issue (path probe)",
+        gives="p-value, against a control, by whole repositories; at most suspected",
+        needs="completions; issues with their fixes, and a control of repositories "
+        "after the cutoff (--compare file_path --control)",
+        cost="at most k answers, and k of a control",
+        finds="code benchmarks whose fixes are known; repositories that are better "
+        "known than the control's, or easier to guess, too",
+        source="Liang et al. 2025, arXiv:2506.12286",
+        departure="issues that name the file, or whose fix changes several, are left "
+        "out; a test in place of two rates",
+    ),
+)
+"""In the order of reports."""
+
+
+def replication_words(report: Report) -> Words:
+    """Words for the methods of a report; BLEURT is one for all tests."""
+    rows = {
+        name: row
+        for name in named_methods(report)
+        for row in REPLICATION_METHODS
+        if name == row.name or name.startswith(f"{row.name}_")
+    }
+    return {name: words_of(row, name) for name, row in rows.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskedInstance:
+    """Completions of one instance: a row of `texts.jsonl`, as a page shows it.
+
+    Attributes:
+        arm: `partition` or `control`, or one of both as the reference was asked.
+        guided_refused: A server's words in its place; or None.
+        follows: The second piece follows from the first one by rule.
+        repeats: The text stands before, or on both sides.
+        judge_local: Label of the local judge: `exact`, `near` or `no`.
+    """
+
+    id: int
+    arm: str
+    first_piece: str
+    second_piece: str
+    guided: str | None = None
+    guided_refused: str | None = None
+    general: str | None = None
+    follows: bool = False
+    repeats: bool = False
+    rouge_l_guided: float | None = None
+    rouge_l_general: float | None = None
+    judge_local: str | None = None
+    judge_llm: str | None = None
+    judge_human: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationReport(Report):
+    """A report of completions."""
+
+    results: tuple[OverlapResult | JudgeResult | ComparisonResult, ...]
+
 
 _WORDS = PageWords(
     assumed=(
@@ -48,8 +241,6 @@ _WORDS = PageWords(
         THIS_ONE,
     ),
 )
-
-COMMAND = "replicate"
 _RULE = (
     "The first row decides. The paper's rule is one exact copy, or two near-exact ones "
     "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
@@ -77,6 +268,7 @@ _WHY = {
     "reference too close": "What the model copies beyond the reference may be chance.",
 }
 """By the reason of a verdict that is `suspected` and no more."""
+
 _BOOTSTRAPS = (
     "Sign flips are exact. Of the paper's bootstraps the paired one rejects too often "
     "in samples of ten (7.6 % at the 5 % level, simulated); the released unpaired one "
@@ -98,11 +290,6 @@ _CHECK = (
     " reads it back.",
 )
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}
-_TESTS = {
-    "sign_flip": "sign flips",
-    "paired_bootstrap": "paired bootstrap",
-    "unpaired_bootstrap": "unpaired bootstrap, as released",
-}
 # Whether a test's p-value is at most 0.05.
 _BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
 _RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
@@ -118,8 +305,8 @@ def replication_page(
     judge, model = deciding.method, report.model
     counted = [one for one in instances if not (one.follows or one.repeats)]
     asked = [one for one in counted if one.arm == "partition"]
-    control = [one for one in counted if one.arm == "control"]
-    met = [one for one in control if _label(one, judge) in ("exact", "near")]
+    copied = [one for one in counted if _label(one, judge) in ("exact", "near")]
+    met = [one for one in copied if one.arm == "control"]
     copies, overlap, others = replication_tables(report.results, words)
     sections = [
         Section([Items(replication_sentences(report.results, words))]),
@@ -130,7 +317,7 @@ def replication_page(
         parts = [Paragraph(_CONTROL, "quiet"), *_closest(met, judge)]
         sections.append(Section(parts, "Copies in the control"))
     if overlaps:
-        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlaps(asked, judge)]
+        parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlap_plot(asked, judge)]
         sections.append(Section(parts, "Guided against general instruction"))
     if comparisons:
         notes = [
@@ -141,8 +328,8 @@ def replication_page(
     if deciding.prompt_version:
         versions.append(("instructions", deciding.prompt_version))
     if (other := report.reference) is not None:
-        words_of = f"{model_words(other)}, {other.fingerprint}"
-        versions.append((f"reference {other.name}", words_of))
+        said = f"{model_words(other)}, {other.fingerprint}"
+        versions.append((f"reference {other.name}", said))
     return report_page(
         report,
         sections,
@@ -184,7 +371,7 @@ def replication_tables(rows: Sequence[Any], words: Words) -> tuple[Table, Table,
     closer = [
         [
             _MEASURES.get(measure, measure),
-            _TESTS[test],
+            OVERLAP_TESTS[test],
             str(row.n_instances),
             shown_or_dash(row.guided),
             shown_or_dash(row.general),
@@ -217,14 +404,6 @@ def replication_tables(rows: Sequence[Any], words: Words) -> tuple[Table, Table,
     )
 
 
-def measure_and_test(method: str) -> tuple[str, str]:
-    """`rouge_l_sign_flip` -> `rouge_l`, `sign_flip`."""
-    for test in _TESTS:
-        if method.endswith(f"_{test}"):
-            return method.removesuffix(f"_{test}"), test
-    raise ValueError(f"no overlap test: {method!r}")
-
-
 def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
     """Findings on one partition, and all that speaks against them."""
     judges, overlaps, comparisons = replication_rows(rows)
@@ -244,42 +423,22 @@ def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
-def _flip_sentence(row: OverlapResult) -> str:
-    measure = _MEASURES.get(measure_and_test(row.method)[0], row.method)
-    guided, general = row.guided or 0.0, row.general or 0.0
-    means = f"{guided:.2f} against {general:.2f} by {measure}"
-    p = f"one-sided p = {_p_text(row.p_value)}, exact"
-    if _BELOW.get(row.verdict or "") == "yes":
-        return (
-            f"Naming the partition makes completions more like its text: {means} "
-            f"({p}). That alone is no copy: a longer, more exacting instruction "
-            "can do it."
-        )
-    said = (
-        "This does not show that naming the partition brings completions closer to "
-        "its text"
-    )
-    if guided < general:
-        said = "With the partition named, completions are less like its text, not more"
-    return f"{said}: {means} ({p})."
-
-
 def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
     found = []
     if row.primary:
-        left_out = {"": row.n_follows, "In the control, ": row.n_control_follows}
-        found = [
-            _verdict_sentence(row, name),
-            *(
-                f"{where}{n} instances are left out: their second pieces follow "
-                "from the first by repeating or counting on."
-                for where, n in left_out.items()
-                if n
-            ),
-            *_control_sentences(row),
-            *_reference_sentences(row),
-            *([_WHY[row.reason]] if row.reason is not None else ()),
-        ]
+        found.append(_verdict_sentence(row, name))
+        for where, n in (
+            ("", row.n_follows),
+            ("In the control, ", row.n_control_follows),
+        ):
+            if n:
+                found.append(
+                    f"{where}{n} instances are left out: their second pieces follow "
+                    "from the first by repeating or counting on."
+                )
+        found += [*_control_sentences(row), *_reference_sentences(row)]
+        if row.reason is not None:
+            found.append(_WHY[row.reason])
     elif row.n_short:
         found.append(f"{_short_words(row)}.")
     if row.n_unparsed or row.n_refused:
@@ -379,17 +538,24 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     ]
 
 
-def _overlaps(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
-    from jaxcontam.replication.plots import overlap_plot
-
-    points = [
-        (one.rouge_l_general, one.rouge_l_guided, label)
-        for one in asked
-        if one.rouge_l_general is not None
-        and one.rouge_l_guided is not None
-        and (label := _label(one, judge)) is not None
-    ]
-    return [Figure(overlap_plot(points), _ABOVE)] if points else []
+def _flip_sentence(row: OverlapResult) -> str:
+    measure = _MEASURES.get(measure_and_test(row.method)[0], row.method)
+    guided, general = row.guided or 0.0, row.general or 0.0
+    means = f"{guided:.2f} against {general:.2f} by {measure}"
+    p = f"one-sided p = {_p_text(row.p_value)}, exact"
+    if _BELOW.get(row.verdict or "") == "yes":
+        return (
+            f"Naming the partition makes completions more like its text: {means} "
+            f"({p}). That alone is no copy: a longer, more exacting instruction "
+            "can do it."
+        )
+    said = (
+        "This does not show that naming the partition brings completions closer to "
+        "its text"
+    )
+    if guided < general:
+        said = "With the partition named, completions are less like its text, not more"
+    return f"{said}: {means} ({p})."
 
 
 def _closest(
@@ -412,6 +578,54 @@ def _closest(
             texts.append(("General", one.general))
         found.append(Details(summary, texts, is_open=is_open and not found))
     return found
+
+
+def _overlap_plot(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
+    """ROUGE-L of instances, guided over general; empty where there are none."""
+    from jaxcontam.reports.figure import BLUE, GREY, ORANGE, SQUARE, plotted, svg_text
+
+    points = [
+        (one.rouge_l_general, one.rouge_l_guided, label)
+        for one in asked
+        if one.rouge_l_general is not None
+        and one.rouge_l_guided is not None
+        and (label := _label(one, judge)) is not None
+    ]
+    if not points:
+        return []
+    kinds = (("exact", ORANGE, "o"), ("near", BLUE, "s"), ("no", GREY, "x"))
+    with plotted(SQUARE) as (figure, axes):
+        axes.plot([0, 1], [0, 1], color=GREY, lw=0.8)
+        for kind, colour, marker in kinds:
+            own = [(x, y) for x, y, label in points if label == kind]
+            if own:
+                x, y = zip(*own, strict=True)
+                axes.plot(x, y, marker, color=colour, ms=5, alpha=0.8, label=kind)
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        axes.set_xlabel("ROUGE-L, general instruction")
+        axes.set_ylabel("ROUGE-L, guided instruction")
+        axes.legend(frameon=False)
+        drawn = svg_text(
+            figure,
+            f"ROUGE-L of {len(points)} instances, guided over general instruction; "
+            f"{sum(y > x for x, y, _ in points)} are closer when guided",
+        )
+    return [Figure(drawn, _ABOVE)]
+
+
+def replication_figure(report: Report, words: Words) -> "matplotlib.figure.Figure":
+    """Shares of copies by all judges, and of findings, with intervals."""
+    from jaxcontam.reports.figure import DECIDES, interval_row, intervals_figure
+
+    judges, _, others = replication_rows(report.results)
+    rows = [
+        interval_row(row, "rate", words[row.method].label, DECIDES[row.primary])
+        for row in (*judges, *others)
+        if row.rate is not None
+    ]
+    if not rows:
+        raise ValueError("nothing was judged, so there is no share")
+    return intervals_figure(rows, "share of instances that are found", nothing=0.0)
 
 
 def _label(one: AskedInstance, judge: str) -> str | None:

@@ -1,16 +1,23 @@
-"""Completions made elsewhere: the layout of the files that came with the paper.
+"""Completions and labels read back: of other people's files, of sheets, of a report.
 
-A row holds both pieces, or the two sentences of a pair, and what the model wrote with
-either instruction; scores and judgements may stand beside.
+Files have the layout of those that came with the paper: a row holds both pieces, or the
+two sentences of a pair, and what the model wrote with either instruction; scores and
+judgements may stand beside. On a sheet people judge completions without knowing what
+others say of them. A report's own rows give its results again.
 
 Dimension key
     N  instances
 """
 
+import csv
 import dataclasses
+import hashlib
+import io
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +25,58 @@ from jaxcontam.data.benchmark import check_characters, parse_records, read_text
 from jaxcontam.data.tables import Record
 from jaxcontam.data.templates import field_of, is_missing
 from jaxcontam.errors import InputError
-from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.judges import ByPerson, Judged, Judgement, judgement_of
-from jaxcontam.replication.llm_judge import parse_judgement
-from jaxcontam.replication.split import sentence_starts
-from jaxcontam.terminal import printable
+from jaxcontam.progress import Bar, silent
+from jaxcontam.replication.control import independence_words
+from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.hidden import COMPARISONS
+from jaxcontam.replication.instances import (
+    Instance,
+    instances_fingerprint,
+    sentence_starts,
+)
+from jaxcontam.replication.judges import (
+    ByPerson,
+    Judged,
+    Judgement,
+    People,
+    judge_version,
+    judgement_of,
+    parse_judgement,
+)
+from jaxcontam.replication.judging import (
+    ARMS,
+    CONTROL,
+    HUMAN,
+    JUDGES,
+    LLM,
+    LOCAL,
+    OF_REFERENCE,
+    PARTITION,
+    Arm,
+    OverlapModel,
+    Partition,
+    measured,
+)
+from jaxcontam.replication.overlap import ROUGE_L, measure_and_test
+from jaxcontam.replication.page import (
+    AskedInstance,
+    ReplicationReport,
+    replication_page,
+    replication_words,
+)
+from jaxcontam.reports.archive import ASKED, TEXTS_NAME, read_text_rows, typed_rows
+from jaxcontam.reports.page import Page
+from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
+from jaxcontam.reports.report import Report
+from jaxcontam.scoring.completer import Completion
+from jaxcontam.terminal import cell_text, printable
 
 _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"
-_SCORES = {"rouge_l": "rouge_score_for_{}_completion"}
-_SCORES["bleurt"] = "bleurt_score_for_{}_completion"
+_SCORES = {
+    "rouge_l": "rouge_score_for_{}_completion",
+    "bleurt": "bleurt_score_for_{}_completion",
+}
 _ARMS, _REFERENCE = ("guided", "general"), "reference"
 _MODEL_JUDGE = "gpt4_icl_evaluation"
 _PEOPLE = ("annotator1_evaluation", "annotator2_evaluation")
@@ -37,6 +86,10 @@ _KNOWN = {
     *(column.format(arm) for column in _SCORES.values() for arm in _ARMS),
     *("text", "label", _MODEL_JUDGE, *_PEOPLE),
 }
+_TAKEN_FOR_BLEURT_20 = (
+    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
+    "which model they are of"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +110,69 @@ class Recorded:
     others: tuple[Mapping[str, object], ...]
 
 
+def recorded_partition(
+    path: Path,
+    design: ReplicationDesign,
+    *,
+    measures: Sequence[OverlapModel] = (),
+    annotated: Path | None = None,
+    bar: Bar = silent,
+) -> Partition:
+    """Read completions, those of the control as well, and measure them."""
+    group_field = design.group_field
+    files = {PARTITION: read_recorded(path, group_field=group_field)}
+    recorded = files[PARTITION]
+    warnings = []
+    if design.control is not None:
+        files[CONTROL] = read_recorded(design.control, group_field=group_field)
+        others = [row for file in files.values() for row in file.others]
+        warnings += independence_words(others, read=(), group_field=group_field)
+    arms = {
+        name: Arm(instances=file.instances, guided=file.guided)
+        for name, file in files.items()
+    }
+    arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=recorded.general)
+    if len(files) > 1 and all(file.reference is not None for file in files.values()):
+        for name, file in files.items():
+            theirs = file.reference or ()
+            arms[OF_REFERENCE[name]] = Arm(instances=file.instances, guided=theirs)
+    humans = human_labels(annotated, arms[PARTITION], seed=design.seed)
+    if humans is None and recorded.people:
+        humans = People(labels=recorded.people, source="people's labels in the file")
+    judged = {
+        name: file.model_judge
+        for name, file in files.items()
+        if file.model_judge is not None
+    }
+    partition = Partition(
+        name=recorded.name,
+        fingerprint=instances_fingerprint(recorded.instances),
+        prompt_version=None,
+        arms=arms,
+        group_field=group_field,
+        llm=judged if PARTITION in judged else {},
+        llm_version="recorded beside the completions" if PARTITION in judged else None,
+        llm_decides=False,
+        humans=humans,
+        warnings=tuple(warnings),
+    )
+    partition = measured(partition, measures, bar=bar)
+    # What can be measured again is; a score of a model that is not here is kept.
+    overlaps = {**partition.overlaps}
+    for name, scores in recorded.scores.items():
+        overlaps.setdefault(name, scores)
+    changes: dict[str, Any] = {"overlaps": overlaps}
+    bleurt_20 = {
+        name: file.scores["bleurt"][0]
+        for name, file in files.items()
+        if "bleurt" in file.scores
+    }
+    if bleurt_20 and "bleurt" not in partition.overlaps:
+        changes["bleurt_20"] = bleurt_20
+        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
+    return dataclasses.replace(partition, **changes)
+
+
 def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
     """Read one partition; `group_field` is the column of instances' sources.
 
@@ -67,7 +183,10 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
     if not records:
         raise InputError(f"{path}: no rows")
     check_characters(records)
-    columns = _columns(records[0])
+    where, _, row = records[0]
+    if row is None:
+        raise InputError(f"{where}: no columns", hint="expected a table of completions")
+    columns = set(row)
     pieces = next((pair for pair in _PIECES if set(pair) <= columns), None)
     if pieces is None or _COMPLETION.format("guided") not in columns:
         raise InputError(
@@ -75,22 +194,20 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
             hint="needs first_piece and second_piece (or sentence1 and sentence2) and "
             "generated_guided_completion; generated_general_completion to compare",
         )
-    completions = {
-        arm: tuple(
-            Completion(text=_cell(record, _COMPLETION.format(arm)))
-            for record in records
-        )
-        for arm in (*_ARMS, _REFERENCE)
-        if _COMPLETION.format(arm) in columns
-    }
-    scores = {
-        measure: (
-            _numbers(records, column.format("guided")),
-            _numbers(records, column.format("general")),
-        )
-        for measure, column in _SCORES.items()
-        if {column.format(arm) for arm in _ARMS} <= columns
-    }
+
+    def completions(arm: str) -> tuple[Completion, ...] | None:
+        column = _COMPLETION.format(arm)
+        if column not in columns:
+            return None
+        return tuple(Completion(text=_cell(record, column)) for record in records)
+
+    scores: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for measure, column in _SCORES.items():
+        if {column.format(arm) for arm in _ARMS} <= columns:
+            guided_N, general_N = (
+                _numbers(records, column.format(arm)) for arm in _ARMS
+            )
+            scores[measure] = guided_N, general_N
     judged = None
     if _MODEL_JUDGE in columns:
         labels: tuple[Judgement | None, ...] = tuple(
@@ -105,13 +222,13 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
                 i,
                 *pieces,
                 has_label="label" in columns,
-                group=None if group_field is None else _group(record, group_field),
+                group_field=group_field,
             )
             for i, record in enumerate(records)
         ),
-        guided=completions["guided"],
-        general=completions.get("general"),
-        reference=completions.get(_REFERENCE),
+        guided=completions("guided") or (),
+        general=completions("general"),
+        reference=completions(_REFERENCE),
         scores=scores,
         model_judge=judged,
         people=tuple(
@@ -124,13 +241,6 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
             for _, _, row in records
         ),
     )
-
-
-def _columns(record: Record) -> set[str]:
-    where, _, row = record
-    if row is None:
-        raise InputError(f"{where}: no columns", hint="expected a table of completions")
-    return set(row)
 
 
 def _cell(record: Record, column: str) -> str:
@@ -148,53 +258,46 @@ def _instance(
     second: str,
     *,
     has_label: bool,
-    group: str | None,
+    group_field: str | None,
 ) -> Instance:
-    pieces = [_cell(record, column).strip() for column in (first, second)]
-    for piece, column in zip(pieces, (first, second), strict=True):
+    where, _, row = record
+    group = None
+    if group_field is not None:
+        hint = "--group-field must name a column"
+        group = field_of(row, group_field, where, hint=hint)
+        if is_missing(group):
+            raise InputError(
+                f"{where}: {group_field} is null",
+                hint="give each row a value: what belongs to no other its own",
+            )
+    before, after = (_cell(record, column).strip() for column in (first, second))
+    for piece, column in ((before, first), (after, second)):
         if not piece:
-            raise InputError(f"{record[0]}: column {column!r}: empty")
-    before, after = pieces
+            raise InputError(f"{where}: column {column!r}: empty")
     is_whole = len(before) + 1 in sentence_starts(f"{before} {after}")
+    label = row.get("label") if row is not None and has_label else None
     return Instance(
         index=index,
         first_piece=before,
         second_piece=after,
-        label=_label_text(record) if has_label else None,
+        # As text, whatever JSON made it.
+        label=None if is_missing(label) or label == "" else str(label),
         cut="pair" if first == "sentence1" else "sentence" if is_whole else "inside",
-        group=group,
+        group=None if group is None else str(group),
     )
 
 
-def _group(record: Record, field: str) -> str:
-    where, _, row = record
-    value = field_of(row, field, where, hint="--group-field must name a column")
-    if is_missing(value):
-        raise InputError(
-            f"{where}: {field} is null",
-            hint="give each row a value: what belongs to no other its own",
-        )
-    return str(value)
-
-
-def _label_text(record: Record) -> str | None:
-    """A label as text, whatever JSON made it; None for an empty cell."""
-    value = record[2].get("label") if record[2] is not None else None
-    return None if is_missing(value) or value == "" else str(value)
-
-
 def _numbers(records: list[Record], column: str) -> np.ndarray:
-    """(N,) float64; nan for an empty cell."""
+    """Numbers (N,) float64; nan for an empty cell."""
     numbers = []
-    for record in records:
-        _, _, row = record
+    for where, _, row in records:
         cell = row[column] if row is not None and column in row else None
         try:
             number = math.nan if cell in (None, "") else float(str(cell))
         except ValueError:
             number = math.inf
         if math.isinf(number) or (math.isnan(number) and cell not in (None, "")):
-            raise InputError(f"{record[0]}: column {column!r}: no number ({cell!r})")
+            raise InputError(f"{where}: column {column!r}: no number ({cell!r})")
         numbers.append(number)
     return np.array(numbers)
 
@@ -210,3 +313,286 @@ def _label(record: Record, column: str) -> Judgement | None:
             hint="one of: Yes (exact match), Yes (near-exact match), No",
         )
     return label
+
+
+ANNOTATORS = ("label_1", "label_2")
+"""Columns to fill in, one per person; the second may stay empty."""
+
+_TEXTS = ("reference", "candidate")
+_COLUMNS = ("id", *_TEXTS, *ANNOTATORS)
+# Spreadsheets take a file without it for one of an older encoding than UTF-8.
+_MARK = "\ufeff"
+_HINT = "fill in exact, near or no; leave a cell empty to skip it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row:
+    name: str
+    place: int
+    reference: str
+    candidate: str
+
+
+def sheet_text(
+    instances: Sequence[Instance], guided: Sequence[Completion], *, seed: int
+) -> str:
+    """The empty sheet as CSV, in a random order of its rows."""
+    rows = _sheet_rows(instances, guided, seed)
+    order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
+    buffer = io.StringIO(newline="")
+    buffer.write(_MARK)
+    writer = csv.writer(buffer)
+    writer.writerow(_COLUMNS)
+    for i in order:
+        texts = (cell_text(rows[i].reference), cell_text(rows[i].candidate))
+        writer.writerow([rows[i].name, *texts, *("" for _ in ANNOTATORS)])
+    return buffer.getvalue()
+
+
+def is_filled(path: Path) -> bool:
+    """True if somebody wrote a label into a sheet; InputError if it is no sheet."""
+    return any(
+        cells.get(column, "").strip()
+        for cells in _read_sheet(path)
+        for column in ANNOTATORS
+    )
+
+
+def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
+    """Labels of a sheet that people filled in; None without one."""
+    if annotated is None:
+        return None
+    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
+
+
+def read_sheet(
+    path: Path,
+    instances: Sequence[Instance],
+    guided: Sequence[Completion],
+    *,
+    seed: int,
+) -> People:
+    """Read a sheet back, in any order of rows, wholly or partly filled.
+
+    Columns may be split by commas, semicolons or tabs. InputError names a row that is
+    of another run, stands twice or beside other texts, or has an unknown label.
+    """
+    rows = {row.name: row for row in _sheet_rows(instances, guided, seed)}
+    labels: list[list[Judgement | None]] = [[None] * len(instances) for _ in ANNOTATORS]
+    seen: set[str] = set()
+    for number, cells in enumerate(_read_sheet(path), 2):
+        where = f"{path}: row {number}"
+        row = rows.get(cells["id"].strip())
+        if row is None:
+            raise InputError(
+                f"{where}: unknown id {cells['id']!r}",
+                hint="is the sheet that of another run, model or seed?",
+            )
+        if row.name in seen:
+            raise InputError(f"{where}: id {row.name!r} stands twice")
+        seen.add(row.name)
+        if any(
+            _plain(cells[column]) != _plain(text)
+            for column, text in zip(_TEXTS, (row.reference, row.candidate), strict=True)
+        ):
+            raise InputError(
+                f"{where}: other texts than id {row.name!r} had",
+                hint="was one column sorted without the others?",
+            )
+        for person, column in enumerate(ANNOTATORS):
+            word = cells.get(column, "").strip()
+            label = judgement_of(word)
+            if word and label is None:
+                raise InputError(
+                    f"{where}: {column}: unknown label {word!r}", hint=_HINT
+                )
+            labels[person][row.place] = label
+    given = tuple(tuple(of_person) for of_person in labels if any(of_person))
+    if not given:
+        raise InputError(f"{path}: no label is filled in", hint=_HINT)
+    return People(labels=given, source="a sheet that people filled in")
+
+
+def _sheet_rows(
+    instances: Sequence[Instance], guided: Sequence[Completion], seed: int
+) -> list[_Row]:
+    found = []
+    for place, one in enumerate(guided):
+        if one.refused:
+            continue
+        instance = instances[place]
+        reference, candidate = instance.second_piece, one.text.strip()
+        key = [seed, place, instance.first_piece, reference, candidate]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        # Digits alone, or 1e5, would be a number to a spreadsheet.
+        found.append(_Row("row-" + digest[:12], place, reference, candidate))
+    return found
+
+
+def _read_sheet(path: Path) -> list[dict[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as e:
+        raise InputError(f"{path}: not readable ({e.strerror})") from e
+    except UnicodeDecodeError as e:
+        raise InputError(
+            f"{path}: byte {e.start}: not UTF-8", hint="save it as CSV UTF-8"
+        ) from e
+    header = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=header.count)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
+    reader = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=delimiter, restval=""
+    )
+    missing = [
+        name
+        for name in ("id", *_TEXTS, ANNOTATORS[0])
+        if name not in (reader.fieldnames or ())
+    ]
+    if missing:
+        raise InputError(
+            f"{path}: no column {missing[0]!r}",
+            hint=f"a sheet has {', '.join(_COLUMNS)}",
+        )
+    try:
+        return [row for row in reader if any(row.values())]
+    except csv.Error as e:
+        raise InputError(f"{path}: row {reader.line_num}: no CSV ({e})") from e
+
+
+def _plain(text: str) -> str:
+    """A text without marks and spaces that a spreadsheet may change."""
+    return " ".join(text.replace("'", "").split())
+
+
+def partition_from_rows(
+    stated: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+) -> Partition:
+    """Undo `Partition.rows`; what can be measured without a model is measured again.
+
+    `stated` are rows of the report without further methods, `rows` all of
+    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
+    """
+    by_method = {row["method"]: row for row in stated}
+    local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)
+    of_arm = {name: [row for row in rows if row["arm"] == name] for name in ARMS}
+    of_arm = {name: own for name, own in of_arm.items() if own}
+    in_question = of_arm[PARTITION]
+    arms = {
+        name: Arm(
+            instances=tuple(
+                Instance(
+                    index=row["id"],
+                    first_piece=row["first_piece"],
+                    second_piece=row["second_piece"],
+                    label=row["label"],
+                    cut=row["cut"],
+                    group=row.get("group"),
+                )
+                for row in own
+            ),
+            guided=_completions(own, "guided"),
+            general=_completions(own, "general") if "general" in own[0] else None,
+        )
+        for name, own in of_arm.items()
+    }
+    overlaps = {
+        name: (
+            _floats(in_question, f"{name}_guided"),
+            _floats(in_question, f"{name}_general"),
+        )
+        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
+    }
+    if arms[PARTITION].general is not None and "rouge_l" in overlaps:
+        overlaps["rouge_l"] = arms[PARTITION].overlaps(ROUGE_L)
+    bleurt_20 = {}
+    if local["judge_version"] == judge_version(with_bleurt=True):
+        bleurt_20 = {
+            name: _floats(own, "bleurt_guided") for name, own in of_arm.items()
+        }
+    judged = {}
+    if llm is not None:
+        judged = {
+            name: _judged(name, own, llm)
+            for name, own in of_arm.items()
+            if LLM in own[0]
+        }
+    humans = None
+    if human is not None:
+        labels = (tuple(row[HUMAN] for row in in_question),)
+        humans = People(labels=labels, source=human["judge_version"])
+    return Partition(
+        name=local["benchmark"],
+        fingerprint=instances_fingerprint(arms[PARTITION].instances),
+        prompt_version=local["prompt_version"],
+        arms=arms,
+        group_field=local.get("group_field"),
+        overlaps=overlaps,
+        bleurt_20=bleurt_20,
+        llm=judged,
+        llm_version=None if llm is None else llm["judge_version"],
+        llm_decides=llm is not None and llm["primary"],
+        humans=humans,
+    )
+
+
+def _judged(
+    name: str, rows: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
+) -> Judged:
+    labels = tuple(row[LLM] for row in rows)
+    if name in (PARTITION, CONTROL):
+        n = "n" if name == PARTITION else "n_control"
+        return Judged(
+            labels=labels,
+            n_unparsed=stated[f"{n}_unparsed"],
+            n_refused=stated[f"{n}_refused"],
+        )
+    # Both arms of a reference share one count.
+    n_refused = 0
+    if name == OF_REFERENCE[PARTITION]:
+        n_refused = (stated.get("reference") or {}).get("n_refused", 0)
+    return Judged(labels=labels, n_refused=n_refused)
+
+
+def _completions(
+    rows: Sequence[Mapping[str, Any]], kind: str
+) -> tuple[Completion, ...]:
+    return tuple(
+        Completion(text=row[kind], refused=row[f"{kind}_refused"]) for row in rows
+    )
+
+
+def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([np.nan if row[name] is None else row[name] for row in rows])
+
+
+def _page(report: Report, directory: Path) -> Page:
+    rows = [row for row in read_text_rows(directory, ASKED) if "first_piece" in row]
+    instances = typed_rows(rows, AskedInstance)
+    return replication_page(report, instances, replication_words(report))
+
+
+def _again(document: Row, rows: Sequence[Row]) -> Rebuilt:
+    """Overlaps, judges and tests of a replication report; further methods stay."""
+    others = [row for row in document["results"] if row["method"] in COMPARISONS]
+    stated = [row for row in document["results"] if row not in others]
+    partition = partition_from_rows(stated, rows)
+    answers = [row for row in rows if row["arm"] not in ARMS]
+    return {
+        "results": [*partition.results(seed=document["seed"]), *others],
+        TEXTS_NAME: [*partition.rows(), *answers],
+    }
+
+
+REPLICATION = kind_of_texts(
+    report=ReplicationReport,
+    words=replication_words,
+    page=_page,
+    rebuild=_again,
+    checked="ROUGE-L, the local judge, counts, p-values, verdicts and digests agree; "
+    "other measures, other judges and further methods need their models and were not "
+    "asked again",
+    fields=ASKED,
+    skip=("warnings",),
+)
+"""Reports of `replicate`: their rows, page and check."""

@@ -1,25 +1,33 @@
-"""Does a model write instances of a partition by heart?
+"""Ask a model for instances of a partition: what `replicate` and the command both do.
 
-Plan (`replicate_plan`), ask (here), measure and judge (`replicate_judging`).
+Plan (`design`), ask (here), measure and judge (`judging`).
 
 Dimension key
     N  instances
+
 """
 
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.arguments import Dtype, check_names, public
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar, silent
-from jaxcontam.replication.catalogue import COMPARISONS, replication_words
-from jaxcontam.replication.control import independence_words
-from jaxcontam.replication.instance import Completer, Completion
-from jaxcontam.replication.judges import People
+from jaxcontam.replication.comparisons import ComparisonInputs, ComparisonResult
+from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.design import (
+    ReplicationDesign,
+    ReplicationPlan,
+    check_reference,
+    plan_replication,
+)
+from jaxcontam.replication.hidden import COMPARISONS
+from jaxcontam.replication.judges import judge_llm, llm_judge_version
 from jaxcontam.replication.judging import (
     CONTROL,
     OF_REFERENCE,
@@ -27,26 +35,23 @@ from jaxcontam.replication.judging import (
     Arm,
     OverlapModel,
     Partition,
-    human_labels,
     measured,
 )
-from jaxcontam.replication.llm_judge import judge_llm, judge_version
-from jaxcontam.replication.page import COMMAND
-from jaxcontam.replication.plan import (
-    ReplicationDesign,
-    ReplicationPlan,
-    plan_replication,
-)
-from jaxcontam.replication.questions import ComparisonInputs, Names
-from jaxcontam.replication.recorded import read_recorded
-from jaxcontam.replication.result import ComparisonResult, JudgeResult, OverlapResult
-from jaxcontam.replication.split import instances_fingerprint
+from jaxcontam.replication.overlap import OverlapResult
+from jaxcontam.replication.page import COMMAND, replication_figure, replication_words
+from jaxcontam.replication.recorded import human_labels
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.scoring.completer import Completer, Completion
 from jaxcontam.scoring.info import DeviceInfo, ModelInfo
-from jaxcontam.scoring.prompted_model import PromptedModel, judge_notes, open_prompted
+from jaxcontam.scoring.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    judge_notes,
+    open_prompted,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,13 +95,11 @@ class ReplicationAnalysis(Writable):
         return write_files(self.report, {TEXTS_NAME: texts_bytes(rows)}, out)
 
     def plot(self) -> "Figure":
-        """Share of copies by every judge, and what other methods found.
+        """Share of copies by every judge, and findings of other methods.
 
         Raises:
             ValueError: If nothing was judged.
         """
-        from jaxcontam.replication.plots import replication_figure
-
         return replication_figure(self.report, replication_words(self.report))
 
     @property
@@ -158,57 +161,39 @@ def replicate(
     if reference is not None:
         check_reference(design)
     plan = plan_replication(benchmark, design)
+    with opened(plan, model, reference, tokenizer=tokenizer, dtype=dtype) as asked:
+        return ask(plan, *asked, bar=bar)
+
+
+@contextlib.contextmanager
+def opened(
+    plan: ReplicationPlan,
+    model: Any,
+    reference: Any = None,
+    *,
+    tokenizer: Any = None,
+    dtype: Dtype = "float32",
+    journal: Callable[[str, ModelInfo], Journal] | None = None,
+    settings: ServerSettings | None = None,
+) -> Iterator[list[PromptedModel]]:
+    """Open the model, and its reference if there is one, for the block."""
+    kept = {} if journal is None else {"journal": journal}
     with contextlib.ExitStack() as stack:
-        asked = [
+        yield [
             stack.enter_context(
                 open_prompted(
                     one,
                     tokenizer=tokenizer,
                     dtype=dtype,
                     is_plain=plan.prompts.task == "plain",
-                    beside=model if one is reference else None,
+                    beside=beside,
+                    settings=settings,
+                    **kept,
                 )
             )
-            for one in (model, reference)
+            for one, beside in ((model, None), (reference, model))
             if one is not None
         ]
-        return ask(plan, *asked, bar=bar)
-
-
-def check_reference(design: ReplicationDesign) -> None:
-    """Refuse a reference that nothing is compared with."""
-    if design.control is None:
-        raise InputError(
-            "--reference needs --control",
-            hint="it shows how easy the benchmark is to guess beside its control",
-        )
-
-
-def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
-    """Most new tokens that leave room for the prompts, and what does not fit."""
-    if model.read is None or model.tokenize is None or model.context is None:
-        return plan.design.new_tokens, ()
-    context = model.context
-    lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
-    if min(lengths, default=1) < 1:
-        raise InputError("a prompt has no token", hint="look at the template")
-    references = [len(model.tokenize(text)) for text in plan.references]
-    # A reference's first token may join the space before it.
-    wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
-    left = context - max(lengths, default=1)
-    new_tokens = min(plan.design.new_tokens, max(left, min(wanted, context // 2)))
-    warnings = []
-    if n_cut := sum(length > context - new_tokens for length in lengths):
-        warnings.append(
-            f"{n_cut} of {len(lengths)} prompts lose their beginning in the "
-            f"model's context of {context} tokens"
-        )
-    if n_long := sum(length > new_tokens for length in references):
-        warnings.append(
-            f"{n_long} of {len(references)} second pieces are longer than the "
-            f"{new_tokens} tokens that the model may write"
-        )
-    return new_tokens, tuple(warnings)
 
 
 def ask(
@@ -228,14 +213,18 @@ def ask(
     """
     watch = watch or Stopwatch()
     if reference is not None:
-        _check_other(reference.info, model.info)
+        theirs = reference.info
+        if theirs.fingerprint == model.info.fingerprint != "unknown":
+            raise InputError(
+                f"{theirs.name}: the reference is the model itself",
+                hint="name a model that cannot have seen the benchmark",
+            )
     new_tokens, notes = room(plan, model)
     guided = _guided(plan, model, new_tokens, bar)
     general = None
     if (prompts := plan.general) is not None:
-        general = _completed(
-            plan, model, prompts, new_tokens, bar, "general completions"
-        )
+        words = "general completions"
+        general = _completed(plan, model, prompts, new_tokens, bar, words)
     comparisons, answers = _compared(plan, model, new_tokens, bar)
     arms: dict[str, Arm] = dict(zip((PARTITION, CONTROL), guided, strict=False))
     arms[PARTITION] = dataclasses.replace(guided[0], general=general)
@@ -268,23 +257,41 @@ def ask(
     )
 
 
-def _check_other(reference: ModelInfo, model: ModelInfo) -> None:
-    if reference.fingerprint == model.fingerprint != "unknown":
-        raise InputError(
-            f"{reference.name}: the reference is the model itself",
-            hint="name a model that cannot have seen the benchmark",
+def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
+    """Most new tokens that leave room for the prompts, and what does not fit."""
+    if model.read is None or model.tokenize is None or model.context is None:
+        return plan.design.new_tokens, ()
+    context = model.context
+    lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
+    if min(lengths, default=1) < 1:
+        raise InputError("a prompt has no token", hint="look at the template")
+    references = [len(model.tokenize(text)) for text in plan.references]
+    # A reference's first token may join the space before it.
+    wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
+    left = context - max(lengths, default=1)
+    new_tokens = min(plan.design.new_tokens, max(left, min(wanted, context // 2)))
+    warnings = []
+    if n_cut := sum(length > context - new_tokens for length in lengths):
+        warnings.append(
+            f"{n_cut} of {len(lengths)} prompts lose their beginning in the "
+            f"model's context of {context} tokens"
         )
+    if n_long := sum(length > new_tokens for length in references):
+        warnings.append(
+            f"{n_long} of {len(references)} second pieces are longer than the "
+            f"{new_tokens} tokens that the model may write"
+        )
+    return new_tokens, tuple(warnings)
 
 
 def _guided(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
 ) -> list[Arm]:
+    words = f"{of}guided completions"
     return [
         Arm(
             instances=side.instances,
-            guided=_completed(
-                plan, model, prompts, most, bar, f"{of}guided completions"
-            ),
+            guided=_completed(plan, model, prompts, most, bar, words),
         )
         for side, prompts in zip(plan.arms, plan.guided, strict=True)
     ]
@@ -312,15 +319,11 @@ def _completed(
 def _compared(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
 ) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
-    names = Names(
-        benchmark=plan.benchmark.name,
+    asked = ComparisonInputs(
+        benchmark=plan.benchmark,
         fingerprint=plan.drawn.fingerprint,
         dataset=plan.dataset_name,
         split=plan.design.split_name,
-    )
-    asked = ComparisonInputs(
-        benchmark=plan.benchmark,
-        names=names,
         instances=plan.drawn.instances,
         prompts=plan.general or plan.guided[0],
         items=plan.items,
@@ -339,108 +342,26 @@ def _compared(
         with bar(name) as progress:
             result, own = COMPARISONS[name](asked, progress)
         found.append(result)
-        rows += [{"benchmark": names.benchmark, "arm": name, **row} for row in own]
+        rows += [{"benchmark": plan.benchmark.name, "arm": name, **row} for row in own]
     return found, rows
 
 
 def judged_by(
-    analysis: ReplicationAnalysis,
-    judge: Completer,
-    *,
-    bar: Bar = silent,
+    analysis: ReplicationAnalysis, judge: Completer, *, bar: Bar = silent
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides."""
     partition, labels = analysis.partition, {}
     for name, arm in partition.arms.items():
+        texts, seed = (arm.instances, arm.guided), analysis.seed
         with bar("judging") as progress:
-            labels[name] = judge_llm(
-                judge,
-                arm.instances,
-                arm.guided,
-                seed=analysis.seed,
-                progress=progress,
-            )
+            labels[name] = judge_llm(judge, *texts, seed=seed, progress=progress)
     return dataclasses.replace(
         analysis,
         partition=dataclasses.replace(
             partition,
             llm=labels,
-            llm_version=f"{judge.name}, {judge_version()}",
+            llm_version=f"{judge.name}, {llm_judge_version()}",
             llm_decides=True,
             warnings=(*partition.warnings, *judge_notes(judge)),
         ),
     )
-
-
-_TAKEN_FOR_BLEURT_20 = (
-    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
-    "which model they are of"
-)
-
-
-def recorded_analysis(
-    path: Path,
-    *,
-    control: Path | None = None,
-    group_field: str | None = None,
-    measures: Sequence[OverlapModel] = (),
-    annotated: Path | None = None,
-    seed: int = 0,
-    watch: Stopwatch | None = None,
-    bar: Bar = silent,
-) -> ReplicationAnalysis:
-    """Read completions, measure them, and judge them by the local judge."""
-    watch = watch or Stopwatch()
-    recorded = read_recorded(path, group_field=group_field)
-    arm = Arm(
-        instances=recorded.instances, guided=recorded.guided, general=recorded.general
-    )
-    other = None
-    arms, warnings, bleurt_20 = {PARTITION: arm}, [], {}
-    if "bleurt" in recorded.scores:
-        bleurt_20[PARTITION] = recorded.scores["bleurt"][0]
-    if control is not None:
-        other = read_recorded(control, group_field=group_field)
-        arms[CONTROL] = Arm(instances=other.instances, guided=other.guided)
-        if "bleurt" in other.scores:
-            bleurt_20[CONTROL] = other.scores["bleurt"][0]
-        warnings += independence_words(
-            (*recorded.others, *other.others), read=(), group_field=group_field
-        )
-        for name, file in ((PARTITION, recorded), (CONTROL, other)):
-            if recorded.reference is not None and other.reference is not None:
-                assert file.reference is not None
-                arms[OF_REFERENCE[name]] = Arm(
-                    instances=file.instances, guided=file.reference
-                )
-    judge = recorded.model_judge
-    humans = human_labels(annotated, arm, seed=seed)
-    if humans is None and recorded.people:
-        humans = People(labels=recorded.people, source="people's labels in the file")
-    partition = Partition(
-        name=recorded.name,
-        fingerprint=instances_fingerprint(recorded.instances),
-        prompt_version=None,
-        arms=arms,
-        group_field=group_field,
-        llm={
-            name: file.model_judge
-            for name, file in ((PARTITION, recorded), (CONTROL, other))
-            if judge is not None and file is not None and file.model_judge is not None
-        },
-        llm_version=None if judge is None else "recorded beside the completions",
-        llm_decides=False,
-        humans=humans,
-        warnings=tuple(warnings),
-    )
-    partition = measured(partition, measures, bar=bar)
-    # What can be measured again is; a score of a model that is not here is kept.
-    overlaps = {**partition.overlaps}
-    for name, scores in recorded.scores.items():
-        overlaps.setdefault(name, scores)
-    changes: dict[str, Any] = {"overlaps": overlaps}
-    if bleurt_20 and "bleurt" not in partition.overlaps:
-        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
-        changes["bleurt_20"] = bleurt_20
-    partition = dataclasses.replace(partition, **changes)
-    return ReplicationAnalysis(partition=partition, seed=seed, watch=watch)

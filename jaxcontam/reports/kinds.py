@@ -23,7 +23,7 @@ _PLACES = {
     "canary": "ownership.methods:VERSIONS",
     "variants": "ownership.methods:VERSIONS",
     "membership": "members.kind:MEMBERSHIP",
-    "replicate": "replication.kind:REPLICATION",
+    "replicate": "replication.recorded:REPLICATION",
     "inflation": "score_gap.kind:INFLATION",
 }
 # A study plants what several rooms test.

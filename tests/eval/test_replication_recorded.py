@@ -11,8 +11,8 @@ import pytest
 from eval.replication.recorded import read_recorded_folder
 from eval.replication.tables import Partition, successes, table_1, table_2
 from jaxcontam.errors import InputError
-from jaxcontam.replication.judges import Judged, agreement, consensus, judge_result
-from jaxcontam.replication.local_judge import judge_local
+from jaxcontam.replication.control import judge_result
+from jaxcontam.replication.judges import Judged, agreement, consensus, judge_local
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
 from jaxcontam.replication.recorded import read_recorded
 

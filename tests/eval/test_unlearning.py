@@ -14,7 +14,7 @@ from eval.unlearning import (
     score_ratios,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.replication.rouge import rouge_l
+from jaxcontam.replication.overlap import rouge_l
 from jaxcontam.scoring import completions
 from tests.support.api_server import chat, serving
 from tests.support.unlearning_models import (

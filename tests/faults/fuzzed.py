@@ -27,7 +27,7 @@ from jaxcontam.data.release import (
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
-from jaxcontam.replication.prompts import load_prompts
+from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.reports.archive import read_text_rows
 from jaxcontam.scoring.api.answers import read_reply

@@ -8,7 +8,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
-from jaxcontam.replication.prompts import load_prompts
+from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.terminal import visible
 from tests.faults.folders import contents, said

@@ -6,8 +6,9 @@ import io
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.replication.annotate import read_sheet, sheet_text
-from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.instances import Instance
+from jaxcontam.replication.recorded import read_sheet, sheet_text
+from jaxcontam.scoring.completer import Completion
 
 N = 8
 INSTANCES = tuple(

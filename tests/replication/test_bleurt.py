@@ -126,8 +126,9 @@ def test_the_reference_and_the_candidate_cannot_change_places(saved):
 
 
 def test_the_measure_compares_whole_texts_that_were_cut_inside(saved):
-    from jaxcontam.replication.instance import Completion, Instance
+    from jaxcontam.replication.instances import Instance
     from jaxcontam.replication.overlap import overlap_scores
+    from jaxcontam.scoring.completer import Completion
 
     bleurt = Bleurt.load(saved[0])
     instances = [

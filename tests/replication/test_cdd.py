@@ -4,14 +4,15 @@ import dataclasses
 
 import numpy as np
 
-from jaxcontam.replication.cdd import (
+from jaxcontam.replication.comparisons import (
     cdd,
     peakedness,
     ted_kept,
     token_distances,
     words_and_marks,
 )
-from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.instances import Instance
+from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
 
 WORDS = [f"w{i}" for i in range(400)]

@@ -8,22 +8,26 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, fisher_exact
 
-from jaxcontam.methods import method_words
 from jaxcontam.replication.control import (
+    Facts,
     Side,
     beside_reference,
     fewest_above,
     independence_words,
+    judge_result,
     more_copies,
     share_p,
     why_no_more,
 )
-from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.judges import Facts, Judged, judge_result
-from jaxcontam.replication.local_judge import closeness, is_short
-from jaxcontam.replication.page import replication_sentences
-from jaxcontam.replication.plan import ReplicationDesign, plan_replication
+from jaxcontam.replication.design import ReplicationDesign, plan_replication
+from jaxcontam.replication.instances import Instance
+from jaxcontam.replication.judges import Judged, closeness, is_short
+from jaxcontam.replication.page import REPLICATION_METHODS, replication_sentences
+from jaxcontam.reports.methods import words_of
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.proportions import rate_test
+
+WORDS = {row.name: words_of(row) for row in REPLICATION_METHODS}
 
 
 def result(labels, **more):
@@ -40,7 +44,7 @@ def result(labels, **more):
 
 def said_of(row):
     row = dataclasses.replace(row, primary=True)
-    return " ".join(replication_sentences([row], method_words([row.method])))
+    return " ".join(replication_sentences([row], WORDS))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.001])

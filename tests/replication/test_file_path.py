@@ -8,19 +8,15 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.replication.file_path import file_path
-from jaxcontam.replication.instance import Completion
-from jaxcontam.replication.issues import read_issues
-from jaxcontam.replication.plan import ReplicationDesign, plan_replication
-from jaxcontam.replication.questions import Names
+from jaxcontam.replication.design import ReplicationDesign, plan_replication
+from jaxcontam.replication.hidden import file_path, read_issues
 from jaxcontam.replication.run import ask
 from jaxcontam.scoring.answers import is_answer, readings
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test
 from tests.support.completers import Scripted, comparison_inputs
-
-NAMES = Names(benchmark="b", fingerprint="f", dataset="b", split="test")
 
 
 def patch_of(*files):
@@ -77,7 +73,7 @@ def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
 
     def probe(issues, control):
         asked = {"issues": tuple(issues), "control_issues": tuple(control)}
-        return file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+        return file_path(comparison_inputs(Scripted(answer), **asked))
 
     found, rows = probe(issues, control)
     assert (found.n_found, found.n_instances, found.n_refused) == (15, 20, 1)
@@ -111,7 +107,7 @@ def test_repositories_change_sides_whole(tmp_path, n_each, verdict):
         return known.get(text, "src/other.py")
 
     asked = {"issues": issues, "control_issues": control}
-    found, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    found, _ = file_path(comparison_inputs(Scripted(answer), **asked))
     # One of 6, or of 252, choices of repositories: 4 standard errors of 9,999 draws.
     p_value = {2: 1 / 6, 5: 1 / 252}[n_each]
     error = 4 * (p_value / 9999) ** 0.5 + 1e-4
@@ -123,7 +119,7 @@ def test_repositories_change_sides_whole(tmp_path, n_each, verdict):
         for side in (issues, control)
     ]
     asked = {"issues": unnamed[0], "control_issues": unnamed[1]}
-    alone, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    alone, _ = file_path(comparison_inputs(Scripted(answer), **asked))
     assert alone.p_control < 1e-6
     assert any("takes issues as independent" in one for one in alone.warnings)
 
@@ -166,7 +162,7 @@ def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
         return answers[prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")]
 
     asked = {"issues": tuple(sides[0]), "control_issues": tuple(sides[1])}
-    found, _ = file_path(comparison_inputs(Scripted(answer), names=NAMES, **asked))
+    found, _ = file_path(comparison_inputs(Scripted(answer), **asked))
     assert (found.n_refused, found.n_control_refused) == refused
     assert f"; {refused[0]} refused, taken as misses, and {refused[1]}" in found.finding
     assert found.verdict == verdict and (found.p_control or 0) >= 0.5

@@ -6,13 +6,12 @@ import json
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.replication.first_instances import (
+from jaxcontam.replication.comparisons import (
     first_instances,
     format_signs,
     match_of,
 )
-from jaxcontam.replication.instance import Completion
-from jaxcontam.replication.questions import Names
+from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
 
 SENTENCES = [
@@ -40,8 +39,8 @@ def benchmark(n=6):
 
 def ask(answer, data=None, **options):
     completer = Scripted(answer if callable(answer) else lambda *_: answer)
-    names = Names(benchmark="b", fingerprint="f", dataset="Claims", split="dev")
-    given = comparison_inputs(completer, names=names, benchmark=data or benchmark())
+    names = {"dataset": "Claims", "split": "dev"}
+    given = comparison_inputs(completer, benchmark=data or benchmark(), **names)
     result, rows = first_instances(dataclasses.replace(given, **options))
     return result, rows, completer
 

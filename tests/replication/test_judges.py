@@ -6,27 +6,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from jaxcontam.replication.instance import Completion, Instance, words_of
+from jaxcontam.replication.control import fewest_near, judge_result
+from jaxcontam.replication.instances import Instance, words_of
 from jaxcontam.replication.judges import (
+    NEAR,
     Judged,
     agreement,
-    algorithm_2,
-    fewest_near,
-    judge_result,
-)
-from jaxcontam.replication.llm_judge import (
-    judge_llm,
-    judge_prompt,
-    judge_version,
-    parse_judgement,
-)
-from jaxcontam.replication.local_judge import (
-    NEAR,
     instance_warnings,
+    judge_llm,
     judge_local,
     judge_pair,
+    judge_prompt,
+    llm_judge_version,
     near_score,
+    parse_judgement,
 )
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.proportions import wilson_interval
 
 LONG = "the old mill by the river was sold to a painter"
@@ -227,7 +222,7 @@ def test_the_prompt_has_one_exact_and_four_near_exact_examples():
     assert head.count("Answer: Yes (near-exact match)") == 4
     assert tail == "\nReference: R{candidate}\nCandidate: C{reference}\nAnswer:"
     assert "{" not in head
-    assert judge_version().startswith("llm-1@")
+    assert llm_judge_version().startswith("llm-1@")
 
 
 @dataclasses.dataclass
@@ -279,7 +274,9 @@ def test_model_judge_asks_nothing_where_nothing_was_written():
     [(0, 0, False), (0, 1, False), (0, 2, True), (1, 0, True), (3, 5, True)],
 )
 def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
-    assert algorithm_2(n_exact, n_near, 10) == expected
+    copies = ["exact"] * n_exact + ["near"] * n_near
+    row = result(copies + ["no"] * (10 - len(copies)))
+    assert row.meets_rule == expected
 
 
 @pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxcontam.replication.instance import Completion, Instance
+from jaxcontam.replication.instances import Instance
 from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
@@ -13,6 +13,7 @@ from jaxcontam.replication.overlap import (
     overlap_scores,
 )
 from jaxcontam.replication.page import replication_sentences
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.paired import sign_flip_test
 
 

@@ -5,13 +5,11 @@ import re
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.replication.fields import find_fields
-from jaxcontam.replication.instance import Completion
-from jaxcontam.replication.judges import judge_result
-from jaxcontam.replication.local_judge import judge_local, judge_version
+from jaxcontam.replication.control import judge_result
+from jaxcontam.replication.instances import draw_instances, find_fields, load_prompts
+from jaxcontam.replication.judges import judge_local, judge_version
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
-from jaxcontam.replication.prompts import load_prompts
-from jaxcontam.replication.split import draw_instances
+from jaxcontam.scoring.completer import Completion
 
 WORDS = (
     "amber",

@@ -3,16 +3,15 @@
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.methods import method_words
-from jaxcontam.replication.fields import find_fields
-from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.judges import judge_result
+from jaxcontam.replication.control import JudgeResult, judge_result
+from jaxcontam.replication.instances import Instance, draw_instances, find_fields
+from jaxcontam.replication.judges import follows_from_first, judge_local
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
-from jaxcontam.replication.local_judge import follows_from_first, judge_local
-from jaxcontam.replication.page import replication_sentences
-from jaxcontam.replication.result import JudgeResult
-from jaxcontam.replication.split import draw_instances
+from jaxcontam.replication.page import REPLICATION_METHODS, replication_sentences
+from jaxcontam.reports.methods import words_of
+from jaxcontam.scoring.completer import Completion
 
+WORDS = {row.name: words_of(row) for row in REPLICATION_METHODS}
 N_ROWS = 13
 KINDS = {
     "a word again": lambda i: f"word{i} " * 12,
@@ -96,7 +95,7 @@ def test_a_model_that_only_continues_is_no_evidence(kind):
     partition, row = judged(instances, guided)
     assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
     assert all(text["follows"] for text in partition.rows())
-    (said, *rest) = replication_sentences([row], method_words(["judge_local"]))
+    (said, *rest) = replication_sentences([row], WORDS)
     assert "13 follow from their first pieces" in said
     assert any("13 instances are left out" in words for words in rest)
 
@@ -123,7 +122,7 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
     assert (row.n_control, row.n_control_follows) == (4, N_ROWS)
     assert (row.n_exact, row.control_copies) == (4, 4)
     assert "In the control, 13 instances" in " ".join(
-        replication_sentences([row], method_words(["judge_local"]))
+        replication_sentences([row], WORDS)
     )
 
 

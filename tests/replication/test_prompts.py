@@ -5,8 +5,7 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.replication.instance import Instance
-from jaxcontam.replication.prompts import TASKS, load_prompts
+from jaxcontam.replication.instances import TASKS, Instance, load_prompts
 
 
 def instance(first="The first piece", label="1 (yes)"):

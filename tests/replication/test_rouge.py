@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontam.replication.rouge import common_words, rouge_l, rouge_words
+from jaxcontam.replication.overlap import common_words, rouge_l, rouge_words
 
 # Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))

@@ -8,10 +8,11 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.replication.fields import Fields, find_fields
-from jaxcontam.replication.split import (
+from jaxcontam.replication.instances import (
+    Fields,
     cut_text,
     draw_instances,
+    find_fields,
     instances_fingerprint,
     sentence_starts,
     text_keys,

@@ -9,9 +9,9 @@ import pytest
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError
-from jaxcontam.replication.instance import Completion, Instance
-from jaxcontam.replication.questions import MASK, MASKED_WORD, filled
-from jaxcontam.replication.ts_guessing import (
+from jaxcontam.replication.hidden import (
+    MASK,
+    MASKED_WORD,
     TS_GUESSING_VERSION,
     hidden_option,
     hidden_word,
@@ -19,7 +19,9 @@ from jaxcontam.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
+from jaxcontam.replication.instances import Instance, filled
 from jaxcontam.scoring.answers import is_answer, readings
+from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
 
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")

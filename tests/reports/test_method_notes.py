@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.members.result import SetResult
 from jaxcontam.methods import METHODS, method_words, named_rows
-from jaxcontam.replication.catalogue import REPLICATION_METHODS
+from jaxcontam.replication.page import REPLICATION_METHODS
 from jaxcontam.reports.page import named_methods
 from tests.support.report_documents import audit_report
 

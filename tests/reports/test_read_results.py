@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.proof.result import MembershipResult, OrderReport, OrderResult
-from jaxcontam.replication.result import ComparisonResult
+from jaxcontam.replication.comparisons import ComparisonResult
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import result_row, to_document

@@ -1,15 +1,14 @@
 """A completer whose answers a test writes down."""
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.replication.instance import Completion
-from jaxcontam.replication.questions import ComparisonInputs, Names
-
-NAMES = Names(benchmark="b", fingerprint="f", dataset="Quiz", split="test")
+from jaxcontam.replication.comparisons import ComparisonInputs
+from jaxcontam.scoring.completer import Completion
 
 
 def comparison_inputs(completer, **changes):
     """What a method of `--compare` is given, and to ask about `changes` alone."""
-    fields = {"benchmark": Benchmark("b", (), ()), "names": NAMES}
+    fields = {"benchmark": Benchmark("b", (), ()), "fingerprint": "f"}
+    fields |= {"dataset": "Quiz", "split": "test"}
     return ComparisonInputs(completer=completer, **fields | changes)
 
 

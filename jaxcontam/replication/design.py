@@ -1,11 +1,11 @@
-"""Plan: which instances of a partition are asked for, and in which words.
+"""Design of a run: its flags, and which instances are asked for in which words.
 
 Nothing here needs a model.
 """
 
 import dataclasses
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,19 +15,21 @@ from jaxcontam.data.documents import compared
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.templates import template_pieces
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.replication.catalogue import COMPARISONS
+from jaxcontam.replication.comparisons import Issue
 from jaxcontam.replication.control import independence_words
-from jaxcontam.replication.fields import Fields, find_fields
-from jaxcontam.replication.issues import Issue, read_issues
-from jaxcontam.replication.prompts import Prompts, load_prompts
-from jaxcontam.replication.split import Drawn, draw_instances, text_keys
+from jaxcontam.replication.hidden import COMPARISONS, read_issues
+from jaxcontam.replication.instances import (
+    Drawn,
+    Fields,
+    Prompts,
+    Task,
+    draw_instances,
+    find_fields,
+    load_prompts,
+    text_keys,
+)
 
 OPTION, PATHS = "ts_guessing_option", "file_path"
-
-_Asked = TypeVar("_Asked", Item, Issue)
-_SIDES = ("benchmark", "control")
-
-Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
 
 
 # No slots: the command joins these fields to its own.
@@ -97,6 +99,15 @@ class ReplicationDesign:
         return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
 
 
+def check_reference(design: ReplicationDesign) -> None:
+    """Refuse a reference that nothing is compared with."""
+    if design.control is None:
+        raise InputError(
+            "--reference needs --control",
+            hint="it shows how easy the benchmark is to guess beside its control",
+        )
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicationPlan:
     """Prompts of a run, and the instances behind them."""
@@ -121,15 +132,10 @@ class ReplicationPlan:
     @property
     def guided(self) -> list[list[str]]:
         """Prompts that name the dataset, of each arm: all that a reference is asked."""
+        names = {"dataset_name": self.dataset_name}
+        names["split_name"] = self.design.split_name
         return [
-            [
-                self.prompts.guided_prompt(
-                    instance,
-                    dataset_name=self.dataset_name,
-                    split_name=self.design.split_name,
-                )
-                for instance in arm.instances
-            ]
+            [self.prompts.guided_prompt(one, **names) for one in arm.instances]
             for arm in self.arms
         ]
 
@@ -181,6 +187,9 @@ class ReplicationPlan:
         return words
 
 
+_Asked = TypeVar("_Asked", Item, Issue)
+
+
 def plan_replication(
     benchmark: Path | str, design: ReplicationDesign
 ) -> ReplicationPlan:
@@ -223,7 +232,8 @@ def plan_replication(
     if design.control is not None:
         keys = [text_keys(*file) for file in files]
         both, n = [*keys[0], *keys[1]], len(keys[0])
-        alike = compared(both, np.arange(len(both)) < n, None, _SIDES)
+        sides = ("benchmark", "control")
+        alike = compared(both, np.arange(len(both)) < n, None, sides)
         left_out = set(both) - {both[i] for i in np.flatnonzero(alike.kept)}
     drawn, *controls = (
         draw_instances(
