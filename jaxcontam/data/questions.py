@@ -6,10 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from jaxcontam.arguments import check_fields
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.option_fields import field_path, option_paths
-from jaxcontam.data.options import Item, read_items
-from jaxcontam.data.spans import value_at
-from jaxcontam.data.templates import is_missing, template_pieces, text_of_field
+from jaxcontam.data.options import Item, field_path, option_paths, read_items
+from jaxcontam.data.templates import (
+    is_missing,
+    template_pieces,
+    text_of_field,
+    value_at,
+)
 from jaxcontam.errors import InputError
 
 # The first of a record is what is asked, or what is to be continued.

@@ -22,9 +22,8 @@ from jaxcontam.data.benchmark import (
     parse_records,
     read_text,
 )
-from jaxcontam.data.files import check_file
-from jaxcontam.data.provenance import Commitment
-from jaxcontam.data.spans import array_elements
+from jaxcontam.data.files import Commitment, check_file
+from jaxcontam.data.templates import array_elements
 from jaxcontam.errors import InputError
 
 METHOD = "hmac-sha256-sort"

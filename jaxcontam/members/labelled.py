@@ -18,11 +18,11 @@ from pathlib import Path
 
 from jaxcontam.data.benchmark import (
     check_text,
+    drawn_places,
     fingerprint,
     load_benchmark,
     read_text,
 )
-from jaxcontam.data.repeats import drawn_places
 from jaxcontam.data.templates import (
     check_template,
     field_of,

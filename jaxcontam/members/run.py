@@ -49,8 +49,8 @@ from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
-from jaxcontam.scoring.finite import finite_scores
 from jaxcontam.scoring.load import load
+from jaxcontam.scoring.run_batches import finite_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

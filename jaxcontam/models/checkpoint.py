@@ -23,8 +23,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
-from jaxcontam.models.fingerprint import file_state, fingerprint_files
-from jaxcontam.models.hub import model_directory
+from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
 

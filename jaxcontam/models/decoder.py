@@ -27,17 +27,26 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext
-from jaxcontam.models.cache import Cache, cache_of, extended, length_of
+from jaxcontam.models.attention import (
+    AttentionContext,
+    Cache,
+    cache_of,
+    extended,
+    length_of,
+)
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.delta import GatedDelta
-from jaxcontam.models.fused_attention import Hardware, hardware
-from jaxcontam.models.grouped import Attention
-from jaxcontam.models.latent import LatentAttention
-from jaxcontam.models.layer_inputs import LayerInput, LayerInputs
-from jaxcontam.models.layers import Experts, Mlp, Norm, init_weight
-from jaxcontam.models.precision import matmul_precision
+from jaxcontam.models.fused_attention import Hardware, hardware, matmul_precision
+from jaxcontam.models.layers import (
+    Experts,
+    LayerInput,
+    LayerInputs,
+    Mlp,
+    Norm,
+    init_weight,
+)
 from jaxcontam.models.rope import rotary_cos_sin, unrotated
+from jaxcontam.models.self_attention import Attention, LatentAttention
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 from jaxcontam.models.stacks import (
     REUSED,

@@ -13,7 +13,7 @@ import numpy as np
 from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
-from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.hub import need_torch
 from jaxcontam.models.weights import weight_files
 from jaxcontam.terminal import printable
 

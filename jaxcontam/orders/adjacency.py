@@ -2,8 +2,7 @@
 
 from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.reports.terms import ProofWords
-from jaxcontam.stats.pair_statistic import ADJACENCY
-from jaxcontam.stats.pair_test import adjacency_test
+from jaxcontam.stats.pair_test import ADJACENCY, adjacency_test
 
 METHOD = PairMethod(
     name="adjacency",

@@ -29,7 +29,7 @@ from jaxcontam.reports.kinds import Asked
 from jaxcontam.reports.recompute import differences
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.scorer import SequenceSums
 
 if TYPE_CHECKING:

@@ -5,10 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
+from jaxcontam.data.benchmark import (
+    Benchmark,
+    check_text,
+    load_benchmark,
+    without_repeats,
+)
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
-from jaxcontam.data.repeats import without_repeats
 from jaxcontam.errors import InputError
 from jaxcontam.orders.blocks import as_blocks, block_starts, whole_blocks
 from jaxcontam.orders.design import AuditDesign

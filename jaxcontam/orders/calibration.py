@@ -19,14 +19,14 @@ from jaxcontam.progress import Progress, progress_after
 from jaxcontam.proof.result import Evidence
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.stats.calibration import (
+from jaxcontam.stats.orders import row_generator
+from jaxcontam.stats.proportions import (
     LEVELS,
     distance_from_uniform,
     randomised,
     rejection,
     relabelled_p_values,
 )
-from jaxcontam.stats.orders import row_generator
 
 # Streams 0 to 2 of a file's draws are those of the tests.
 _STREAM = 3

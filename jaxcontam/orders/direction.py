@@ -3,8 +3,7 @@
 from jaxcontam.orders.adjacency import METHOD as ADJACENCY
 from jaxcontam.orders.pair_method import PairMethod
 from jaxcontam.reports.terms import ProofWords
-from jaxcontam.stats.pair_statistic import DIRECTION
-from jaxcontam.stats.pair_test import direction_test
+from jaxcontam.stats.pair_test import DIRECTION, direction_test
 
 METHOD = PairMethod(
     name="direction",

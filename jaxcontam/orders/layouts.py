@@ -20,7 +20,7 @@ from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.orders import OrderDesign
-from jaxcontam.stats.pair_statistic import PairStatistic
+from jaxcontam.stats.pair_test import PairStatistic
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

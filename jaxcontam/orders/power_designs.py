@@ -17,7 +17,7 @@ from jaxcontam.orders.sharded_t import N_SHARDS
 from jaxcontam.orders.stratified import METHOD as STRATIFIED
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
-from jaxcontam.stats.power_design import (
+from jaxcontam.stats.power import (
     PowerDesign,
     direction_design,
     drawn_design,

@@ -8,9 +8,8 @@ import numpy as np
 
 from jaxcontam.orders.method import OrderFile, OrderMethod
 from jaxcontam.reports.terms import ProofWords
-from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, SMALLEST_P
-from jaxcontam.stats.result import OrderNumbers
+from jaxcontam.stats.result import OrderNumbers, order_effect
 
 # The paper's number of shards.
 N_SHARDS = 50

@@ -45,7 +45,7 @@ from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel, judge_notes, open_prompted
 
 if TYPE_CHECKING:

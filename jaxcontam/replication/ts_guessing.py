@@ -29,7 +29,7 @@ from jaxcontam.replication.questions import (
 )
 from jaxcontam.replication.result import ComparisonResult
 from jaxcontam.replication.rouge import ANY_WORD, has_rouge_words, rouge_l, words_f1
-from jaxcontam.scoring.answers import answer_forms, is_answer, plain_text, readings
+from jaxcontam.scoring.completer import answer_forms, is_answer, plain_text, readings
 from jaxcontam.stats.proportions import rate_interval
 
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)

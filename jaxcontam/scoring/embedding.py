@@ -16,8 +16,8 @@ from flax import nnx
 
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.batching import plan_batches
 from jaxcontam.scoring.local import default_batch_tokens
+from jaxcontam.scoring.run_batches import plan_batches
 
 
 def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:

@@ -28,7 +28,6 @@ from jaxcontam.models.sharding import (
     weight_name,
 )
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.mesh import (
     on_mesh,
     over_mesh,
@@ -36,7 +35,7 @@ from jaxcontam.scoring.mesh import (
     weights_mesh,
 )
 from jaxcontam.scoring.rows import fill, rows_of
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan_batches
 from jaxcontam.scoring.shares import (
     Division,
     Together,

@@ -26,8 +26,12 @@ from jaxcontam.scoring.asked import (
     Request,
     make_asked_scorer,
 )
-from jaxcontam.scoring.info import ModelInfo
-from jaxcontam.scoring.opened import VLLM_PREFIX, OpenModel, opened_checkpoint
+from jaxcontam.scoring.opened import (
+    VLLM_PREFIX,
+    ModelInfo,
+    OpenModel,
+    opened_checkpoint,
+)
 
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
 """(context, continuation) strings -> log p(continuation | context) of each, nats."""
@@ -133,7 +137,7 @@ def opened_vllm(llm: Any) -> OpenModel:
     config = llm.llm_engine.model_config
     folder = Path(str(getattr(config, "tokenizer", config.model)))
     if folder.is_dir():
-        from jaxcontam.scoring.remote_model import read_local_tokenizer
+        from jaxcontam.scoring.remote import read_local_tokenizer
 
         # The engine's own may be built by a class that reads other ids.
         local = read_local_tokenizer(folder)

@@ -32,9 +32,8 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.generation import Sampling, continuations
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.rows import Row
+from jaxcontam.scoring.rows import Row, Window
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.windows import Window
 
 # Default of the harness's other model types.
 _NEW_TOKENS = 256

@@ -22,8 +22,7 @@ from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_in, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
-from jaxcontam.scoring.info import ModelInfo
-from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
+from jaxcontam.scoring.opened import LM_EVAL_PREFIX, ModelInfo, OpenModel
 
 if TYPE_CHECKING:
     from lm_eval.api.model import LM
@@ -261,7 +260,7 @@ def _fingerprint(version: str, word: str) -> str:
 
     A name on a hub stands for itself: nothing tells that what it names was changed.
     """
-    from jaxcontam.models.fingerprint import fingerprint_files
+    from jaxcontam.models.hub import fingerprint_files
 
     directory = _named(word)
     files = []

@@ -19,7 +19,6 @@ from jaxcontam.scoring.identity import (
     cpu_kind,
     scoring_code,
 )
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
@@ -28,6 +27,7 @@ from jaxcontam.scoring.mesh import (
     sharded_pairs,
     weights_mesh,
 )
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import Division, division_on

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import GroupSizes, PairGroup
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work, bucket_lengths
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 

@@ -24,8 +24,8 @@ from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import ChatCompleter
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.completer import Completer
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.load import load
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

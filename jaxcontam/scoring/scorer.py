@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan_batches
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 

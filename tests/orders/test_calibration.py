@@ -15,7 +15,7 @@ from jaxcontam.orders.calibration import calibrate_test, fresh_order, p_values
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.orders.sharded_t import analyse as t_test
-from jaxcontam.stats.calibration import randomised, rejection, relabelled_p_values
+from jaxcontam.stats.proportions import randomised, rejection, relabelled_p_values
 from tests.orders.test_order_path import (
     CONTEXT,
     PREFIX,

@@ -14,8 +14,8 @@ from jaxcontam.replication.issues import read_issues
 from jaxcontam.replication.plan import ReplicationDesign, plan_replication
 from jaxcontam.replication.questions import Names
 from jaxcontam.replication.run import ask
-from jaxcontam.scoring.answers import is_answer, readings
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.completer import is_answer, readings
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test
 from tests.support.completers import Scripted, comparison_inputs

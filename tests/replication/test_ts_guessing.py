@@ -19,7 +19,7 @@ from jaxcontam.replication.ts_guessing import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from jaxcontam.scoring.answers import is_answer, readings
+from jaxcontam.scoring.completer import is_answer, readings
 from tests.support.completers import Scripted, comparison_inputs
 
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")

@@ -14,13 +14,11 @@ from jaxcontam.models.families.family import (
     linear_tensors,
     need,
     number,
+    rope_fields,
+    rope_kind,
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rope_settings import (
-    rope_fields,
-    rope_kind,
-)
 
 
 def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.request import Body
+from jaxcontam.scoring.api.address import Body
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.

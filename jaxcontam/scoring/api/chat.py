@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxcontam.progress import Progress
+from jaxcontam.scoring.api.address import ApiError, Body, RefusedError
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.request import ApiError, Body, RefusedError
 from jaxcontam.scoring.completer import Completion
 
 PATH = "/chat/completions"
