@@ -48,10 +48,8 @@ class Benchmark:
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
         rows: The parsed record of each example; None for plain lines.
-        order_provenance: `published` for a file as the user gives it, `seeded` for
-            an order that was drawn, `unknown` where a task's code made the order.
-        left_out: What of the file is no example, and what its columns are called where
-            it does not say; one phrase each.
+        order_provenance: `unknown` where a task's code made the order.
+        left_out: Phrases on what of the file is no example, or named by its place.
     """
 
     name: str
@@ -111,8 +109,7 @@ def load_benchmark(
         limit: Most examples, from the start, never a sample.
         check_fields: Refuse an unpaired surrogate in any field, for callers that read
             fields; raw JSON lines keep it as an escape.
-        no_header: The first row of a .csv or .tsv file is an example; columns are
-            named by their position.
+        no_header: The first row of a .csv or .tsv file is an example.
         null_text: Text of a record whose `text_field` is null; None leaves it out.
 
     Raises:

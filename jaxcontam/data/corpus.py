@@ -75,8 +75,7 @@ class CorpusFile:
     """A file of a corpus at the time it was listed.
 
     Attributes:
-        name: Name in results: path below the corpus, with forward slashes.
-        size: Bytes as stored.
+        name: Path below the corpus, with forward slashes.
         modified: Nanoseconds.
     """
 
@@ -92,7 +91,7 @@ class Segment:
 
     Attributes:
         line: Line, or element of a .json array, from 1.
-        joins: Whether it continues the document of the segment before it.
+        joins: It continues the document of the segment before it.
         after: Place to continue from once it is processed; None within a record.
     """
 
@@ -107,7 +106,6 @@ class Fault:
     """A part that was skipped.
 
     Attributes:
-        line: Where it begins, as in `Segment`.
         after: Place to continue from; None if nothing after it can be read.
     """
 

@@ -1,4 +1,4 @@
-"""Checks of files that a user names, with hints for misspelt paths."""
+"""Checks of files that a user names, and the provenance of what is in them."""
 
 import contextlib
 import dataclasses
@@ -175,11 +175,10 @@ class Commitment:
     """A file whose digest its owner published before models could be trained.
 
     Attributes:
-        file: The seed file, secrets or held-out sequences, as the command named it.
         sha256: Digest of its bytes, `sha256:...`: the commitment.
         made: Time that the file states; None where it states none.
-        bits: log2 of the orders, or values, that a seed chooses from; None where what
-            is committed is itself.
+        bits: log2 of the orders, or values, to choose from; None where there is no
+            seed.
     """
 
     file: str

@@ -153,11 +153,7 @@ def word_keys(n_words: int) -> np.ndarray:
 
 
 def ngram_hashes(keys: np.ndarray, lengths: Collection[int]) -> dict[int, np.ndarray]:
-    """Rolling hashes of all n-grams, for several n at once.
-
-    Args:
-        keys: (T,) uint64, the key of each word of a text.
-        lengths: Values of n, each at least 1.
+    """Rolling hashes of all n-grams, for several n at once; `keys` are those of words.
 
     Returns:
         For each n, (max(0, T - n + 1),) uint64: `[i]` is the hash of words i to
@@ -328,11 +324,9 @@ class OverlapIndex:
     Attributes:
         texts: (F,) `collapsed` texts.
         vocabulary: Word -> id from 1.
-        keys: uint64, a random key for each id.
         ids: (P,) int32 word ids of the texts, each followed by one `UNKNOWN`.
         owner: (P,) int32, number of the text of each word.
         first: (F,) index of each text's first word.
-        n_words: (F,) words of each text.
         tables: By n: `LONG` and `SHORT` for longer texts, n for texts of n words.
     """
 

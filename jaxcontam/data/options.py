@@ -4,6 +4,9 @@ The text of an item is its published source up to the end of the last option, wi
 the answer: an answer such as `B` names a place, which in another order of the options
 is another option, and a model that merely knows the subject would prefer the published
 order.
+
+Options stand in a list of texts or of objects with a text, an object with a list of
+texts or with a member for each letter, or fields such as A, B, C, D or option_a, ...
 """
 
 import collections
@@ -82,8 +85,6 @@ class Item:
     """A multiple-choice item.
 
     Attributes:
-        number: 1-based, in the file.
-        options: In published order.
         parts: Text of the item: literals, and the places of options as integers.
         answer: Place of the right option, 0-based; None if no field tells it.
         hidden: Fields that name a place among the options.
@@ -399,10 +400,7 @@ def _as_int(value: object) -> int | None:
 
 
 def _names_place(value: object, n_options: int) -> bool:
-    """Tell if the words of a text name an option by its letter or its place.
-
-    A is a word as well, so it counts where it is named as a letter alone.
-    """
+    """Tell if words name an option; A is a word too, and must stand alone."""
     if not isinstance(value, str):
         return False
     last = string.ascii_uppercase[min(n_options, 26) - 1]

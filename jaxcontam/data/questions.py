@@ -31,10 +31,8 @@ class Question:
 
     Attributes:
         item: What it has in common with its rewrites.
-        choices: Texts that may follow; empty where the answer is to be written.
-        answer: Place of the right one, 0-based; of a written answer 0.
-        written: Texts that count as right where there are no choices.
-        group: What it has in common with items that are drawn with it.
+        choices: Empty where the answer is to be written.
+        answer: Place of the right one, 0-based.
     """
 
     item: str

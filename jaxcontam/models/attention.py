@@ -54,10 +54,8 @@ class KVCache(NamedTuple):
     """Keys and values of a prefix that precedes every sequence of a batch.
 
     Attributes:
-        keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`.
-        values: Same shape.
-        length: int32, tokens of the prefix that are not padding; `[L]`, or a scalar in
-            one layer.
+        keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`; so are values.
+        length: int32, tokens that are not padding; `[L]`, or a scalar in one layer.
     """
 
     keys: jax.Array
@@ -87,15 +85,11 @@ class AttentionContext(NamedTuple):
     """Inputs of attention in one layer besides queries, keys and values.
 
     Attributes:
-        rotary: Cosines and sines from `rotary_cos_sin`; None where positions are
-            learned.
-        positions: `[T]` int32, position of each token, prefix included.
-        window: int32 scalar, tokens that a position sees; None where no layer has a
-            window.
-        sinks: `[G, R]` float32, each head's score for attending to nothing; None where
-            the softmax is over tokens alone.
-        length: int32 scalar, tokens that are not padding, where a layer is asked for
-            its state after them; None: all.
+        rotary: From `rotary_cos_sin`; None where positions are learned.
+        positions: `[T]` int32, prefix included.
+        window: int32 scalar; None where no layer has a window.
+        sinks: `[G, R]` float32; None where the softmax is over tokens alone.
+        length: int32 scalar, tokens that are not padding; None: all.
         reused: Keys and values of an earlier layer, for one that makes none.
         layer_input: `[B, T, P]`, this layer's input beside the stream, or None.
     """

@@ -159,8 +159,8 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
-        `length`, an int32 scalar, counts the ids that are not padding, which is at the
-        end. Gives hidden states `[P, D]`, and what all layers keep.
+        `length`, an int32 scalar, counts the ids before the padding. Gives hidden
+        states `[P, D]`, and what all layers keep.
         """
         hidden_BPD, kept = self._run(
             tokens_P[None], None, keep=True, length=length, sharding=sharding

@@ -51,9 +51,7 @@ class Hardware:
     """Device properties that decide between attention kernels.
 
     Attributes:
-        platform: `cpu`, `cuda`, `rocm` or `tpu`.
-        kind: Name of the device, as JAX reports it.
-        capability: Compute capability of a CUDA device; (0, 0) elsewhere.
+        capability: Of a CUDA device; (0, 0) elsewhere.
     """
 
     platform: str
@@ -62,10 +60,7 @@ class Hardware:
 
 
 def hardware() -> Hardware:
-    """Hardware of JAX's default device.
-
-    Global state: read it outside of traced functions, and pass it to them.
-    """
+    """Hardware of JAX's default device, read outside of traced functions."""
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     # Another process's devices are of the same kind, and do not say all of it.
     device = chosen
@@ -323,10 +318,9 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 def _at_one_pass(
     attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """`attend` with one pass of the matrix unit, forward and backward.
+    """`attend` with one pass of the matrix unit, which is exact for bfloat16.
 
-    bfloat16 products at a higher precision do not compile (jax-ml/jax issue 21408), and
-    one pass is exact.
+    More passes do not compile (jax-ml/jax issue 21408).
     """
     with _one_pass():
         return attend(q, k, v)

@@ -9,6 +9,8 @@ Dimension key
     P  ids of a prompt, padding at the end
     N  new ids that there is room for
     M  ids that end a text
+    D  model width
+    V  vocabulary
 """
 
 import dataclasses
@@ -53,7 +55,6 @@ class Sampling:
     Attributes:
         temperature: Divides the logits; 0 takes the likeliest id.
         stop_ids: Ids that end a continuation; they are not part of it.
-        seed: Seeds each sample, together with the prompt's ids and the sample's index.
     """
 
     n_samples: int
@@ -86,13 +87,9 @@ def continuations(
     depend on the other prompts or their order. One device is used. Another device, or
     another shape, rounds differently and can flip a draw that is almost a tie.
 
-    Args:
-        decoder: The model.
-        prompts: int32 ids, at least one each. A prompt that exceeds the context less
-            `new_tokens` loses its beginning.
-        sampling: Settings of the sampler.
-        has_ended: (index of the prompt, new ids so far) -> whether to stop. Called
-            every few ids, so a continuation may be some ids too long.
+    Prompts are int32 ids, at least one each; one that exceeds the context less
+    `new_tokens` loses its beginning. `has_ended` takes the index of the prompt and the
+    new ids so far, every few ids, so a continuation may be some ids too long.
 
     Yields:
         (index of the prompt, new int32 ids of its `n_samples` continuations without the
@@ -244,11 +241,8 @@ class Written(NamedTuple):
 
     Attributes:
         step: int32, ids drawn for each sample so far.
-        hidden_BKD: Hidden state after the last id of each sample.
-        cache: What is kept of all ids of each sample.
-        ids_BKN: int32 ids drawn.
         counts_BK: int32, how many of them count.
-        going_BK: Whether the next one counts too.
+        going_BK: True where the next one counts too.
     """
 
     step: jax.Array

@@ -204,7 +204,10 @@ def _write_cache(digests: dict[str, str]) -> None:
 
 
 def need_torch(what: str) -> None:
-    """Refuse in one line where torch, which `what` needs, is not installed."""
+    """Refuse in one line where torch, which `what` needs, is not installed.
+
+    It is no dependency: encoders run in it, our decoders never do.
+    """
     try:
         import torch  # noqa: F401
     except ImportError as e:

@@ -178,11 +178,9 @@ def _by_blocks(
     layers: _Layers,
     config: DecoderConfig,
 ) -> jax.Array:
-    """Outputs of the experts that each token uses, `[N, K, D]`.
+    """Outputs of the experts that each token uses, `[N, K, D]`, in blocks of one each.
 
-    The choices of an expert fill blocks of rows of its own:
-
-        expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
+    expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
     """
     (N, K), (X, R) = index_NK.shape, (layers[0].shape[0], _EXPERT_ROWS)
     n_blocks = (N * K + X * (R - 1)) // R

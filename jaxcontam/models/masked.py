@@ -138,11 +138,7 @@ class MaskedModel:
         return [others[i % len(others)] for i in range(n)]
 
     def _candidates(self, logits_V: np.ndarray, original: int, n: int) -> list[str]:
-        """Texts of the likeliest tokens for a place, best first.
-
-        1 - p(original) is one number for a place, so the order of the ratios is that of
-        the candidates' own likelihoods.
-        """
+        """Texts of a place's likeliest tokens, best first, as the ratios are."""
         kind = _kind(self.tokenizer.convert_ids_to_tokens(original))
         special = set(self.tokenizer.all_special_ids)
         words: list[str] = []

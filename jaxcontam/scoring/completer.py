@@ -1,4 +1,4 @@
-"""A model that follows prompts, and what it answers."""
+"""A model that follows prompts, and readings of what it answers."""
 
 import dataclasses
 import re
@@ -17,8 +17,7 @@ class Completion:
     """One answer of a model.
 
     Attributes:
-        text: What it wrote; "" where it wrote nothing or the request was refused.
-        refused: What the server said where it refused the request; else "".
+        refused: The server's words where it refused the request, and wrote nothing.
     """
 
     text: str

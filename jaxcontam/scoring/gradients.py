@@ -60,7 +60,7 @@ class GradientNorms:
 
     Attributes:
         norms: (n_sequences,) float64; L2, over all weights.
-        n_cached: Target tokens of the sequences whose norm was in the store.
+        n_cached: Target tokens of sequences whose norm was in the store.
     """
 
     norms: np.ndarray

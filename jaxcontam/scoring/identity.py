@@ -31,18 +31,11 @@ class ScoreIdentity:
     Separator, template and cuts stand in no field, because they act on the ids alone.
 
     Attributes:
-        model: Fingerprint of the config, the weights and the tokenizer.
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
-        moments: Whether means, variances and tops are computed too.
-        precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
-        code: Digest of the statements that decide a score; see `scoring_code`.
         device: Kind of the device; on a CPU its model and instruction sets.
-        n_devices: Devices that share a batch.
-        n_model: Devices that one copy of the weights is divided among.
         cpu_threads: Threads of a CPU, whose number splits sums; None elsewhere.
-        compiler: Version of the library that compiles the kernel.
         settings: What the environment asks of the compiler.
     """
 

@@ -213,11 +213,7 @@ class JaxcontamLM(TemplateLM):
 
 
 class _FullRows(Scorer):
-    """Scores sequences of up to one id more than the context.
-
-    The last id is a target and no input. Audits score one id less, by one rule of
-    windows; here windows are the harness's.
-    """
+    """Scores up to one id more than the context: windows are the harness's."""
 
     def rows(self, sequences: Sequence[np.ndarray]) -> list[Row]:
         """One window a sequence."""

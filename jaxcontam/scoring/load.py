@@ -1,4 +1,4 @@
-"""What people call a model, made one kind of thing."""
+"""Models by the names that people give them, made one kind of thing."""
 
 from pathlib import Path
 from typing import Any

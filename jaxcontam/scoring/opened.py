@@ -1,4 +1,4 @@
-"""Interface of every kind of model, once it is open: tokenizer, context, scorer."""
+"""Interface of every kind of model, once it is open: its facts, tokenizer, scorer."""
 
 import dataclasses
 import functools
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServedInfo:
-    """What a few requests showed of a server, before anything was scored.
+    """Findings of a few requests to a server, before anything was scored.
 
     Attributes:
-        way: How it gives log-probabilities, and what is sent.
-        has_bos: Whether it puts a token before texts; None where ids are sent.
+        has_bos: A token stands before texts; None where ids are sent.
         read_write_difference: Nats by which a token's log-probability when it is read
             differs from that when the model wrote it, on average.
-        repeat_difference: Largest difference between two answers to one request.
-        n_probe_requests: Requests that it took.
+        repeat_difference: Largest difference between two answers to one request, nats.
     """
 
     way: str
@@ -46,14 +44,10 @@ class ModelInfo:
     """The model that was scored.
 
     Attributes:
-        name: A directory's name, or the word that names a served model.
-        fingerprint: Digest of what decides the scores, as far as it is known.
         n_parameters: None where the weights are not here.
         dtype: `unknown` where others run the model, like `precision`.
-        precision: Precision of matrix products.
-        context: Ids that are read at once.
-        attention: Kernel of a library that computed attention, if one did.
-        served: What a server was found to do; None where the model runs here.
+        attention: Kernel of a library that computed it; None: our blocks.
+        served: None where the model runs here.
     """
 
     name: str
@@ -71,10 +65,6 @@ class DeviceInfo:
     """The device that scored; results are to the bit on the same one only.
 
     Attributes:
-        platform: Such as cpu or gpu.
-        kind: As its maker calls it.
-        n: Devices.
-        cpu_cores: CPU cores of the host that this process may use.
         n_model: Devices that one copy of the weights is divided among.
     """
 
@@ -157,17 +147,14 @@ class OpenModel:
     Attributes:
         name: Part of the names of folders, so without slashes.
         fingerprint: `sha256:` of what decides the scores, as far as it is known.
-        tokenizer: Turns examples into the ids that the scorers take.
         prefix_id: Id before each sequence, or None.
         context: Ids that are read at once.
-        info: What reports say of the model.
         device: What reports say of the device; None where others own it.
         checkpoint: The weights; None where they are not here.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
-        notes: What a reader should know of the answers, once given; one
-            sentence each, without a full stop.
+        notes: Notes for a reader, once asked; one sentence each, without a full stop.
         division: What this process scores; None where nothing can be divided.
     """
 

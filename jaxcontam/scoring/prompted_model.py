@@ -34,10 +34,7 @@ class PromptedModel:
 
     Attributes:
         name: Part of the names of folders, so without slashes.
-        device: Device of a local model; None for a server.
-        tokenize: Ids of a text; None without a local tokenizer.
-        read: Ids that the model reads of a prompt; None likewise.
-        context: Ids that it reads at once; None likewise.
+        device: None for a server, like `tokenize`, `read` and `context`.
     """
 
     name: str
@@ -76,7 +73,6 @@ class ServerSettings:
 
     Attributes:
         spending: What the model and the judge may use together, and have used.
-        retry_refused: Ask again for what was refused in an earlier run.
     """
 
     spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
@@ -185,7 +181,7 @@ def served_name(model: ApiModel) -> str:
 
 
 def served_info(model: ApiModel) -> ModelInfo:
-    """What reports say of a model of which nothing but its name is known."""
+    """Facts for reports on a model of which nothing but its name is known."""
     return ModelInfo(
         name=model.name,
         fingerprint="unknown",

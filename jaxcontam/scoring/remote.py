@@ -1,4 +1,4 @@
-"""A served model as a scorer: sequences to requests, answers to log-probabilities.
+"""A model behind a server: opened, then asked for log-probabilities of sequences.
 
 Sequences are token ids where a tokenizer is given. Else they are code points, and the
 server cuts the text into tokens of its own. The log-probability of such a token then
@@ -130,10 +130,7 @@ class RemoteScorer:
     def _ask(
         self, sequences: Sequence[np.ndarray], progress: Progress | None
     ) -> tuple[list[Row], list[tuple[np.ndarray, np.ndarray]], int]:
-        """Each row, its own log-probabilities and where they are, and what was there.
-
-        Places count ids of the row from its start.
-        """
+        """Each row, its log-probabilities with their places in it, what was held."""
         rows = rows_of(sequences, self.context)
         asked = [row.ids(sequences) for row in rows]
         prompts = [prompt_of(ids, ids=self.prompts.ids) for ids in asked]

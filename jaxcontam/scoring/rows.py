@@ -23,8 +23,6 @@ class Window:
     """A stretch of a sequence that goes through the model at once.
 
     Attributes:
-        start: First token read.
-        stop: One past the last target.
         first_target: First token that this window scores.
     """
 
@@ -83,8 +81,6 @@ class Kept:
     """Values kept of a row's scores.
 
     Attributes:
-        name: Part of the key in the store.
-        dtype: Dtype of the kept values, little-endian.
         reduce: Own scores of a row (R, T) float32 -> kept values.
         n_values: Rows of the kept values; None is one per score.
     """

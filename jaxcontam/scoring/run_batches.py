@@ -1,4 +1,7 @@
-"""Batches through a device, if it has room, past a store: none is scored twice."""
+"""Rows of many lengths to batches of few shapes, past a store and through a device.
+
+No row is scored twice; where the device has no room for a batch, it takes halves.
+"""
 
 import collections
 import contextlib
@@ -33,8 +36,6 @@ class Batch:
 
     Attributes:
         rows: Indices of the rows; fewer than `n_rows` in the last ones of a length.
-        n_rows: B of the batch, padding rows included.
-        length: S of the batch.
     """
 
     rows: tuple[int, ...]
@@ -135,9 +136,7 @@ def room_for(what: str) -> Iterator[None]:
 class NonFiniteScoreError(ArithmeticError):
     """The model gave a log-probability that is not finite.
 
-    Attributes:
-        sequence: Index of the sequence, or of the group of pairs.
-        position: Index of the id within it, or of the continuation.
+    `sequence` may be a group of pairs; `position` is then the continuation.
     """
 
     def __init__(self, sequence: int, position: int):
@@ -152,14 +151,10 @@ class Work(Generic[BatchT, ValueT]):
     """How batches of one kind are scored.
 
     Attributes:
-        keys: Keys of a batch's rows in the store.
-        start: Sends a batch to the device.
         finish: Values of its rows, from what the device gives; may raise.
-        to_bytes: A row's value as the store holds it.
         from_bytes: Undoes it, to the bit; takes the batch and the row's place in it.
-        words: A batch's size, for messages.
-        halves: Smaller batches of the same rows in their order, for a device without
-            memory for the whole one; none where it has no halves.
+        halves: Smaller batches of the same rows, for a device without memory for the
+            whole.
         no_room: Sizes, in words, for which the device has had no memory.
     """
 

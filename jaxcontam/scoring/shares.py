@@ -38,12 +38,7 @@ _MARK = re.compile(r"shard-\d+-of-(\d+)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of the batches a process scores.
-
-    Attributes:
-        index: From 0 to `count` - 1, as schedulers count.
-        count: Shares in all.
-    """
+    """A part of the batches; `index` is 0 to `count` - 1, as schedulers count."""
 
     index: int
     count: int
@@ -330,11 +325,10 @@ def _missing_words(missing: Sequence[int], count: int, store: ScoreStore) -> str
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeshShape:
-    """How many devices share rows, and how many keep parts of each weight.
+    """Shape of a mesh as the user types it, known before JAX is imported.
 
-    Attributes:
-        data: Copies of the weights; None is all devices over `model`.
-        model: Devices that one copy is divided among.
+    `data` copies of the weights (None: all devices over `model`), each on `model`
+    devices.
     """
 
     data: int | None = None

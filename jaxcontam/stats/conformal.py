@@ -33,8 +33,7 @@ class ConformalThreshold:
 
     Attributes:
         rate: Mean false-positive rate over pools, at most the wanted one.
-        low: Lower end of the interval of the rate that this very threshold has on new
-            non-members; None where documents of the pool have several scores.
+        low: Lower end on new non-members; None with several scores a document.
     """
 
     threshold: float

@@ -1,9 +1,11 @@
-"""How many points a score gains by having been seen: gaps, and a curve of references.
+"""Points that a score gains by having been seen: gaps, and a curve of references.
 
 Dimension key
     M  models, the one in question first, then R references
-    N  published items
+    N  published items, or items of a side
     P  items that cannot have been seen; where they are rewrites P = N, in pairs
+    S  sides, one or two
+    C  groups of all sides
     K  points of a curve, ascending
     D  resamples
 """
@@ -41,15 +43,13 @@ class GapEstimate:
     """A mean gap between published items and others.
 
     Attributes:
-        estimate: Mean over published items less mean over others; with references
-            less the mean of the same difference over these.
-        p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
-            above 0.
-        rests_on: What the interval is that of: the draw of items, or models, where the
-            gaps of references leave it wider.
+        estimate: Mean over published items less that over others, and less the
+            references'.
+        p_value: One-sided; below 0.025 where `low` is above 0.
+        rests_on: `models` where the gaps of references leave the interval wider.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
-        outside: Whether the model's score on the other items lies below those of all
-            references, or above, by more than the draw of items explains.
+        outside: The score on other items lies beyond all references', by more than
+            chance.
     """
 
     estimate: float
@@ -206,10 +206,8 @@ class ConStatEstimate:
 
     Attributes:
         estimate: Score on published items less the predicted one.
-        p_value: One-sided, that the difference is at most 0; at least
-            1 / (1 + resamples).
-        outside: Whether the model's score on the other items lies outside those of the
-            references, where the curve is a straight line.
+        p_value: One-sided; at least 1 / (1 + resamples).
+        outside: The score on other items lies beyond the references': a straight line.
     """
 
     estimate: float

@@ -46,10 +46,9 @@ class GridLaw:
     """Weights of consecutive integers, not normalised.
 
     Attributes:
-        low: The first integer.
         weights: (C,) float64 at low, low + 1, ...; the last one is positive.
-        total: What the weights are shares of; more than their sum where some of the
-            law lies nowhere near the tail.
+        total: Of it the weights are shares; more than their sum where some lies far
+            off.
     """
 
     low: int
@@ -332,10 +331,7 @@ def _exact_exponent(row: _Cells) -> int:
 
 
 def _rounded(row: _Cells, exponent: int, lowest: int) -> tuple[GridLaw, GridLaw]:
-    """A row on a coarser grid, its differences rounded down and rounded up.
-
-    Those below `lowest` take no part rounded down, and count as `lowest` rounded up.
-    """
+    """A row on a coarser grid, rounded down and up, none down below `lowest`."""
     n_faint = int(np.searchsorted(row.offsets, lowest))
     total = float(row.counts.sum())
     offsets, counts = row.offsets[n_faint:], row.counts[n_faint:]
@@ -376,12 +372,18 @@ class _Node:
 def log_tail(
     laws: Sequence[GridLaw], *, slack: int, tilt: float, by_fft: bool
 ) -> LogTail:
-    """Log P(sum of one draw from each law >= -slack).
+    """Log P(sum of one draw from each law >= -slack), with an error bound.
+
+    Each law is tilted by exp(tilt * offset), so that the tail in question holds a good
+    part of the mass; the tilt is taken back in log space at the end, exactly. Tilted
+    laws are convolved two by two, the shortest first. Long ones go through the FFT,
+    whose absolute error is then a small relative one; what it and the cutting of far
+    tails can have changed is carried along and returned.
 
     The largest values of the laws must be able to reach `-slack`. Any tilt of at least
-    0 is right, one that brings the tilted mean to `-slack` is best. The error of an
-    FFT, for long laws, may exceed a tail that even the tilt leaves small; direct sums
-    of positive terms have no such limit.
+    0 is right, one that brings the tilted mean to `-slack` is best. The error of an FFT
+    may exceed a tail that even the tilt leaves small; direct sums of positive terms
+    have no such limit.
     """
     nodes, log_scale, n_terms = [], tilt * slack, 0
     for law in laws:

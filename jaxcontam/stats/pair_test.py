@@ -8,6 +8,7 @@ Dimension key
     K  strata
     S  examples of the largest stratum
     M  columns of a stratum, the published order first
+    P  orders of one group
     B  Monte Carlo re-draws
 """
 
@@ -64,7 +65,7 @@ class PairStrata:
             strata.
         sizes: (K,) int64, examples of each stratum, at least 4.
         codes: (K, S) int64, the group of each example; orders keep to groups.
-        runs: (K, S) int64, the run of each example; direction reverses runs.
+        runs: (K, S) int64, the run of each example.
         starts: (K,) int64, index of the first example; seeds the stratum's draws.
     """
 

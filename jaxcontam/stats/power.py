@@ -1,7 +1,8 @@
 """Power of order tests before anything is scored: how much data finds how much effect.
 
-Real scores have heavier tails than `PowerDesign` supposes and strata of unequal spread,
-so read the numbers as a plan, not as a promise.
+Each published boundary gains `effect` nats, and what chance adds to one boundary has
+standard deviation `sd` and no memory. Real scores have heavier tails, and strata of
+unequal spread, so read the numbers as a plan, not as a promise.
 
 A model that read a part of a file, or learned few of its neighbours by heart, gains
 much at few boundaries. The mean effect is the same and the power is not: the number of
@@ -40,8 +41,7 @@ class StratumKind:
 
     Attributes:
         noise: Variance of one order's score in units of sd^2.
-        signal: Variance over all orders that an effect of 1 itself adds; 0 where the
-            orders are drawn, for there it follows from `gain`.
+        signal: Variance over all orders that an effect of 1 adds; 0 for drawn ones.
     """
 
     count: int
@@ -396,8 +396,7 @@ def _drawn(
 ) -> tuple[Moments, np.ndarray]:
     """Normal scores of M columns, one raised by what its carriers gain.
 
-    Moments given the gains, in the mean over these, and (3, 3) covariances of score,
-    law and number of carriers over the gains.
+    Means over the gains, and (3, 3) covariances of score, law and number of carriers.
     """
     M, rest, noise = n_columns, 1 - 1 / n_columns, kind.noise * sd**2
     n_boundaries, kept = kind.size - 1, _kept(kind)

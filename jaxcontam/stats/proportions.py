@@ -1,4 +1,10 @@
-"""Shares that were counted: their intervals, and whether one is larger, exactly."""
+"""Shares that were counted: intervals, whether one is larger, how often a test rejects.
+
+Dimension key
+    R  draws
+    K  strata
+    M  columns
+"""
 
 import dataclasses
 import math
@@ -40,9 +46,7 @@ class RateTest:
     """One-sided p-values that the first share is no larger.
 
     Attributes:
-        fisher: By Fisher's exact test, given the sum of both counts.
-        barnard: By Barnard's, at the common share that is worst; None for samples whose
-            sizes multiply to more than a million.
+        barnard: At the worst common share; None for more than a million tables.
     """
 
     fisher: float

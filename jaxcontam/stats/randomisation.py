@@ -73,10 +73,8 @@ class RowScores:
 
     Attributes:
         rows: K rows, each symmetric in its columns.
-        differences: The same less column 0; free of the rounding of a mean, so that
-            ties of the log-likelihoods are ties here.
+        differences: Less column 0, so that rounding of a mean makes no ties.
         tolerance: Sums that differ by no more are ties.
-        kind: `centred` or `studentised`.
     """
 
     rows: Rows
@@ -109,8 +107,7 @@ def randomisation_test(
     Args:
         loglik_KM: (K, m + 1) float64, column 0 the published version; or K arrays, one
             a row, of different lengths.
-        boundaries_K: Example boundaries that the published version gains in each
-            stratum; divides the effect.
+        boundaries_K: Boundaries that the published version gains; divides the effect.
         scores: Rows minus their mean, or also over their standard deviation, or
             `auto`, which studentises very unequal rows (see `row_scores`).
         relative_tolerance: Ties, relative to the sum of the rows' largest values.
@@ -349,6 +346,12 @@ class _Tilted:
 
 def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
     """Bracket the probability that the sum of one random column a row is >= 0.
+
+    A grid that rounds every row adds up what it rounded: with 10^5 rows that is more
+    than the sum's own spread. With so many the sum is close to normal, and Berry and
+    Esseen say how close: the bracket is as rigorous as that of `lattice_tail`. Rows are
+    tilted first, by exp(theta * difference), so that a tail far out is the middle of
+    another law.
 
     Differences are those to column 0; sums down to `-tolerance` count as ties, against
     detection. None where a few rows make up the sum, which is then not normal.

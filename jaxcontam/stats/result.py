@@ -1,4 +1,11 @@
-"""What tests and checks compute, as rows of `report.json` hold it."""
+"""Rows of `report.json` that tests and checks compute, and the effect of an order test.
+
+Effects are in nats per boundary.
+
+Dimension key
+    K  strata
+    M  columns, M = m + 1; may differ from row to row
+"""
 
 import dataclasses
 import statistics
@@ -14,14 +21,12 @@ class Pretest:
     """A check of the null's own assumption, made on the file without a model.
 
     Attributes:
-        name: What was looked at, such as `length_autocorrelation`.
-        statistic: Its value in the published order.
+        name: Such as `length_autocorrelation`.
         p_value: From seeded permutations of the file; one-sided for what may be
             scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
-        directional: Whether it bears on the reversed order too.
-        remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
-        note: What the reader should know even if it passed; or None.
+        directional: It bears on the reversed order too.
+        note: Words for the reader even if it passed; or None.
         applicable: False where no order of this file changes the statistic: it
             certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
@@ -41,9 +46,7 @@ class Local:
     """The run of neighbouring strata whose published order scores best.
 
     Attributes:
-        first_example: Its first example, counted from 1.
-        last_example: Its last example.
-        statistic: Its sum of standardised scores over the root of its length.
+        first_example: Counted from 1, like the last.
         p_value: That the best run of a model that never saw the file is as good.
     """
 
@@ -58,13 +61,7 @@ class Neighbours:
     """How much more likely an example is beside its published neighbour.
 
     Attributes:
-        forward: Nats that an example gains after the one published before it.
-        forward_se: Its standard error.
-        backward: Nats that an example gains after the one published behind it, which
-            is what natural order gives; memory of a file has little part in it.
-        backward_se: Its standard error.
-        excess: `forward` less `backward`.
-        excess_se: Its standard error.
+        backward: Nats gained after the one published behind it, as natural order gives.
     """
 
     forward: float
@@ -77,10 +74,10 @@ class Neighbours:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """What a test computes from a (K, m + 1) matrix, column 0 the published version.
+    """Numbers of a test on a (K, m + 1) matrix, column 0 the published version.
 
     Attributes:
-        statistic: The test's own statistic; large is evidence of contamination.
+        statistic: The test's own; large is evidence of contamination.
         p_value: One-sided; for exact tests a rigorous upper bound, not below 1e-300.
         log10_p: log10 of the same p-value, with no such limit.
         p_lower: Rigorous lower bound on the p-value whose ties count against detection,
@@ -91,23 +88,17 @@ class OrderNumbers:
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
-        effect: Nats per example boundary (or score units), with `effect_se`; None if
-            the drawn orders keep every boundary.
-        effect_se: Standard error of `effect`; None when one stratum and one order
-            leave nothing to estimate it from.
+        effect: Nats per example boundary (or score units); None if the drawn orders
+            keep every boundary.
+        effect_se: None when one stratum and one order leave nothing to estimate it by.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
             can be: `p_floor` exceeds 0.001, or every order scores the same.
-        scores: How log-likelihoods became scores: `centred`, `studentised` or
-            `double-centred`; `smaller p` where two tests became one.
+        scores: `centred`, `studentised` or `double-centred`; `smaller p` of two tests.
         symmetry: Chance correlation of [i, j] with [j, i], in pair tests.
         lag_profile: Mean centred entry [i, i + h] in standard deviations, for h =
             -5..-1 and 1..5, where a pair test scored all pairs.
-        exposure: log2(candidates) - log2(rank) of one secret among held-out ones, in
-            bits.
-        local: Where in the file the evidence lies; None where nothing was looked for.
-        neighbours: What an example gains in a pair test after the one published before
-            it, which memory and natural order give, and after the one behind it, which
-            natural order alone gives.
+        exposure: log2(candidates) - log2(rank) of one secret among others, in bits.
+        local: Place of the evidence in the file; None where nothing was looked for.
         log10_p_all_orders: log10 of the p-value that direction's sum would have, had
             the order been drawn at random, where all pairs were scored.
     """
@@ -132,7 +123,7 @@ class OrderNumbers:
 
     @property
     def all_alike(self) -> bool:
-        """Whether every order scores the same, up to rounding."""
+        """True if every order scores the same, up to rounding."""
         # Else a low floor and a known spread give `mde`, which is of level 0.001.
         is_low = (self.p_floor or 0.0) <= 0.001
         return self.mde is None and self.effect_se is not None and is_low
@@ -143,11 +134,7 @@ class Rejection:
     """How often p was at or below a level.
 
     Attributes:
-        level: The level.
-        n_rejected: Draws with p at or below it.
-        rate: Their share.
-        low: Lower end of the 95 % Clopper-Pearson interval of that share.
-        high: Upper end.
+        low: Lower end of the 95 % Clopper-Pearson interval of the share.
     """
 
     level: float

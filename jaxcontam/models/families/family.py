@@ -17,7 +17,6 @@ class Conversion:
 
     Attributes:
         to_ours: (outputs in the file's order on the last axis, config) -> same shape.
-        to_disk: Its inverse.
     """
 
     to_ours: Callable[[np.ndarray, DecoderConfig], np.ndarray]
@@ -33,9 +32,7 @@ class Tensor:
         transposed: True where the file holds [outputs, inputs].
         skipped_rows: Rows on disk before the first one that is used; written as zeros,
             since no token that counts reads them.
-        conversion: Where the family keeps another order of outputs.
-        widths: Outputs of each name; empty: as many of each, or where there are three,
-            those of queries, keys and values.
+        widths: Outputs of each name; empty: as many of each, or three of q, k and v.
     """
 
     names: tuple[str, ...]
@@ -50,9 +47,6 @@ class Family:
     """One `model_type` of Hugging Face.
 
     Attributes:
-        architecture: Class that transformers opens it with.
-        read_config: config.json -> DecoderConfig.
-        tensors: Path of our weight -> where it lives, the head aside.
         write_config: DecoderConfig -> fields of config.json; None: a model is written
             only with the fields that it was read from.
         head: Name of the head, which a tied model's file may leave out.

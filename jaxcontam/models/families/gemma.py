@@ -1,8 +1,10 @@
-"""Gemma, Gemma 2 and the text models of Gemma 3.
+"""Gemma, and the text models of Gemma 3 and 4.
 
 Scales of norms are kept as their distance from 1, and embeddings are scaled. Gemma 2
 adds soft caps, a window in every second layer and norms after; Gemma 3 has norms of
 queries and keys instead of caps, and lower rotary frequencies where there is no window.
+In Gemma 4 layers with a window have heads of another width, the last layers may reuse
+keys and values, and layers may have an input of their own beside the stream.
 """
 
 import dataclasses

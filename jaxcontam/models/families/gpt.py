@@ -1,4 +1,9 @@
-"""GPT-2."""
+"""GPT-2 and its relatives, most with learned positions and layer norms.
+
+GPT-Neo has windows in some layers, and scores that nothing scales. GPT-J has parallel
+blocks behind one norm, rotated neighbours and a head with a bias; GPT-NeoX and Pythia
+rotate a part of each head. OPT's positions start at row 2.
+"""
 
 import dataclasses
 from collections.abc import Mapping

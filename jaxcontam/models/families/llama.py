@@ -1,4 +1,10 @@
-"""LLaMA, and the families that differ from it in a few switches."""
+"""LLaMA, and the families that differ from it in a few switches.
+
+Granite has factors of embeddings, scores, residuals and logits; a quarter of SmolLM 3's
+layers do not rotate. OLMo 1 has norms without weights. OLMo 2 has norms after attention
+and feed-forward alone, and of queries and keys; OLMo 3 adds windows, in whose layers
+rotations are not scaled.
+"""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Mixtures of experts: Mixtral, OLMoE, and Qwen 2 and 3 with experts."""
+"""Mixtures of experts: Mixtral, OLMoE, Qwen 2 and 3 with experts, and gpt-oss.
+
+The last has experts with biases and a cut gate, windows, and attention sinks.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Address and API key of a served model.
+"""Addresses, keys and requests of served models, and how requests fail.
 
 The key comes from the environment variable API_KEY. It is sent only to the server that
 the user named, and is never written or printed.

@@ -1,6 +1,6 @@
-"""Read a server's reply: an answer, a transient fault, a refusal or a fatal error.
+"""Replies of servers: an answer, a transient fault and its retries, or an error.
 
-Pure functions of status and bytes. The user's key is removed from the result.
+Functions of status and bytes; the user's key is removed from the result.
 """
 
 import dataclasses
@@ -139,11 +139,7 @@ def _is_as_asked(data: bytes, most: int) -> bool:
 
 
 def _without_key(answer: Any, api_key: str | None) -> Any:
-    """Remove the key from an answer.
-
-    A short key may be an ordinary word: in text that the model wrote it is removed only
-    after `Bearer`, as in the request header.
-    """
+    """Remove the key; in what the model wrote a short one after `Bearer` alone."""
     if not api_key or api_key.lower() in _NO_SECRETS:
         return answer
 
@@ -425,12 +421,13 @@ Fields = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Protocol:
-    """How one kind of server is asked; all are at `/generate`, beside `/v1`.
+    """A server's own protocol, where its completions give no prompt's numbers.
 
-    Attributes:
-        request: Our request -> the server's.
-        choice: (the server's answer, our request) -> the choice of a completion, and
-            the numbers of tokens of prompt and answer.
+    A request names it as its `protocol`; all else in it, and what is made of the
+    answer, is as in OpenAI's completions, so that nothing else has to know of these.
+    All are at `/generate`, beside `/v1`. `request` makes theirs of ours; `choice` makes
+    of their answer, and our request, a completion's choice and the tokens of prompt and
+    answer.
     """
 
     words: str

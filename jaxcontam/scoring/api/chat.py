@@ -96,10 +96,7 @@ class ChatCompleter:
         )
 
     def _check_sampling(self, body: Body, harmless: Body) -> None:
-        """Find out whether answers vary at all, once a temperature.
-
-        Samples that are all the same are what methods look for that compare them.
-        """
+        """Find out whether answers vary at all, once a temperature."""
         temperature = max(1.0, body["temperature"])
         if temperature in self._sampled:
             return

@@ -78,8 +78,8 @@ class ApiClient:
     """A model behind a server; a context manager.
 
     Attributes:
-        fingerprints: What the server called the model in its answers, those of the
-            journal among them: (model, system_fingerprint), "" where it says nothing.
+        fingerprints: (model, system_fingerprint) of all answers, kept ones too; "" for
+            none.
     """
 
     def __init__(
@@ -377,10 +377,10 @@ def snapshot_warning(client: ApiClient) -> str | None:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Sender:
-    """A server as requests reach it.
+    """A server as requests reach it; fields up to `is_openai` are those of `ApiClient`.
 
-    Fields up to `is_openai` are those of `ApiClient`; `n_sent` counts requests that
-    went out, those that failed among them.
+    It needs an event loop, which can bound the time of a whole request; a socket's
+    timeout starts anew with each byte.
     """
 
     model: ApiModel

@@ -55,10 +55,8 @@ class Way:
 
     Attributes:
         echo: By `echo` and `logprobs`; else by `prompt_logprobs`.
-        ids: Prompts are token ids; else text.
         max_tokens: 0 where the server can write nothing, else 1.
-        bos: Whether the first token of a text has a log-probability, because the
-            server puts a token before it.
+        bos: The first token of a text has a log-probability: one stands before it.
         protocol: The server's own, of `PROTOCOLS`; None is OpenAI's completions.
     """
 
@@ -261,10 +259,7 @@ def _of_prompt_logprobs(
 
 
 def _with_first(tokens: list[str | None], text: str) -> list[str | None]:
-    """The first token has no entry, so its text is what the others leave.
-
-    It is "" where they leave nothing: a token that the server put before the text.
-    """
+    """The first token has no entry: its text is what the others leave, "" for none."""
     rest = "".join(token or "" for token in tokens[1:])
     if tokens[0] is None and text.endswith(rest):
         return [text[: len(text) - len(rest)], *tokens[1:]]
@@ -327,10 +322,9 @@ def written_and_read(
 
 
 def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
-    """Texts to read again, as tokens with what the model says of each.
+    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
 
-    What it wrote comes first, whole characters only; then each of the likeliest first
-    tokens alone, for models that write parts of characters.
+    These stand alone, for models that write parts of characters.
     """
     try:
         found = answer["choices"][0].get("logprobs")
@@ -419,6 +413,10 @@ def token_starts(
 
         tokens   "<s>"  "a"  " f"  "ox"
         starts            0     1     3
+
+    Servers differ: offsets count characters or bytes, from the text's start or from a
+    token that they put before it, or are wrong. The tokens' own texts are surer, where
+    they join to the text; offsets are taken where they do not, and each is checked.
 
     Tokens that are parts of one character all begin where it does. Some servers show
     the whole character for the first of them, and nothing for the others.

@@ -194,11 +194,8 @@ class ApiEstimate:
     """Requests still to be sent, and their estimated cost.
 
     Attributes:
-        n_requests: Requests to send, if none fails.
-        n_journalled: Requests that the journal answers.
-        prompt_tokens: Tokens of their prompts: exact for ids, else a quarter of the
-            bytes.
-        completion_tokens: Upper bound of the tokens they generate.
+        prompt_tokens: Exact for ids, else a quarter of the bytes.
+        completion_tokens: Upper bound.
         cost: At most, in the currency of the prices; None without prices.
     """
 

@@ -1,4 +1,4 @@
-"""Check a server's log-probabilities before anything is scored.
+"""Trust in a server: probed before, tested meanwhile, compared with earlier runs.
 
 Servers drop what they do not know, with a 200; one that adds no token before a text
 was seen to give each token the probability of the place after it. So the presence of
@@ -91,7 +91,6 @@ class Capability:
     Attributes:
         error: Mean difference between what is written and what is read, nats.
         difference: Largest difference between two answers to the same request, nats.
-        witness: What the model says of the first text.
     """
 
     way: Way
@@ -329,7 +328,13 @@ def check_after(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Eras:
-    """The eras of a server in a journal; `now` is the number of this run's, from 0."""
+    """Eras of a server in a journal, whose answers are compared with their own alone.
+
+    A server that moves, such as one that is restarted with other kernels, gives all
+    texts other numbers. Answers that were kept before stand for themselves, but beside
+    new ones they would show the move: a published order that was asked for earlier than
+    the others would seem preferred. `now` is the number of this run's, from 0.
+    """
 
     journal: Journal
     model: ApiModel
@@ -376,12 +381,18 @@ def _witness_key(model: ApiModel, prompt: Prompt, era: int) -> str:
 
 
 class SpotChecks:
-    """Comparisons of one run.
+    """Tests of a server on rows that it scores, at random places and times of one run.
+
+    A server may answer the probe's public sentences as a model does, and rows of a
+    benchmark otherwise. So the probe's comparison is made with texts of the rows' own
+    tokens, too, and one request in a hundred repeats an earlier one.
+
+    A server may also keep what it read before and take it up wrongly (vllm#42019). So
+    these texts begin as no row does: nothing of them is kept when they are read first,
+    and all is when they are read again, after other texts.
 
     Attributes:
-        n_again: Requests that were asked again.
         difference: Largest difference between two answers to one request, nats.
-        n_compared: Tokens that the model wrote after texts, and read again.
     """
 
     def __init__(
@@ -478,10 +489,7 @@ class SpotChecks:
         )
 
     def _fresh(self, rows: Sequence[Prompt], n: int) -> Prompt:
-        """A text of the rows' tokens that nobody sends but for this check.
-
-        Of at most `n` ids or characters; these end before a space.
-        """
+        """A text of the rows' tokens that only this check sends, at most `n` long."""
         rows = self._rng.sample(rows, len(rows))
         if self._way.ids:
             first, ids = int(rows[0][0]), [int(i) for row in rows for i in row[1:]]

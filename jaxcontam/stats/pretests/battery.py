@@ -1,8 +1,10 @@
-"""The battery: which checks of a file reject after Holm, and what would help.
+"""The battery: checks that a file calls for, which reject after Holm, what would help.
 
 Dimension key
     N  examples
     B  runs of examples that move as wholes
+    S  neighbours, S = N - 1
+    R  orders
 """
 
 import dataclasses
@@ -82,10 +84,9 @@ class Check:
     values.
 
     Attributes:
-        statistic: Statistic of orders; None where it is looked at within strata.
+        statistic: None where it is looked at within strata.
         matrices: (first, last example of runs) -> likeness within strata of runs, for
             `attraction_of`; or None.
-        remedy: Flags that avoid what it looks at; or "".
     """
 
     name: str

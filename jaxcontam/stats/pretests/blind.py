@@ -5,9 +5,24 @@ the file. Attraction says that the order is not random: a test that needs a rand
 order then proves nothing. Direction says that the file itself points forward: a test
 that needs no more than a reversible order proves nothing either.
 
+The scorer gives log p(row b | row a) from counts alone. It knows how often tokens occur
+in the file as a heap of rows, and what it has read: row a, then row b so far. From
+shorter to longer n-grams, h being the last n - 1 tokens,
+
+    p_n(w | h) = (c(h w) + d_n p_(n-1)(w)) / (c(h) + d_n),
+
+where c counts what was read, tokens just read more than those long ago, and p_0 is the
+share of w in the other rows of the heap, which no order changes. The last step asks:
+what followed the last tokens whenever they were read? A language model that copies
+from its context does as much, and so prefers any order that puts like beside like, or
+a name where the next row takes it up, memory or none.
+
 Dimension key
-    K  strata (blocks of the copying scorer)
-    S  rows of a stratum
+    N  rows
+    K  strata, or blocks of the copying scorer
+    S  rows of a stratum, or of the largest block
+    T  tokens of all rows, each row between a begin and an end
+    G  distinct n-grams of the blocks
 """
 
 import dataclasses

@@ -41,7 +41,6 @@ class Field:
     """A field of the file, and what it can say about the order.
 
     Attributes:
-        values: One per example.
         is_label: 2 to n/4 distinct values, which could group the file.
         is_id: Short values, most of them with a digit.
     """

@@ -305,7 +305,7 @@ def _products(left: "csr_array", right: "csr_array") -> np.ndarray:
 
 
 def numbers_by_place(texts: Sequence[str]) -> np.ndarray:
-    """(Q, N) numbers of each row, nan where it has none at that place.
+    """(Q, N) numbers of each row, nan where it has none at one of Q places.
 
     Places are the first six and the last two numbers, and the first number after each
     of the six words that stand before a number in most rows. Which words these are
