@@ -159,13 +159,7 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
 
 
 Provenance = Literal[
-    "published",
-    "seeded",
-    "released",
-    "recovered",
-    "declared",
-    "tfds-hash",
-    "unknown",
+    "published", "seeded", "released", "recovered", "declared", "tfds-hash", "unknown"
 ]
 """Where the order of a file comes from; see `OrderResult`."""
 

@@ -241,10 +241,7 @@ class NgramTable:
 
 
 def ngram_table(
-    ids: np.ndarray,
-    starts: np.ndarray,
-    n: int,
-    keys: np.ndarray,
+    ids: np.ndarray, starts: np.ndarray, n: int, keys: np.ndarray
 ) -> NgramTable:
     """Table of the n-grams of n words that start at given indices.
 
@@ -263,8 +260,7 @@ def ngram_table(
     firsts = np.flatnonzero(is_first)
     hashes = all_hashes[firsts]
     slot_bits = min(
-        max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()),
-        _MAX_SLOT_BITS,
+        max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()), _MAX_SLOT_BITS
     )
     shift = 64 - slot_bits
     slots = np.zeros(1 << slot_bits, bool)

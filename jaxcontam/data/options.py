@@ -52,7 +52,7 @@ _LIST_NAMES = (
 # A=... B=..., option_a=..., opa=..., ending0=..., sol1=..., answerA=...
 _FIELD_NAME = re.compile(
     r"(|option|opt|op|choice|ending|sol|answer|answer_option|alternative|candidate)"
-    r"[_ ]?([A-Za-z]|\d)",
+    r"[_ ]?([A-Za-z]|\d)"
 )
 _ANSWER_NAMES = (
     "answer",

@@ -137,8 +137,7 @@ def _choice(
     where = f"{benchmark.name}: example {item.number}"
     if item.answer is None:
         raise InputError(
-            f"{where}: no field tells the right option",
-            hint=f"--answer-field {_NAMES}",
+            f"{where}: no field tells the right option", hint=f"--answer-field {_NAMES}"
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]

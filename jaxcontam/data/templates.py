@@ -64,8 +64,7 @@ def template_pieces(template: str) -> list[tuple[str, str | None]]:
     for _, field, spec, conversion in pieces:
         if spec or conversion:
             raise InputError(
-                f"--template {template!r}: {field!r} has a format",
-                hint=_PLACES,
+                f"--template {template!r}: {field!r} has a format", hint=_PLACES
             )
     return [(literal, field) for literal, field, _, _ in pieces]
 

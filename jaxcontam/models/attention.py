@@ -127,14 +127,7 @@ def attend(
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
     if cache is not None or context.sinks is not None:
         return _attend_blocks(
-            q_BTGRE,
-            k_BTGE,
-            v_BTGE,
-            positions_T,
-            window,
-            config,
-            cache,
-            context.sinks,
+            q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, cache, context.sinks
         )
     kernel = kernel_of_rows(
         config, str(q_BTGRE.dtype), q_BTGRE.shape[1], context.hardware

@@ -218,10 +218,7 @@ def _keys(
 
 
 def prompt_ids(
-    ids: Sequence[int] | np.ndarray,
-    *,
-    prefix_id: int | None,
-    room: int | None = None,
+    ids: Sequence[int] | np.ndarray, *, prefix_id: int | None, room: int | None = None
 ) -> np.ndarray:
     """Ids of a prompt, once after the token that texts start with if there is one.
 
@@ -293,9 +290,7 @@ def read_prompts(
 
 
 @functools.partial(
-    jax.jit,
-    static_argnames=("graphdef", "is_greedy"),
-    donate_argnames="written",
+    jax.jit, static_argnames=("graphdef", "is_greedy"), donate_argnames="written"
 )
 def go_on(
     graphdef: nnx.GraphDef,

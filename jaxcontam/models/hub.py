@@ -47,8 +47,7 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         raise InputError(
-            f"{model}: no such model directory",
-            hint=_folder_hint(directory),
+            f"{model}: no such model directory", hint=_folder_hint(directory)
         )
     found = download_model(model, pickles=pickles)
     check_model_folder(found)

@@ -140,10 +140,7 @@ def _shares(
 
 
 def _all_experts(
-    hidden_ND: jax.Array,
-    shares_NX: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, shares_NX: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
     """Every expert for every token, one expert after the other, `[N, D]`."""
 
@@ -173,10 +170,7 @@ def _one_expert(
 
 
 def _by_blocks(
-    hidden_ND: jax.Array,
-    index_NK: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
     """Outputs of the experts that each token uses, `[N, K, D]`, in blocks of one each.
 
@@ -206,10 +200,7 @@ def _by_blocks(
 
 
 def _by_groups(
-    hidden_ND: jax.Array,
-    index_NK: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
     """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
     (N, K), X = index_NK.shape, layers[0].shape[0]

@@ -121,13 +121,7 @@ def read_weights(
             for index, target in _stacked(ours, tensor, host, config):
                 n = target.ndim
                 _fill(
-                    target,
-                    tensor,
-                    index,
-                    read,
-                    config,
-                    shape=shape[-n:],
-                    cut=cut[-n:],
+                    target, tensor, index, read, config, shape=shape[-n:], cut=cut[-n:]
                 )
             return host
 

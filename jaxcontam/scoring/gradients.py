@@ -21,27 +21,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.attention import softcapped
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import (
-    DATA_AXIS,
-    MODEL_AXIS,
-    WeightSharding,
-    weight_name,
-)
+from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, WeightSharding, weight_name
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.mesh import (
-    on_mesh,
-    over_mesh,
-    rows_on_mesh,
-    weights_mesh,
-)
+from jaxcontam.scoring.mesh import on_mesh, over_mesh, rows_on_mesh, weights_mesh
 from jaxcontam.scoring.rows import fill, rows_of
 from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan_batches
-from jaxcontam.scoring.shares import (
-    Division,
-    Together,
-    divided_batches,
-    division_on,
-)
+from jaxcontam.scoring.shares import Division, Together, divided_batches, division_on
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 # Most bytes of the gradients of sequences in one batch, at least one sequence.

@@ -20,12 +20,7 @@ from jaxcontam.data.encoding import (
     text_of,
 )
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.scoring.asked import (
-    Ask,
-    AskedScorer,
-    Request,
-    make_asked_scorer,
-)
+from jaxcontam.scoring.asked import Ask, AskedScorer, Request, make_asked_scorer
 from jaxcontam.scoring.opened import (
     VLLM_PREFIX,
     ModelInfo,
@@ -73,8 +68,7 @@ def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
     """A `PreTrainedModel` that gives logits, on its device; its mode is put back."""
     config = model.config.to_dict()
     context = next(
-        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)),
-        _CONTEXT,
+        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)), _CONTEXT
     )
     encoder, prefix_id = _tokenizer(tokenizer, config)
     weights = ((name, value) for name, value in model.state_dict().items())

@@ -146,10 +146,7 @@ def target_scores(
     )
     normaliser_N = top_N + jnp.log(total_N)
     target_logit_N = jnp.einsum(
-        "nd,nd->n",
-        hidden_ND,
-        head_VD[targets_N],
-        preferred_element_type=jnp.float32,
+        "nd,nd->n", hidden_ND, head_VD[targets_N], preferred_element_type=jnp.float32
     )
     target_logit_N = softcapped(target_logit_N, softcap)
     # The sum holds the target's own term; rounding alone could exceed it.

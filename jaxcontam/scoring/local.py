@@ -13,12 +13,7 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
-from jaxcontam.scoring.identity import (
-    ScoreIdentity,
-    cpu_cores,
-    cpu_kind,
-    scoring_code,
-)
+from jaxcontam.scoring.identity import ScoreIdentity, cpu_cores, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,

@@ -264,10 +264,7 @@ def open_api(
     own = KEY_VARIABLE if beside is None else REFERENCE_KEY_VARIABLE
     api_key, _ = key_beside(model.url, own, asked_beside)
     unkept = functools.partial(
-        ApiClient,
-        api_key=api_key,
-        concurrency=options.concurrency,
-        budget=spending,
+        ApiClient, api_key=api_key, concurrency=options.concurrency, budget=spending
     )
     if not plan_only:
         with unkept(model) as client:

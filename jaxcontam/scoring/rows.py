@@ -103,10 +103,7 @@ class Kept:
 def _sums(own_RT: np.ndarray) -> np.ndarray:
     """(2, 1) float64: log-probabilities summed over all own targets and the first."""
     return np.array(
-        [
-            [own_RT[0].sum(dtype=np.float64)],
-            [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
-        ]
+        [[own_RT[0].sum(dtype=np.float64)], [own_RT[0, :FIRST_K].sum(dtype=np.float64)]]
     )
 
 

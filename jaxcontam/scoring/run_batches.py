@@ -169,9 +169,7 @@ class Work(Generic[BatchT, ValueT]):
 
 
 def scored_batches(
-    batches: Sequence[BatchT],
-    work: Work[BatchT, ValueT],
-    store: ScoreStore | None,
+    batches: Sequence[BatchT], work: Work[BatchT, ValueT], store: ScoreStore | None
 ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
     """Each batch with the values of its rows, and whether the store held them.
 

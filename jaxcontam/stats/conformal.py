@@ -71,10 +71,7 @@ def conformal_p_values(
 
 
 def threshold_at_fpr(
-    pool_L: np.ndarray,
-    fpr: float,
-    *,
-    clusters_L: np.ndarray | None = None,
+    pool_L: np.ndarray, fpr: float, *, clusters_L: np.ndarray | None = None
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 

@@ -283,12 +283,7 @@ def _lowest_kept(row: _Cells, theta: float) -> int:
 
 
 def _bracket(
-    total: _Sum,
-    lowest: Sequence[int],
-    tolerance: float,
-    theta: float,
-    *,
-    by_fft: bool,
+    total: _Sum, lowest: Sequence[int], tolerance: float, theta: float, *, by_fft: bool
 ) -> LatticeTail | None:
     """The bracket on one grid; None if the FFT is not exact enough for it."""
     # Rounding moves the sum by up to a cell a row, and its logarithm by theta times it.

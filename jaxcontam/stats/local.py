@@ -45,11 +45,7 @@ class Run:
 
 
 def local_evidence(
-    rows: Matrix,
-    ties_K: np.ndarray,
-    *,
-    seed: int,
-    n_draws: int = N_DRAWS,
+    rows: Matrix, ties_K: np.ndarray, *, seed: int, n_draws: int = N_DRAWS
 ) -> Run:
     """Find the run of neighbouring strata that prefers its published order most.
 

@@ -118,10 +118,7 @@ def reversal_design(
 
 
 def pair_design(
-    n_examples: int,
-    n_strata: int,
-    *,
-    symmetry: float = 0.0,
+    n_examples: int, n_strata: int, *, symmetry: float = 0.0
 ) -> PowerDesign:
     """Strata whose pairs are scored and whose orders all are columns: adjacency.
 

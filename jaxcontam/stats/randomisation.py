@@ -154,10 +154,7 @@ def randomisation_test(
 
 
 def row_scores(
-    loglik_KM: Matrix,
-    *,
-    kind: ScoreKind,
-    relative_tolerance: float,
+    loglik_KM: Matrix, *, kind: ScoreKind, relative_tolerance: float
 ) -> RowScores:
     """Scores of each row, symmetric functions of its m + 1 values.
 
@@ -200,11 +197,7 @@ def row_spread(loglik_KM: Matrix) -> float:
 
 
 def monte_carlo_p(
-    values: Rows,
-    *,
-    tolerance: float,
-    seed: int,
-    n_draws: int = N_MONTE_CARLO,
+    values: Rows, *, tolerance: float, seed: int, n_draws: int = N_MONTE_CARLO
 ) -> float:
     """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 

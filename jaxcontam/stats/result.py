@@ -201,10 +201,7 @@ def order_effect(
 
 
 def mde_of(
-    effect_se: float | None,
-    *,
-    p_floor: float | None,
-    differs: bool,
+    effect_se: float | None, *, p_floor: float | None, differs: bool
 ) -> float | None:
     """Smallest effect found with power 0.8 at level 0.001; None if none can be.
 

@@ -134,11 +134,7 @@ def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 LLAMA = Family(
-    "llama",
-    "LlamaForCausalLM",
-    read_llama,
-    llama_tensors,
-    write_config=_write_llama,
+    "llama", "LlamaForCausalLM", read_llama, llama_tensors, write_config=_write_llama
 )
 MISTRAL = Family("mistral", "MistralForCausalLM", _read_mistral, llama_tensors)
 QWEN2 = Family("qwen2", "Qwen2ForCausalLM", _read_qwen2, llama_tensors)
@@ -203,11 +199,7 @@ def _read_olmo2(raw: Mapping[str, Any]) -> DecoderConfig:
     # What a file leaves out is the family's default, not LLaMA's.
     config = read_llama({"rms_norm_eps": 1e-5, **raw})
     return dataclasses.replace(
-        config,
-        query_key_norm="whole",
-        pre_norms=False,
-        post_norms=True,
-        mlp_bias=False,
+        config, query_key_norm="whole", pre_norms=False, post_norms=True, mlp_bias=False
     )
 
 

@@ -88,9 +88,7 @@ def _read_qwen3_moe(raw: Mapping[str, Any]) -> DecoderConfig:
     raw = {"num_key_value_heads": 4, **raw}
     config = _read_qwen(raw, n_experts=128, n_used=8, width=768)
     return dataclasses.replace(
-        config,
-        query_key_norm="head",
-        windows=_windows(raw, config, lambda _: True),
+        config, query_key_norm="head", windows=_windows(raw, config, lambda _: True)
     )
 
 

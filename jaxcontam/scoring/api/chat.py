@@ -127,9 +127,7 @@ class ChatCompleter:
                 if _TOO_LONG.search(str(refusal)):
                     hint = f"fewer --new-tokens, if they are the reason; {hint}"
                 raise ApiError(
-                    f"{refusal}, whatever it is asked",
-                    hint=hint,
-                    status=refusal.status,
+                    f"{refusal}, whatever it is asked", hint=hint, status=refusal.status
                 )
         self._settled.add(fields)
 

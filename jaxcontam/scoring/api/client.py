@@ -577,9 +577,7 @@ def _check(stop: threading.Event) -> None:
 
 
 def _http_client(
-    api_key: str | None,
-    concurrency: int,
-    transport: httpx2.AsyncBaseTransport | None,
+    api_key: str | None, concurrency: int, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
     headers = {"Content-Type": "application/json"}
     if api_key is not None:

@@ -58,11 +58,7 @@ _SHORTEST_ROW = 8
 _DRAWN = 4
 
 
-PROMPTS = (
-    "The quick brown fox jumps",
-    "1, 2, 3, 4, 5, 6,",
-    "Once upon a time there",
-)
+PROMPTS = ("The quick brown fox jumps", "1, 2, 3, 4, 5, 6,", "Once upon a time there")
 """Texts of the probe; more than one, since a model may end a text at once."""
 
 # Fewest values to compare.

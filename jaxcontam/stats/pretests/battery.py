@@ -288,8 +288,7 @@ def _checks_of_texts(
     n, n_distinct = len(texts), len(np.unique(same_N))
     note = f"{n - n_distinct} of {n} examples repeat or nearly repeat another one"
     yield dataclasses.replace(
-        _gathered("adjacent_duplicates", same_N),
-        note=note if n_distinct < n else None,
+        _gathered("adjacent_duplicates", same_N), note=note if n_distinct < n else None
     )
     yield _gathered("shared_beginning", shared_heads(bare))
 
