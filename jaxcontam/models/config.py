@@ -17,13 +17,11 @@ class RopeScaling:
         high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
             are interpolated, by turns in `llama3`, by their number in `yarn`.
         whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
-        first_context: Context of the first training.
         factors: `each`: factor of every pair up to `first_context`, the highest
             frequency first.
         long_factors: `each`: the same for a decoder of a longer context, whatever the
             length of a text.
         longest: `each`: longest context that `long_factors` are made for.
-        magnitude: Factor of cosines and sines.
     """
 
     kind: Literal["linear", "llama3", "yarn", "each"]

@@ -22,7 +22,7 @@ from jaxcontam.scoring.api.address import (
 )
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import ChatCompleter
-from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
+from jaxcontam.scoring.api.client import ApiClient, MemoryJournal, snapshot_warning
 from jaxcontam.scoring.completer import Completer
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
@@ -45,26 +45,6 @@ class PromptedModel:
     read: Callable[[str], Sequence[int] | np.ndarray] | None = None
     context: int | None = None
     notes: Callable[[], tuple[str, ...]] = tuple
-
-
-class MemoryJournal(Journal):
-    """A journal of a single call, of which nothing is written."""
-
-    def __init__(self):
-        self._kept: dict[str, Any] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._kept
-
-    def __getitem__(self, key: str) -> Any:
-        return self._kept[key]
-
-    def claim(self) -> None:
-        """Nobody else has it."""
-
-    def add(self, key: str, value: Any) -> None:
-        """Keep a value."""
-        self._kept[key] = value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,15 +235,10 @@ def constat(
     groups) and references are drawn again. Its p-value has no guarantee in finite
     samples.
 
-    Args:
-        published_MN: Scores in [0, 1], of at least five references.
-        other_MP: Likewise; with `paired` item j is the rewrite of item j.
-        paired: Draw pairs.
-        chance: Accuracy of guessing, a point of the curve with its binomial noise;
-            None where it is not known.
-        groups: See `gap_estimate`.
-        n_resamples: D.
-        seed: Seeds the draws.
+    Scores are in [0, 1], of at least five references; `paired` draws items j of both
+    together. `chance` is the accuracy of guessing, a point of the curve with its
+    binomial noise; None where it is not known. `n_resamples` is D; for groups see
+    `gap_estimate`.
 
     Raises:
         ValueError: If there are too few references, or all have one accuracy on the

@@ -198,15 +198,9 @@ def adjacency_test(
     a constant scorer (p = 1). Blind to copies in other orders, and to memory that
     needs more than one example of context.
 
-    Args:
-        strata: Pair matrices, complete, and orders.
-        seed: The run's seed.
-        content_digest: `sha256:...` of the sorted example digests.
-        brief: Leave out what no p-value or effect needs: Monte Carlo, e-value,
-            symmetry, lags and neighbours. For thousands of models in a row.
-
-    Raises:
-        ValueError: If an entry is not finite.
+    The strata are complete, or it is a ValueError; the digest is that of the sorted
+    example digests. `brief` leaves out what no p-value or effect needs (Monte Carlo,
+    e-value, symmetry, lags and neighbours), for thousands of models in a row.
 
     Source:
         Exchangeability as in Oren et al., arXiv:2310.17623; the path statistic is a

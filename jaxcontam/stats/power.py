@@ -231,15 +231,7 @@ def power(
     those of a binomial; the power is the mean over that number. For reversal, with a
     dozen carriers, it is too low by .05.
 
-    Args:
-        design: Strata and orders.
-        effect: Mean gain of a published boundary, nats.
-        sd: Standard deviation of what chance adds to a boundary, nats.
-        share: Share of boundaries that carry the effect, in (0, 1].
-        level: Significance level of the test.
-
-    Raises:
-        ValueError: If share, sd or level are out of range.
+    `effect` and `sd` are in nats a boundary, `share` in (0, 1].
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must be in (0, 1], got {share}")

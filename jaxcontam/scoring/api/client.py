@@ -114,7 +114,7 @@ class ApiClient:
             raise InputError(f"a timeout must be positive, got {timeout_seconds}")
         self.model = model
         self.fingerprints: set[tuple[str, str]] = set()
-        self._kept: Journal | _Memory = _Memory() if journal is None else journal
+        self._kept = MemoryJournal() if journal is None else journal
         self._kept_now: set[str] = set()
         self._retry_refused = retry_refused
         self._concurrency = concurrency
@@ -326,13 +326,24 @@ class ApiClient:
         return answer if held is None else held
 
 
-class _Memory(dict[str, Any]):
-    """In-memory stand-in for a journal."""
+class MemoryJournal(Journal):
+    """A journal of a single call, of which nothing is written."""
 
-    add = dict.__setitem__
+    def __init__(self):
+        self._kept: dict[str, Any] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._kept
+
+    def __getitem__(self, key: str) -> Any:
+        return self._kept[key]
 
     def claim(self) -> None:
         """Nobody else has it."""
+
+    def add(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self._kept[key] = value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
