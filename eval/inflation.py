@@ -161,7 +161,7 @@ class Job:
 
 def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
     """What a process does first; returns what makes a model and writes its record."""
-    from jaxcontam.scoring.compilation_cache import keep_compiled
+    from jaxcontam.scoring.identity import keep_compiled
 
     keep_freed_memory()
     keep_compiled()

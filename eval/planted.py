@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from eval.study import Records, read_fields
-from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.repeats import without_repeats
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.orders.methods import order_method

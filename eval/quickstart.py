@@ -25,7 +25,7 @@ from eval.planted import order_tests, scored_texts, trained
 from eval.python_docs import Question, read_python_docs
 from eval.study import StudyFlags, run_study
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.files import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar

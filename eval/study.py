@@ -56,7 +56,7 @@ def run_study(
     if trains:
         keep_freed_memory()
     if compiles:
-        from jaxcontam.scoring.compilation_cache import keep_compiled
+        from jaxcontam.scoring.identity import keep_compiled
 
         keep_compiled()
     return run_module(command, f"eval.{name}", code_of or exit_code)

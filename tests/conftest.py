@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxcontam.scoring.compilation_cache import keep_compiled
+from jaxcontam.scoring.identity import keep_compiled
 from tests.support.compile_mode import compile_from_now
 from tests.support.pulse_run import pulse_run
 

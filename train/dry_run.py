@@ -42,7 +42,7 @@ from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.scoring.mesh import device_mesh
-from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
 from train.loop import compiled_step
 from train.presets import PRESETS, Preset

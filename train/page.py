@@ -32,7 +32,7 @@ from jaxcontam.reports.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
-from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.result import LEVEL
 from train.manifest import Manifest, PlantedSet, read_manifest
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.step_log import AUDITS_NAME, METRICS_NAME, Row, read_rows, smoothed

@@ -24,8 +24,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.reports.stopwatch import library_versions, utc_now
-from jaxcontam.scoring.compilation_cache import keep_compiled
-from jaxcontam.scoring.identity import cpu_name
+from jaxcontam.scoring.identity import cpu_name, keep_compiled
 from jaxcontam.sources import source_digest
 from jaxcontam.terminal import Terminal
 from train.plan import PlannedSet, check_sets

@@ -31,7 +31,6 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware
 from jaxcontam.orders.order_test import PlannedTest, ScoredTest, unscorable
 from jaxcontam.orders.pairs import PairLayout
-from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import (
@@ -43,7 +42,7 @@ from jaxcontam.scoring.pair_scorer import (
     pair_values,
 )
 from jaxcontam.scoring.pairs import score_continuations
-from jaxcontam.scoring.run_batches import NonFiniteScoreError
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.presets import Preset
 from train.step import adamw, training_step
 

@@ -23,7 +23,7 @@ from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.reports.report_files import replace_folder
-from jaxcontam.scoring.compilation_cache import keep_compiled
+from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.stats.proportions import wilson_interval
 from train.manifest import Manifest, write_manifest
 from train.population_models import (

@@ -23,7 +23,7 @@ from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.scoring.mesh_shape import MeshShape
+from jaxcontam.scoring.shares import MeshShape
 from jaxcontam.stats.orders import cut_to_budget
 from train.audits import DEFAULT_TESTS
 from train.background_check import check_background

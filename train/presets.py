@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
+from jaxcontam.models.config import DecoderConfig, RopeScaling, gpt2_shape, llama_shape
 from jaxcontam.models.flops import forward_flops
-from jaxcontam.models.shapes import RopeScaling
 from train.step import PLAIN, Compute, Schedule
 
 

@@ -29,8 +29,8 @@ from jaxcontam.orders.methods import order_method
 from jaxcontam.processes import is_first, joined
 from jaxcontam.reports.flags import check_positive, check_seed, flag_of
 from jaxcontam.reports.report_files import make_folder
-from jaxcontam.scoring.compilation_cache import keep_compiled
-from jaxcontam.scoring.mesh_shape import parse_mesh
+from jaxcontam.scoring.identity import keep_compiled
+from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
 from train.audits import DEFAULT_TESTS
 from train.loop import training_mesh

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
 from jaxcontam.errors import InputError
-from jaxcontam.models.fingerprint import file_state
+from jaxcontam.models.hub import file_state
 
 BINARY_SUFFIXES = (".array_record",)
 KINDS = (*SUFFIXES, *BINARY_SUFFIXES)

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
-from jaxcontam.models.precision import matmul_precision
+from jaxcontam.models.fused_attention import matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from jaxcontam.data.journal import claimed
 from jaxcontam.errors import InputError
-from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.result import LEVEL
 
 Row = Mapping[str, Any]
 

@@ -57,8 +57,8 @@ from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import PAGE_NAME
 from jaxcontam.reports.saved import write_files
 from jaxcontam.reports.stopwatch import library_versions
-from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
+from jaxcontam.scoring.opened import ModelInfo
 from train.background_check import found_in
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet

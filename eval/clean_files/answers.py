@@ -17,7 +17,7 @@ from eval.clean_files.readers import chance
 from eval.natural_order.words import pseudoword
 from jaxcontam.replication.instances import cut_text
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 
 _K = 50

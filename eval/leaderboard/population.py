@@ -19,9 +19,8 @@ from eval.leaderboard.detector import (
 )
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.members.passes import TextModel
-from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.local import local_scorer
-from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
 from train.population_device import train_scanned
 from train.population_models import last_loss, n_parameters

@@ -28,9 +28,8 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.transformers import SHAPES, model_folder
-from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
-from jaxcontam.data.repeats import without_repeats
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign

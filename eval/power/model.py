@@ -288,7 +288,7 @@ def made(
 
 def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
     """What a process does first; returns what makes a model."""
-    from jaxcontam.scoring.compilation_cache import keep_compiled
+    from jaxcontam.scoring.identity import keep_compiled
 
     keep_freed_memory()
     keep_compiled()

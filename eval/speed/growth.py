@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.benchmark import Benchmark, load_benchmark, without_repeats
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.repeats import without_repeats
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import DIRECTION

@@ -14,8 +14,7 @@ from tyro.conf import Positional
 from jaxcontam.data.files import MOST_TEXT, bounded_memory, writing
 from jaxcontam.data.model_files import TEMPLATES
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.models.hub import model_directory
-from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.hub import model_directory, need_torch
 from jaxcontam.reports.report_files import part_path, replace_folder, sweep_parts
 from jaxcontam.terminal import printable
 

@@ -131,7 +131,7 @@ def devices() -> Iterator[Finding]:
 
 def folders() -> Iterator[Finding]:
     """See if reports can be written here, and compiled programs kept."""
-    from jaxcontam.scoring.compilation_cache import compiled_in, keep_compiled
+    from jaxcontam.scoring.identity import compiled_in, keep_compiled
 
     here = Path.cwd()
     if not os.access(here, os.W_OK | os.X_OK):

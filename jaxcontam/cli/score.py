@@ -14,7 +14,7 @@ from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
 from jaxcontam.reports.flags import ScoringFlags, TextFlags, open_for
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from jaxcontam.scoring.finite import finite_scores
+from jaxcontam.scoring.run_batches import finite_scores
 from jaxcontam.terminal import json_text, printable
 
 

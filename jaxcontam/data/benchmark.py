@@ -13,19 +13,21 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from jaxcontam.arguments import public
-from jaxcontam.data.files import bounded_memory, check_file
+from jaxcontam.data.files import Commitment, Provenance, bounded_memory, check_file
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
-from jaxcontam.data.provenance import Commitment, Provenance
-from jaxcontam.data.spans import array_elements, json_fault
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
+    array_elements,
     check_template,
     field_of,
     fill_template,
     is_missing,
+    json_fault,
     null_words,
     text_if_any,
 )
@@ -46,10 +48,8 @@ class Benchmark:
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
         rows: The parsed record of each example; None for plain lines.
-        order_provenance: `published` for a file as the user gives it, `seeded` for
-            an order that was drawn, `unknown` where a task's code made the order.
-        left_out: What of the file is no example, and what its columns are called where
-            it does not say; one phrase each.
+        order_provenance: `unknown` where a task's code made the order.
+        left_out: Phrases on what of the file is no example, or named by its place.
     """
 
     name: str
@@ -109,8 +109,7 @@ def load_benchmark(
         limit: Most examples, from the start, never a sample.
         check_fields: Refuse an unpaired surrogate in any field, for callers that read
             fields; raw JSON lines keep it as an escape.
-        no_header: The first row of a .csv or .tsv file is an example; columns are
-            named by their position.
+        no_header: The first row of a .csv or .tsv file is an example.
         null_text: Text of a record whose `text_field` is null; None leaves it out.
 
     Raises:
@@ -364,3 +363,64 @@ def _json_array(path: Path, text: str) -> Iterator[Record]:
             value if isinstance(value, str) else text[start:end],
             value if isinstance(value, dict) else None,
         )
+
+
+def without_repeats(benchmark: Benchmark) -> Benchmark:
+    """A benchmark with one copy of each text, in published order.
+
+    Copies put the same order into many strata, which are then not independent. In a
+    file of 2, 4, 8, ... copies the first ones stand sorted by number of copies, however
+    well it was shuffled, so the copy that stays is drawn, afresh for each order of the
+    rows. Where the rows were equally likely to stand in any order, in any within
+    groups, or backwards, so are those that are left. A file that was written several
+    times, one whole after the other, is read once.
+    """
+    places: dict[str, list[int]] = {}
+    for i, text in enumerate(benchmark.texts):
+        places.setdefault(text, []).append(i)
+    n_all, n_kept = len(benchmark), len(places)
+    if n_kept == n_all:
+        return benchmark
+    stays, kept = "the first", list(range(n_kept))
+    if benchmark.texts != benchmark.texts[:n_kept] * (n_all // n_kept):
+        rng = np.random.default_rng(_order_entropy(benchmark))
+        kept, stays = (
+            [own[rng.integers(len(own))] for own in places.values()],
+            "a random",
+        )
+    left_out = (
+        f"{n_all - n_kept} of {n_all} examples repeat another one and are left out: "
+        f"of each text {stays} copy stays"
+    )
+    return dataclasses.replace(
+        benchmark,
+        left_out=(*benchmark.left_out, left_out),
+        texts=tuple(benchmark.texts[i] for i in sorted(kept)),
+        rows=tuple(benchmark.rows[i] for i in sorted(kept)),
+    )
+
+
+def _order_entropy(benchmark: Benchmark) -> int:
+    """SHA-256 of all rows in their published order."""
+    digest = hashlib.sha256()
+    for text, row in zip(benchmark.texts, benchmark.rows, strict=True):
+        digest.update(json.dumps([text, row], default=repr).encode() + b"\n")
+    return int.from_bytes(digest.digest())
+
+
+def drawn_places(keys: Sequence[str], n: int | None) -> list[int]:
+    """Places of at most n items, ascending, drawn by the SHA-256 of what they hold.
+
+    The first n of a file that is sorted by length, date or difficulty are of one kind,
+    and of two files of unequal length of two kinds. Copies are drawn each by itself:
+    what is drawn is as a smaller file of the same source.
+    """
+    if n is not None and n < 1:
+        raise InputError(f"--limit must be at least 1, got {n}")
+    seen: dict[str, int] = {}
+    digests = []
+    for key in keys:
+        seen[key] = count = seen.get(key, -1) + 1
+        words = json.dumps([key, count]).encode()
+        digests.append(hashlib.sha256(words).digest())
+    return sorted(sorted(range(len(keys)), key=digests.__getitem__)[:n])

@@ -47,7 +47,6 @@ class Encoded:
 
     Attributes:
         ids: One int32 array an example, its separator at the end.
-        separator: int32 ids of the separator.
         n_cut_ids: (n_examples,) int32, ids removed by `--max-example-tokens`.
     """
 
@@ -256,11 +255,7 @@ def _encodings(tokenizer: Encoder, texts: Sequence[str]) -> Iterator[Any]:
 
 
 def _encoded(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
-    """Result of a tokenizer's work; see `watched`.
-
-    Rules of a stranger's tokenizer can make a text longer without end, or try every
-    way to split it. `encode_batch` lets go of Python's lock, and `encode` does not.
-    """
+    """Result of a tokenizer's work, which may have no end; see `watched`."""
     if not isinstance(tokenizer, Tokenizer):
         return run()
     return watched(

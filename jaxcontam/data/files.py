@@ -1,11 +1,12 @@
-"""Checks of files that a user names, with hints for misspelt paths."""
+"""Checks of files that a user names, and the provenance of what is in them."""
 
 import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxcontam.errors import InputError
 
@@ -155,3 +156,26 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
     close = [name for name in names if Path(name).stem == path.name]
     close += difflib.get_close_matches(path.name, names, n=1, cutoff=_SPELLING)
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
+
+
+Provenance = Literal[
+    "published", "seeded", "released", "recovered", "declared", "tfds-hash", "unknown"
+]
+"""Where the order of a file comes from; see `OrderResult`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """A file whose digest its owner published before models could be trained.
+
+    Attributes:
+        sha256: Digest of its bytes, `sha256:...`: the commitment.
+        made: Time that the file states; None where it states none.
+        bits: log2 of the orders, or values, to choose from; None where there is no
+            seed.
+    """
+
+    file: str
+    sha256: str
+    made: str | None = None
+    bits: float | None = None

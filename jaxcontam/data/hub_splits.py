@@ -28,8 +28,7 @@ class HubSplit:
     """A split of a dataset on the hub: `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`.
 
     Attributes:
-        config: Subset, or None.
-        revision: A commit, a tag or a branch; None is what the hub shows now.
+        revision: None is what the hub shows now.
     """
 
     dataset: str
@@ -173,10 +172,7 @@ def _is_data(path: str) -> bool:
 
 
 def _names(path: str, word: str) -> bool:
-    """Tell if a path names a split or subset, and does not merely begin like it.
-
-    `_` ends a usual name only: WikiMIA_length64_paraphrased is not WikiMIA_length64.
-    """
+    """Tell if a path names a split or subset; `_` ends a usual name only."""
     ends = "[/._-]" if word in _USUAL else "[/.-]"
     return bool(re.search(rf"(^|{ends}){re.escape(word)}({ends}|$)", path))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.files import Provenance
 from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, unknown_name
 
@@ -112,11 +112,7 @@ def _is_group(name: str, tasks: list[str]) -> InputError:
 def _numbered_split(
     task: Any, split: str, word: str
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Name and documents of a split; they hold the numbers of their rows in `_ROW`.
-
-    Documents lack it where the task's code keeps no column that it does not name, or
-    cannot read a dataset that has one more.
-    """
+    """Name and documents of a split, with their rows' numbers in `_ROW` if they can."""
     dataset = getattr(task, "dataset", None)
     if isinstance(dataset, Mapping):
         task.dataset = {name: _numbered(rows) for name, rows in dataset.items()}

@@ -11,12 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.files import (
-    MOST_TEXT,
-    parse_json,
-    read_json_object,
-    read_limited,
-)
+from jaxcontam.data.files import MOST_TEXT, parse_json, read_json_object, read_limited
 from jaxcontam.errors import InputError
 
 MOST_TOKENS, MOST_ADDED = 1 << 20, 1 << 17

@@ -153,11 +153,7 @@ def word_keys(n_words: int) -> np.ndarray:
 
 
 def ngram_hashes(keys: np.ndarray, lengths: Collection[int]) -> dict[int, np.ndarray]:
-    """Rolling hashes of all n-grams, for several n at once.
-
-    Args:
-        keys: (T,) uint64, the key of each word of a text.
-        lengths: Values of n, each at least 1.
+    """Rolling hashes of all n-grams, for several n at once; `keys` are those of words.
 
     Returns:
         For each n, (max(0, T - n + 1),) uint64: `[i]` is the hash of words i to
@@ -245,10 +241,7 @@ class NgramTable:
 
 
 def ngram_table(
-    ids: np.ndarray,
-    starts: np.ndarray,
-    n: int,
-    keys: np.ndarray,
+    ids: np.ndarray, starts: np.ndarray, n: int, keys: np.ndarray
 ) -> NgramTable:
     """Table of the n-grams of n words that start at given indices.
 
@@ -267,8 +260,7 @@ def ngram_table(
     firsts = np.flatnonzero(is_first)
     hashes = all_hashes[firsts]
     slot_bits = min(
-        max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()),
-        _MAX_SLOT_BITS,
+        max(8, (len(hashes) * _SLOTS_PER_NGRAM - 1).bit_length()), _MAX_SLOT_BITS
     )
     shift = 64 - slot_bits
     slots = np.zeros(1 << slot_bits, bool)
@@ -328,11 +320,9 @@ class OverlapIndex:
     Attributes:
         texts: (F,) `collapsed` texts.
         vocabulary: Word -> id from 1.
-        keys: uint64, a random key for each id.
         ids: (P,) int32 word ids of the texts, each followed by one `UNKNOWN`.
         owner: (P,) int32, number of the text of each word.
         first: (F,) index of each text's first word.
-        n_words: (F,) words of each text.
         tables: By n: `LONG` and `SHORT` for longer texts, n for texts of n words.
     """
 

@@ -6,10 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from jaxcontam.arguments import check_fields
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.option_fields import field_path, option_paths
-from jaxcontam.data.options import Item, read_items
-from jaxcontam.data.spans import value_at
-from jaxcontam.data.templates import is_missing, template_pieces, text_of_field
+from jaxcontam.data.options import Item, field_path, option_paths, read_items
+from jaxcontam.data.templates import (
+    is_missing,
+    template_pieces,
+    text_of_field,
+    value_at,
+)
 from jaxcontam.errors import InputError
 
 # The first of a record is what is asked, or what is to be continued.
@@ -28,10 +31,8 @@ class Question:
 
     Attributes:
         item: What it has in common with its rewrites.
-        choices: Texts that may follow; empty where the answer is to be written.
-        answer: Place of the right one, 0-based; of a written answer 0.
-        written: Texts that count as right where there are no choices.
-        group: What it has in common with items that are drawn with it.
+        choices: Empty where the answer is to be written.
+        answer: Place of the right one, 0-based.
     """
 
     item: str
@@ -136,8 +137,7 @@ def _choice(
     where = f"{benchmark.name}: example {item.number}"
     if item.answer is None:
         raise InputError(
-            f"{where}: no field tells the right option",
-            hint=f"--answer-field {_NAMES}",
+            f"{where}: no field tells the right option", hint=f"--answer-field {_NAMES}"
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]

@@ -37,8 +37,6 @@ class Place:
 
     Attributes:
         line: Lines before it (elements of a .json array).
-        stored: Bytes of the file as stored that were read so far, for progress.
-        joins: Whether what follows continues the document before it.
     """
 
     line: int = 0

@@ -22,9 +22,8 @@ from jaxcontam.data.benchmark import (
     parse_records,
     read_text,
 )
-from jaxcontam.data.files import check_file
-from jaxcontam.data.provenance import Commitment
-from jaxcontam.data.spans import array_elements
+from jaxcontam.data.files import Commitment, check_file
+from jaxcontam.data.templates import array_elements
 from jaxcontam.errors import InputError
 
 METHOD = "hmac-sha256-sort"
@@ -42,13 +41,11 @@ class SeedFile:
     """Content of a seed file, a secret until the proof.
 
     Attributes:
-        kind: Command that made it, such as `jaxcontam release`.
-        method: Name of the method from the seed on; its meaning never changes.
         seed: 256 random bits, hexadecimal.
         content_digest: SHA-256 of the records' digests, sorted.
         released_digest: The same digests in the released order.
         file_digest: SHA-256 of the released file's bytes.
-        made: Time of the release, UTC.
+        made: UTC.
     """
 
     kind: str = KIND
@@ -209,14 +206,9 @@ def check_release(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class RecordFile:
-    """The text of a benchmark file, cut at its records.
+    """Text of a benchmark file, cut at its records; moving these changes nothing else.
 
-    Moving records changes nothing else: quotes, escapes, spaces, line ends, a header
-    and a byte order mark stay as published.
-
-    Attributes:
-        gaps: Text before the first record, between records and after the last one:
-            one more than records.
+    `gaps` stand before the first record, between records and after the last.
     """
 
     records: tuple[str, ...]
@@ -260,10 +252,7 @@ def cut_records(path: Path, text: str, *, no_header: bool = False) -> RecordFile
 
 
 def _spans(text: str, raws: Sequence[str]) -> list[tuple[int, int]]:
-    """Span of each raw record, from the last: a header may contain the first one.
-
-    Only line ends and blank lines separate records: the nearest occurrence is the one.
-    """
+    """Span of each raw record, from the last: a header may contain the first one."""
     spans, end = [], len(text)
     for raw in reversed(raws):
         start = text.rindex(raw, 0, end)

@@ -125,9 +125,8 @@ class CsvTable:
     write, are none as long as they are blank; a first line such as `sep=,` is no row.
 
     Attributes:
-        n_blank: Blank lines outside quotes, and rows without a cell that says
-            anything, above a row that was read.
-        span: Names of the first and the last column, once a row was read.
+        n_blank: Blank lines outside quotes, and empty rows, above a row that was read.
+        span: First and last column, once a row was read.
         notes: Which of two readings was taken, where rows or cells would differ.
     """
 

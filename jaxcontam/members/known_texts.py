@@ -33,12 +33,12 @@ import numpy as np
 from jaxcontam.data.benchmark import (
     check_text,
     content_digest,
+    drawn_places,
     fingerprint,
     load_benchmark,
     read_text,
 )
 from jaxcontam.data.documents import ASKED, LABELLED, compared, rows_of
-from jaxcontam.data.repeats import drawn_places
 from jaxcontam.data.templates import (
     check_template,
     field_of,

@@ -80,9 +80,9 @@ from jaxcontam.scoring.api.prompts import (
     planned_requests,
     sending_words,
 )
-from jaxcontam.scoring.finite import finite_scores
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.run_batches import finite_scores
 from jaxcontam.scoring.scorer import Scorer
 
 if TYPE_CHECKING:

@@ -14,15 +14,22 @@ Dimension key
     G  key and value heads
     R  query heads a key head serves
     E  width of a head
+
+And in caches
+    L  layers of a stack
+    N  heads of a delta rule's values
+    K  width of its keys
+    V  width of its values
+    W  tokens that its convolution sees
+    C  width of its queries, keys and values
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontam.models.cache import DeltaCache, KVCache
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
     Hardware,
@@ -33,7 +40,6 @@ from jaxcontam.models.fused_attention import (
     kernel_of_rows,
 )
 from jaxcontam.models.rope import CosSin
-from jaxcontam.models.sinks import softmax_with_sinks
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
 # triangle of the score matrix is never computed. Blocks of 128 are as fast and take
@@ -44,19 +50,46 @@ _GRADIENT_BLOCK = 128
 _MASKED_SCORE = -1e30
 
 
+class KVCache(NamedTuple):
+    """Keys and values of a prefix that precedes every sequence of a batch.
+
+    Attributes:
+        keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`; so are values.
+        length: int32, tokens that are not padding; `[L]`, or a scalar in one layer.
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    length: jax.Array
+
+
+class DeltaCache(NamedTuple):
+    """State of a delta rule after a prefix; its size does not depend on the prefix.
+
+    Attributes:
+        states: `[L, N, K, V]` float32, or one layer's `[N, K, V]`.
+        inputs: `[L, W - 1, C]`, last inputs of the convolution.
+        length: As in `KVCache`.
+    """
+
+    states: jax.Array
+    inputs: jax.Array
+    length: jax.Array
+
+
+Cache = dict[str, KVCache | DeltaCache]
+"""Memory of the layers of each stack, by its name."""
+
+
 class AttentionContext(NamedTuple):
     """Inputs of attention in one layer besides queries, keys and values.
 
     Attributes:
-        rotary: Cosines and sines from `rotary_cos_sin`; None where positions are
-            learned.
-        positions: `[T]` int32, position of each token, prefix included.
-        window: int32 scalar, tokens that a position sees; None where no layer has a
-            window.
-        sinks: `[G, R]` float32, each head's score for attending to nothing; None where
-            the softmax is over tokens alone.
-        length: int32 scalar, tokens that are not padding, where a layer is asked for
-            its state after them; None: all.
+        rotary: From `rotary_cos_sin`; None where positions are learned.
+        positions: `[T]` int32, prefix included.
+        window: int32 scalar; None where no layer has a window.
+        sinks: `[G, R]` float32; None where the softmax is over tokens alone.
+        length: int32 scalar, tokens that are not padding; None: all.
         reused: Keys and values of an earlier layer, for one that makes none.
         layer_input: `[B, T, P]`, this layer's input beside the stream, or None.
     """
@@ -94,14 +127,7 @@ def attend(
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
     if cache is not None or context.sinks is not None:
         return _attend_blocks(
-            q_BTGRE,
-            k_BTGE,
-            v_BTGE,
-            positions_T,
-            window,
-            config,
-            cache,
-            context.sinks,
+            q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, cache, context.sinks
         )
     kernel = kernel_of_rows(
         config, str(q_BTGRE.dtype), q_BTGRE.shape[1], context.hardware
@@ -281,3 +307,58 @@ def _masked(
 def softcapped(x: jax.Array, cap: float | None) -> jax.Array:
     """Limit `x` smoothly to [-cap, cap]: cap * tanh(x / cap); None leaves it."""
     return x if cap is None else cap * jnp.tanh(x / cap)
+
+
+def softmax_with_sinks(scores_BGRQS: jax.Array, sinks_GR: jax.Array) -> jax.Array:
+    """Softmax over the keys and one more score, whose weight is left out.
+
+    Scores are float32 and masked; the weights of the keys sum to less than 1.
+    """
+    B, _, _, Q, _ = scores_BGRQS.shape
+    sinks_BGRQ1 = jnp.broadcast_to(
+        sinks_GR[None, :, :, None, None], (B, *sinks_GR.shape, Q, 1)
+    )
+    both = jnp.concatenate([scores_BGRQS, sinks_BGRQ1], axis=-1)
+    return jax.nn.softmax(both, axis=-1)[..., :-1]
+
+
+def cache_of(kept: dict[str, Any], lengths: dict[str, jax.Array]) -> Cache:
+    """The cache of a prefix, from what its layers made, `[L, 1, ...]`, and lengths."""
+
+    def of_stack(stack: str, first: jax.Array, second: jax.Array):
+        kind = DeltaCache if stack == "delta_blocks" else KVCache
+        return kind(first[:, 0], second[:, 0], lengths[stack])
+
+    return {stack: of_stack(stack, *made) for stack, made in kept.items()}
+
+
+def length_of(cache: Cache) -> jax.Array:
+    """Tokens in a cache, a scalar: as many in all layers."""
+    return next(iter(cache.values())).length[0]
+
+
+def with_room(cache: Cache, room: int) -> Cache:
+    """The cache with padding for more tokens."""
+    after = ((0, 0), (0, room), (0, 0), (0, 0))
+    return {
+        stack: one
+        if isinstance(one, DeltaCache)
+        else KVCache(jnp.pad(one.keys, after), jnp.pad(one.values, after), one.length)
+        for stack, one in cache.items()
+    }
+
+
+def extended(cache: Cache, kept: dict[str, Any]) -> Cache:
+    """The cache with one more token, from what the layers made of it, `[L, 1, ...]`."""
+    write = jax.lax.dynamic_update_slice_in_dim
+
+    def longer(one: KVCache | DeltaCache, first: jax.Array, second: jax.Array):
+        if isinstance(one, DeltaCache):
+            return DeltaCache(first[:, 0], second[:, 0], one.length + 1)
+        return KVCache(
+            write(one.keys, first[:, 0], one.length[0], axis=1),
+            write(one.values, second[:, 0], one.length[0], axis=1),
+            one.length + 1,
+        )
+
+    return {stack: longer(one, *kept[stack]) for stack, one in cache.items()}

@@ -22,7 +22,6 @@ class ChatLayout:
         tokenizer: A transformers tokenizer with a chat template; None is the plain
             layout: the messages' contents joined by newlines, so that a base model
             reads a single message like the prompt of a completion.
-        template: What writes the text of a chat; None in the plain layout.
     """
 
     tokenizer: Any = None

@@ -23,8 +23,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
-from jaxcontam.models.fingerprint import file_state, fingerprint_files
-from jaxcontam.models.hub import model_directory
+from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
 
@@ -41,9 +40,7 @@ class Checkpoint:
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: The tokenizer's BOS id, else the config's, else the tokenizer's EOS
             id, or None.
-        fingerprint: SHA-256 of the config, the weights and the tokenizer.
-        stop_ids: Ids that end a text: the EOS ids of generation_config.json, of the
-            config and of the tokenizer.
+        stop_ids: The EOS ids of generation_config.json, config and tokenizer.
         folder: Where its files are, a chat template among them; None in memory.
     """
 
@@ -85,16 +82,8 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 
-    Args:
-        model: The directory or name.
-        dtype: See `read_weights`.
-        mesh: See `read_weights`.
-        context: See `load_decoder`.
-
-    Raises:
-        InputError: If there is no such model, or config, weights or tokenizer are
-            missing, unknown or do not fit together; names the tensors. If the context
-            is longer than the model's.
+    `dtype` and `mesh` are as for `read_weights`, `context` as for `load_decoder`. An
+    InputError names what is missing, unknown or does not fit.
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)

@@ -3,13 +3,106 @@
 import dataclasses
 from typing import Literal
 
-from jaxcontam.models.shapes import (
-    DeltaShape,
-    GateClip,
-    LatentShape,
-    LocalShape,
-    RopeScaling,
-)
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """Scaling of rotary frequencies for contexts longer than the first training's.
+
+    Attributes:
+        kind: `linear` (all frequencies), `llama3` and `yarn` (low ones only), or `each`
+            (one factor per pair; in config.json `longrope`).
+        factor: Frequencies are divided by it; 1 for `each`.
+        low_factor: `llama3`, `yarn`: pairs of at most this many turns in
+            `first_context` are scaled.
+        high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
+            are interpolated, by turns in `llama3`, by their number in `yarn`.
+        whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
+        factors: `each`: factor of every pair up to `first_context`, the highest
+            frequency first.
+        long_factors: `each`: the same for a decoder of a longer context, whatever the
+            length of a text.
+        longest: `each`: longest context that `long_factors` are made for.
+    """
+
+    kind: Literal["linear", "llama3", "yarn", "each"]
+    factor: float
+    low_factor: float = 1.0
+    high_factor: float = 4.0
+    whole_pairs: bool = True
+    first_context: int = 8192
+    factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    longest: int = 0
+    magnitude: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShape:
+    """Attention whose keys and values are made of a narrow vector of each position.
+
+    A head's first dimensions are rotated; those of its key are the same in all heads.
+
+    Attributes:
+        d_values: Width of a head's values.
+        query_rank: None makes queries of the stream itself.
+    """
+
+    d_values: int
+    rank: int
+    query_rank: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaShape:
+    """Layers with a gated delta rule in place of attention: see `GatedDelta`.
+
+    Attributes:
+        n_values: Heads of values; a multiple of `n_keys`.
+        window: Tokens that the convolution before the rule sees.
+    """
+
+    n_keys: int
+    n_values: int
+    d_keys: int
+    d_values: int
+    window: int
+
+    def __post_init__(self) -> None:
+        if self.n_values % self.n_keys:
+            raise ValueError(
+                f"heads of keys must divide those of values, got {self.n_keys} and "
+                f"{self.n_values}"
+            )
+
+    @property
+    def d_mixed(self) -> int:
+        """Width of all queries, keys and values."""
+        return 2 * self.n_keys * self.d_keys + self.n_values * self.d_values
+
+    @property
+    def d_state(self) -> int:
+        """Numbers in the states of all heads."""
+        return self.n_values * self.d_keys * self.d_values
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LocalShape:
+    """Heads of the layers with a window, where they are not those of the others."""
+
+    n_kv_heads: int
+    head_dim: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GateClip:
+    """Cut gate of a feed-forward layer: see `clipped_gate`.
+
+    Attributes:
+        limit: Largest gate, and size of the largest value that it multiplies.
+    """
+
+    limit: float
+    slope: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +112,11 @@ class ExpertShape:
     Attributes:
         n: Experts of a block, each of width `d_ff`.
         n_used: Experts per token, those of the highest scores.
-        scores: Scores of experts and their weights: a `softmax` over all, or of each
-            one its `sigmoid`.
-        has_preference: A learned number of each expert is added to its score, for the
-            choice alone.
-        n_groups: Groups into which the experts are divided, in order.
-        n_groups_used: Groups from which a token's experts are.
+        scores: A `softmax` over all, or of each one its `sigmoid`.
+        has_preference: A learned number is added to each score, for the choice alone.
         group_best: A group's score is the sum of its best scores, this many.
         normalised: Divide the weights of the chosen by their sum.
-        scale: Factor of the weights.
         d_shared: Width of a shared expert that all tokens use; 0 is none.
-        shared_gated: It has a gate of its own.
         biased: The router and the experts' two products have biases.
     """
 
@@ -69,35 +156,30 @@ class DecoderConfig:
     """A decoder-only transformer.
 
     Attributes:
-        n_kv_heads: Key and value heads; divides `n_heads`.
         d_ff: Width of the feed-forward layer, or of each of its experts.
         context: Most tokens that one forward pass reads.
-        positions: `rotary` (queries and keys are rotated) or `learned`.
-        local_rope_theta: Base in layers with a window, without scaling; None is the
-            base of all layers.
+        local_rope_theta: Base in layers with a window, without scaling; None: that of
+            all.
         rotated_layers: For each layer whether it rotates. Empty: all do.
         rotary_dim: Rotated dimensions at the start of a head; None is all.
-        rotary_pairs: Dimensions that are rotated together: `halves` (one of the first
-            half with one of the second) or `neighbours`.
+        rotary_pairs: A dimension of the first half with one of the second, or
+            neighbours.
         norm: `rms` (scale only) or `layer` (scale and bias).
         norm_weights: Norms have a scale, and layer norms a bias.
         norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
             its distance from 1 keeps more bits.
-        query_key_norm: Norm of queries and keys: of each `head`, or of all heads of a
-            position as a `whole`; None is no norm.
+        query_key_norm: Of each `head`, or of all heads of a position as a `whole`.
         pre_norms: Attention and the feed-forward layer read a normalised stream.
-        post_norms: A norm after attention and one after the feed-forward layer, before
-            they are added to the stream.
+        post_norms: After attention and the feed-forward layer, before they are added.
         parallel: Attention and feed-forward both read the block's input.
         shared_norm: They read it after the same norm; parallel blocks alone.
         activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
         gate_clip: How gate and projection are cut; None leaves them.
-        experts: Mixture of experts; None is one dense feed-forward layer per block.
+        experts: None is one dense feed-forward layer per block.
         n_dense: Blocks at the start that have a dense layer in place of experts.
-        d_dense: Its width.
         latent: Keys and values are made of a narrow vector; None: of the stream.
-        delta: Shape of layers with a delta rule; None where all have attention.
+        delta: None where all layers have attention.
         delta_layers: For each layer whether it has that rule. Empty: none has.
         local: Heads of layers with a window, all of whose dimensions are rotated at
             `local_rope_theta`; None: as in the others.
@@ -105,7 +187,6 @@ class DecoderConfig:
         values_are_keys: Values are keys before their norm, in layers without a window.
         n_reusing: Layers at the end that make no keys and values: they attend to those
             of the last layer before them that has a window or has none, as they do.
-        d_reusing: Width of their feed-forward layers.
         attention_gate: A gate of every mixed value, made of the stream.
         qkv_bias: Biases of the query, key and value projections, and of that gate.
         qkv_clip: Queries, keys and values are cut to this size; None leaves them.
@@ -120,10 +201,8 @@ class DecoderConfig:
             stream: see `LayerInputs`; 0 is none.
         layer_scaled: A number of each layer, which is not trained, multiplies the
             stream after it.
-        residual_scale: Factor of what a block adds to the stream; blocks that are not
-            parallel alone.
+        residual_scale: Factor of what a block adds, unless blocks are parallel.
         logit_scale: Factor of the logits, before the soft cap.
-        tied: The head is the embedding.
     """
 
     vocab_size: int

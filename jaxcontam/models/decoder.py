@@ -27,17 +27,26 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext
-from jaxcontam.models.cache import Cache, cache_of, extended, length_of
+from jaxcontam.models.attention import (
+    AttentionContext,
+    Cache,
+    cache_of,
+    extended,
+    length_of,
+)
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.delta import GatedDelta
-from jaxcontam.models.fused_attention import Hardware, hardware
-from jaxcontam.models.grouped import Attention
-from jaxcontam.models.latent import LatentAttention
-from jaxcontam.models.layer_inputs import LayerInput, LayerInputs
-from jaxcontam.models.layers import Experts, Mlp, Norm, init_weight
-from jaxcontam.models.precision import matmul_precision
+from jaxcontam.models.fused_attention import Hardware, hardware, matmul_precision
+from jaxcontam.models.layers import (
+    Experts,
+    LayerInput,
+    LayerInputs,
+    Mlp,
+    Norm,
+    init_weight,
+)
 from jaxcontam.models.rope import rotary_cos_sin, unrotated
+from jaxcontam.models.self_attention import Attention, LatentAttention
 from jaxcontam.models.sharding import WeightSharding, saves_no_gathered
 from jaxcontam.models.stacks import (
     REUSED,
@@ -150,8 +159,8 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
-        `length`, an int32 scalar, counts the ids that are not padding, which is at the
-        end. Gives hidden states `[P, D]`, and what all layers keep.
+        `length`, an int32 scalar, counts the ids before the padding. Gives hidden
+        states `[P, D]`, and what all layers keep.
         """
         hidden_BPD, kept = self._run(
             tokens_P[None], None, keep=True, length=length, sharding=sharding

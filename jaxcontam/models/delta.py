@@ -31,8 +31,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext
-from jaxcontam.models.cache import DeltaCache
+from jaxcontam.models.attention import AttentionContext, DeltaCache
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.layers import Linear, Norm, init_weight
 

@@ -7,8 +7,7 @@ Dimension key
 from collections import Counter
 from collections.abc import Sequence
 
-from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.shapes import LatentShape
+from jaxcontam.models.config import DecoderConfig, LatentShape
 from jaxcontam.models.stacks import REUSED, layer_stacks, stack_config
 
 

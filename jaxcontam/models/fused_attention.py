@@ -51,9 +51,7 @@ class Hardware:
     """Device properties that decide between attention kernels.
 
     Attributes:
-        platform: `cpu`, `cuda`, `rocm` or `tpu`.
-        kind: Name of the device, as JAX reports it.
-        capability: Compute capability of a CUDA device; (0, 0) elsewhere.
+        capability: Of a CUDA device; (0, 0) elsewhere.
     """
 
     platform: str
@@ -62,10 +60,7 @@ class Hardware:
 
 
 def hardware() -> Hardware:
-    """Hardware of JAX's default device.
-
-    Global state: read it outside of traced functions, and pass it to them.
-    """
+    """Hardware of JAX's default device, read outside of traced functions."""
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     # Another process's devices are of the same kind, and do not say all of it.
     device = chosen
@@ -323,10 +318,9 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 def _at_one_pass(
     attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """`attend` with one pass of the matrix unit, forward and backward.
+    """`attend` with one pass of the matrix unit, which is exact for bfloat16.
 
-    bfloat16 products at a higher precision do not compile (jax-ml/jax issue 21408), and
-    one pass is exact.
+    More passes do not compile (jax-ml/jax issue 21408).
     """
     with _one_pass():
         return attend(q, k, v)
@@ -353,3 +347,26 @@ _FUSED: Mapping[Kernel, Callable[..., jax.Array]] = {
     "cudnn": attend_cudnn,
     "splash": attend_splash,
 }
+
+
+HIGHEST = "highest"
+"""No operand is rounded; a TPU takes six passes of its unit for it."""
+
+THREE_PASSES = "TF32_TF32_F32_X3"
+"""float32 in three products of TF32, which the matrix units of GPUs multiply.
+
+Each operand is split into two parts of 11 bits; the product of both small parts, 2**-22
+of the whole, is left out. The rest is added up in float32, as it is anyway.
+"""
+
+
+def matmul_precision(dtype: str, on: Hardware) -> str:
+    """Matmul precision that a decoder's products are computed at.
+
+    JAX's own default rounds float32 operands to TF32 on GPUs and to bfloat16 on TPUs.
+    At the highest precision a GPU leaves its matrix units idle. Operands in bfloat16
+    are multiplied exactly.
+    """
+    if dtype == "float32" and on.platform == "cuda" and on.capability >= _AMPERE:
+        return THREE_PASSES
+    return HIGHEST

@@ -1,4 +1,4 @@
-"""Layers of a decoder's blocks: feed-forward, mixture of experts, linear maps, norms.
+"""Layers of a decoder's blocks: feed-forward, experts, linear maps, norms, own inputs.
 
 Dimension key
     B  sequences in the batch
@@ -15,6 +15,10 @@ Dimension key
     S  rows of all blocks, S = M * R
     I  inputs of a linear map
     O  its outputs
+    L  layers
+    P  width of a layer's own input
+
+In `_in_best_groups` N are groups of experts.
 """
 
 import functools
@@ -24,9 +28,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.clipped_gate import clipped_gate
-from jaxcontam.models.config import DecoderConfig, ExpertShape
-from jaxcontam.models.routing import chosen_experts
+from jaxcontam.models.config import DecoderConfig, ExpertShape, GateClip
+
+# transformers' and DeepSeek's own.
+_LEAST_TOTAL = 1e-20
+
 
 # Rows of a block of tokens of one expert: fewer read its weights more often, more are
 # padding. Below half a block an expert, all experts are computed for all tokens.
@@ -134,10 +140,7 @@ def _shares(
 
 
 def _all_experts(
-    hidden_ND: jax.Array,
-    shares_NX: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, shares_NX: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
     """Every expert for every token, one expert after the other, `[N, D]`."""
 
@@ -167,16 +170,11 @@ def _one_expert(
 
 
 def _by_blocks(
-    hidden_ND: jax.Array,
-    index_NK: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
-    """Outputs of the experts that each token uses, `[N, K, D]`.
+    """Outputs of the experts that each token uses, `[N, K, D]`, in blocks of one each.
 
-    The choices of an expert fill blocks of rows of its own:
-
-        expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
+    expert   0 0 0 . | 1 1 1 1 | 1 . . . | 3 3 . . | (none) ...
     """
     (N, K), (X, R) = index_NK.shape, (layers[0].shape[0], _EXPERT_ROWS)
     n_blocks = (N * K + X * (R - 1)) // R
@@ -202,10 +200,7 @@ def _by_blocks(
 
 
 def _by_groups(
-    hidden_ND: jax.Array,
-    index_NK: jax.Array,
-    layers: _Layers,
-    config: DecoderConfig,
+    hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
     """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
     (N, K), X = index_NK.shape, layers[0].shape[0]
@@ -368,3 +363,96 @@ def _rounded_backward(
 
 
 _rounded_product.defvjp(_rounded_forward, _rounded_backward)
+
+
+def chosen_experts(
+    logits_BTX: jax.Array, experts: ExpertShape, preference_X: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Weights of the experts that each token uses, and their numbers, `[B, T, K]`.
+
+    `preference_X` is added to the scores for the choice alone.
+    """
+    if experts.scores == "sigmoid":
+        scores_BTX = jax.nn.sigmoid(logits_BTX)
+    else:
+        scores_BTX = jax.nn.softmax(logits_BTX, axis=-1)
+    ranked_BTX = scores_BTX
+    if preference_X is not None:
+        ranked_BTX = ranked_BTX + preference_X[None, None]
+    if experts.n_groups > 1:
+        ranked_BTX = _in_best_groups(ranked_BTX, experts)
+    chosen_BTK, index_BTK = jax.lax.top_k(ranked_BTX, experts.n_used)
+    if ranked_BTX is not scores_BTX:
+        chosen_BTK = jnp.take_along_axis(scores_BTX, index_BTK, axis=-1)
+    if experts.normalised:
+        total_BT1 = chosen_BTK.sum(axis=-1, keepdims=True)
+        # Sigmoids of all may be 0, a softmax's largest are not.
+        is_sigmoid = experts.scores == "sigmoid"
+        chosen_BTK /= total_BT1 + _LEAST_TOTAL if is_sigmoid else total_BT1
+    return chosen_BTK * experts.scale if experts.scale != 1.0 else chosen_BTK, index_BTK
+
+
+def _in_best_groups(ranked_BTX: jax.Array, experts: ExpertShape) -> jax.Array:
+    """The scores, minus infinity where the expert's group is not among the best."""
+    N = experts.n_groups
+    groups_BTNX = ranked_BTX.reshape(*ranked_BTX.shape[:2], N, -1)
+    best, _ = jax.lax.top_k(groups_BTNX, experts.group_best)
+    _, index = jax.lax.top_k(best.sum(axis=-1), experts.n_groups_used)
+    used_BTN = jax.nn.one_hot(index, N).sum(axis=-2) > 0
+    return jnp.where(used_BTN[..., None], groups_BTNX, -jnp.inf).reshape(
+        ranked_BTX.shape
+    )
+
+
+def clipped_gate(gate_BTF: jax.Array, up_BTF: jax.Array, clip: GateClip) -> jax.Array:
+    """A gate with its sigmoid, times one more than the other projection, both cut.
+
+    Gates are cut from above alone; their sigmoid already flattens below.
+    """
+
+    # Recomputed in the backward pass: that costs less than to save its steps.
+    @jax.checkpoint
+    def product(gate_BTF: jax.Array, up_BTF: jax.Array) -> jax.Array:
+        gate_BTF = jnp.minimum(gate_BTF, clip.limit)
+        up_BTF = jnp.clip(up_BTF, -clip.limit, clip.limit)
+        return gate_BTF * jax.nn.sigmoid(clip.slope * gate_BTF) * (up_BTF + 1.0)
+
+    return product(gate_BTF, up_BTF)
+
+
+class LayerInputs(nnx.Module):
+    """Inputs of all layers: an embedding for each, and a map of the stream."""
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+        self.config = config
+        width = config.n_layers * config.d_layer_input
+        self.embedding = init_weight(rngs, (config.vocab_size, width))
+        self.projection = Linear(config.d_model, width, bias=False, rngs=rngs)
+        self.norm = Norm(config, config.d_layer_input)
+
+    def __call__(self, tokens_BT: jax.Array, embedded_BTD: jax.Array) -> jax.Array:
+        """Inputs of the layers, `[L, B, T, P]` float32; the stream is the embedding."""
+        config, P = self.config, self.config.d_layer_input
+        shape = (*tokens_BT.shape, config.n_layers, P)
+        own_BTLP = self.embedding[...][tokens_BT].astype(jnp.float32).reshape(shape)
+        mapped_BTLP = (
+            self.projection(embedded_BTD).reshape(shape) * config.d_model**-0.5
+        )
+        both_BTLP = (self.norm(mapped_BTLP) + own_BTLP * P**0.5) * 0.5**0.5
+        return jnp.moveaxis(both_BTLP, 2, 0)
+
+
+class LayerInput(nnx.Module):
+    """Addition of a block to the stream, from its layer's input."""
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+        self.config = config
+        D, P = config.d_model, config.d_layer_input
+        self.gate = Linear(D, P, bias=False, rngs=rngs)
+        self.projection = Linear(P, D, bias=False, rngs=rngs)
+        self.norm = Norm(config, D)
+
+    def __call__(self, hidden_BTD: jax.Array, input_BTP: jax.Array) -> jax.Array:
+        """The addition, `[B, T, D]` float32."""
+        gate_BTP = ACTIVATIONS[self.config.activation](self.gate(hidden_BTD))
+        return self.norm(self.projection(gate_BTP * input_BTP))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
-from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.hub import need_torch
 from jaxcontam.models.weights import weight_files
 from jaxcontam.terminal import printable
 
@@ -138,11 +138,7 @@ class MaskedModel:
         return [others[i % len(others)] for i in range(n)]
 
     def _candidates(self, logits_V: np.ndarray, original: int, n: int) -> list[str]:
-        """Texts of the likeliest tokens for a place, best first.
-
-        1 - p(original) is one number for a place, so the order of the ratios is that of
-        the candidates' own likelihoods.
-        """
+        """Texts of a place's likeliest tokens, best first, as the ratios are."""
         kind = _kind(self.tokenizer.convert_ids_to_tokens(original))
         special = set(self.tokenizer.all_special_ids)
         words: list[str] = []

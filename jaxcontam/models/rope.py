@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontam.models.config import DecoderConfig
-from jaxcontam.models.shapes import RopeScaling
+from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 CosSin = tuple[jax.Array, jax.Array]
 """Cosines and sines of the angle of each position, `[T, F]` float32 each."""

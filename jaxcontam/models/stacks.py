@@ -96,12 +96,8 @@ def scan_runs(
 ) -> tuple[Any, dict[str, Any]]:
     """Compute all layers in order, with one scan for each of `runs`.
 
-    Args:
-        layers: Of each stack: (carry, inputs of one layer) -> carry, and what it keeps.
-        carry: What goes from layer to layer.
-        inputs: Weights and other inputs of each stack, its layers first.
-        stacks: From `layer_stacks`.
-        unroll: Compile each layer by itself.
+    `layers` are of each stack (carry, inputs of one layer) -> carry, and what it keeps;
+    `inputs` its weights and others, layers first. With `unroll` each is compiled alone.
 
     Returns:
         The carry, and what the layers of each stack keep, its layers first.

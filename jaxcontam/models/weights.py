@@ -121,13 +121,7 @@ def read_weights(
             for index, target in _stacked(ours, tensor, host, config):
                 n = target.ndim
                 _fill(
-                    target,
-                    tensor,
-                    index,
-                    read,
-                    config,
-                    shape=shape[-n:],
-                    cut=cut[-n:],
+                    target, tensor, index, read, config, shape=shape[-n:], cut=cut[-n:]
                 )
             return host
 
@@ -226,10 +220,7 @@ def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
 def _stacked(
     ours: str, tensor: Tensor, value: np.ndarray, config: DecoderConfig
 ) -> Iterator[tuple[dict[str, int], np.ndarray]]:
-    """Views of a weight, one for each layer and expert with tensors of its own.
-
-    Each comes with the values of `{i}`, the layer, and `{x}`, the expert, in names.
-    """
+    """Views of a weight, each with its `{i}` (layer) and `{x}` (expert) in names."""
     layers = _layers(ours, config)
     axes = [] if layers is None else ["i"]
     if "{x}" in tensor.names[0]:
@@ -259,11 +250,7 @@ def _fill(
     shape: tuple[int, ...],
     cut: Slices,
 ) -> None:
-    """Copy a part of one layer's weight, or one expert's, from its tensors on disk.
-
-    The shape is that of the whole weight of one layer or expert; `cut` has all outputs
-    where they are joined or reordered.
-    """
+    """Copy a part of one layer's weight, or one expert's, from its tensors on disk."""
     stop = 0
     sizes = _output_sizes(tensor, config, shape[-1])
     is_whole = len(sizes) == 1 and tensor.conversion is None
@@ -327,11 +314,7 @@ def _check_tie(
 def _names_on_disk(
     found: list[str], family: Family, config: DecoderConfig, directory: Path
 ) -> dict[str, str]:
-    """Full name of each wanted tensor -> its name in the file.
-
-    Some published files leave the family's prefix out; those of an image model hold
-    more than text needs.
-    """
+    """Name of each wanted tensor -> that in the file, maybe without the prefix."""
     heads = {family.head, family.head_bias}
     full = {name.replace(_NESTED, "", 1): name for name in found}
     if full.keys() != set(found):

@@ -11,7 +11,6 @@ from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
-from jaxcontam.data.repeats import without_repeats
 from jaxcontam.errors import InputError
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import TESTS

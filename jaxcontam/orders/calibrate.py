@@ -50,7 +50,7 @@ from jaxcontam.reports.report_files import make_folder
 from jaxcontam.reports.saved import write_files
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.shares import each_scored
-from jaxcontam.stats.calibration import LEVELS
+from jaxcontam.stats.proportions import LEVELS
 from jaxcontam.stats.result import Rejection
 from jaxcontam.terminal import Terminal
 

@@ -16,14 +16,14 @@ from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import Validity
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.stats.calibration import (
+from jaxcontam.stats.orders import row_generator
+from jaxcontam.stats.proportions import (
     LEVELS,
     distance_from_uniform,
     randomised,
     rejection,
     relabelled_p_values,
 )
-from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.result import Rejection
 
 # Streams 0 to 2 of a file's draws are those of the tests.

@@ -24,8 +24,8 @@ from jaxcontam.scoring.cost import scoring_seconds
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.remote import RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.stats.effect import LEVEL
 from jaxcontam.stats.power import detectable_effect
+from jaxcontam.stats.result import LEVEL
 from jaxcontam.terminal import Terminal, json_text
 
 SD_OF_ORDERS = (0.47, 19.0)
@@ -109,7 +109,7 @@ def dry_run(
             found = Estimate(tests=tests, minutes=None, requests=requests)
         else:
             # Imports JAX, which a model of one's own has done before.
-            from jaxcontam.scoring.compilation_cache import compiled_in
+            from jaxcontam.scoring.identity import compiled_in
 
             seconds = scoring_seconds(scorer, positions)
             price = None if price_per_hour is None else price_per_hour * seconds / 3600

@@ -20,17 +20,16 @@ from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.methods import joined_rows, words_of
 from jaxcontam.reports.terms import ProofWords
-from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.orders import reversed_orders, split_strata, stratum_size
-from jaxcontam.stats.pair_statistic import ADJACENCY as ADJACENCY_STATISTIC
-from jaxcontam.stats.pair_statistic import DIRECTION as DIRECTION_STATISTIC
+from jaxcontam.stats.pair_test import ADJACENCY as ADJACENCY_STATISTIC
+from jaxcontam.stats.pair_test import DIRECTION as DIRECTION_STATISTIC
 from jaxcontam.stats.pair_test import adjacency_test, direction_test
 from jaxcontam.stats.randomisation import (
     MODEL_TOLERANCE,
     SMALLEST_P,
     randomisation_test,
 )
-from jaxcontam.stats.result import OrderNumbers
+from jaxcontam.stats.result import OrderNumbers, order_effect
 
 # A reversal keeps no neighbour, so short strata lose little and give more of them.
 LARGEST_STRATUM = 6

@@ -14,8 +14,8 @@ import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
+from jaxcontam.data.files import Provenance
 from jaxcontam.data.options import Item
-from jaxcontam.data.provenance import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.orders.order_test import Layout, Planned, ScoredTest, TestMethod
 from jaxcontam.progress import Progress

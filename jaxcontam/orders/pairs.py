@@ -32,8 +32,7 @@ from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.orders import published_orders, split_strata
-from jaxcontam.stats.pair_statistic import PairStatistic, PairStrata
-from jaxcontam.stats.pair_test import sampled_columns
+from jaxcontam.stats.pair_test import PairStatistic, PairStrata, sampled_columns
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.stats.result import Local, OrderNumbers
 

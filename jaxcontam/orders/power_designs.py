@@ -19,7 +19,7 @@ from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
-from jaxcontam.stats.power_design import (
+from jaxcontam.stats.power import (
     PowerDesign,
     direction_design,
     drawn_design,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.files import Provenance
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.orders.benchmarks import (
@@ -44,9 +44,8 @@ from jaxcontam.proof.result import (
 )
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.stopwatch import Stopwatch
-from jaxcontam.scoring.info import ModelInfo
 from jaxcontam.scoring.load import load
-from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored, each_scored
 
 if TYPE_CHECKING:

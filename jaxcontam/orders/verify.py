@@ -35,7 +35,7 @@ from jaxcontam.reports.read import read_result
 from jaxcontam.reports.recompute import UNREADABLE, differences, digest_faults
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, read_report
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.scorer import SequenceSums
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.overlap.occurrences import SHARED, Form, Occurrence, in_context
 from jaxcontam.overlap.result import SearchedIndex
 from jaxcontam.progress import progress_bar
-from jaxcontam.scoring.api.address import ApiModel, parse_api
-from jaxcontam.scoring.api.request import RefusedError
+from jaxcontam.scoring.api.address import ApiModel, RefusedError, parse_api
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.api.client import ApiClient, Check

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.files import Provenance
 from jaxcontam.overlap.occurrences import Occurrence
 
 

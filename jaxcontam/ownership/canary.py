@@ -60,9 +60,9 @@ from jaxcontam.reports.report_files import make_folder
 from jaxcontam.reports.stopwatch import Stopwatch, utc_now
 from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
-from jaxcontam.stats.effect import LEVEL
+from jaxcontam.stats.result import LEVEL
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal, printable
 

@@ -17,8 +17,7 @@ from jaxcontam.proof.result import DESIGNED
 from jaxcontam.proof.versions import version_numbers
 from jaxcontam.reports.terms import ProofWords
 from jaxcontam.scoring.completer import Completion, without_thoughts
-from jaxcontam.stats.effect import LEVEL
-from jaxcontam.stats.result import OrderNumbers
+from jaxcontam.stats.result import LEVEL, OrderNumbers
 
 EFFECT_UNIT = "share of groups"
 MIN_EFFECT = 0.25

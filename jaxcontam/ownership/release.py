@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from jaxcontam import __version__
 from jaxcontam.arguments import path_word
 from jaxcontam.data.benchmark import SUFFIXES
-from jaxcontam.data.provenance import Commitment
+from jaxcontam.data.files import Commitment
 from jaxcontam.data.release import (
     SEED_BYTES,
     check_release,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from jaxcontam.data.provenance import Provenance
+from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
 from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report

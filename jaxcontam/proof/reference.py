@@ -8,7 +8,7 @@ from jaxcontam.proof.result import Evidence, ReferenceResult
 from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.terms import REFERENCE_SHARE
 from jaxcontam.stats.direction import backward_spread
-from jaxcontam.stats.pair_statistic import PairStrata
+from jaxcontam.stats.pair_test import PairStrata
 from jaxcontam.stats.randomisation import row_spread
 from jaxcontam.stats.rows import unpadded
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxcontam.data.provenance import Commitment, Provenance
+from jaxcontam.data.files import Commitment, Provenance
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.report import Report

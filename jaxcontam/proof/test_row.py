@@ -9,7 +9,7 @@ from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.methods import MethodRow
 from jaxcontam.reports.terms import ORDER_WORDS, ProofWords
-from jaxcontam.stats.pair_statistic import PairStatistic
+from jaxcontam.stats.pair_test import PairStatistic
 from jaxcontam.stats.result import OrderNumbers
 
 

@@ -31,9 +31,8 @@ from jaxcontam.reports.terms import (
     Verdict,
     base_null,
 )
-from jaxcontam.stats.effect import mde_among
 from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
-from jaxcontam.stats.result import OrderNumbers
+from jaxcontam.stats.result import OrderNumbers, mde_among
 
 MIN_EFFECT = 0.5
 """Nats per boundary that a `no evidence` must have been able to find."""

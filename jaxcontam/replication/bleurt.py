@@ -20,11 +20,10 @@ from jaxcontam.data.files import read_json_object
 from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.models.checkpoint import quiet_transformers
-from jaxcontam.models.fingerprint import fingerprint_files
-from jaxcontam.models.torch_extra import need_torch
+from jaxcontam.models.hub import fingerprint_files, need_torch
 from jaxcontam.models.weights import weight_files
 from jaxcontam.replication.overlap import Measure
-from jaxcontam.scoring.batching import plan_batches
+from jaxcontam.scoring.run_batches import plan_batches
 from jaxcontam.terminal import printable
 
 _HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"

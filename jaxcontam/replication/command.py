@@ -50,7 +50,7 @@ from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import estimate
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,

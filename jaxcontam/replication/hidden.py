@@ -38,7 +38,7 @@ from jaxcontam.replication.overlap import (
     words_f1,
 )
 from jaxcontam.reports.terms import SUSPECTED_LEVEL
-from jaxcontam.scoring.answers import answer_forms, is_answer, plain_text, readings
+from jaxcontam.scoring.completer import answer_forms, is_answer, plain_text, readings
 
 MASKED_WORD = (
     "One word of the text below, which is from the {split} split of the {dataset} "

@@ -45,7 +45,7 @@ from jaxcontam.reports.report import Report
 from jaxcontam.reports.saved import Writable, write_files
 from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.completer import Completer, Completion
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,

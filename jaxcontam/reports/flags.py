@@ -19,8 +19,13 @@ from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
-from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
-from jaxcontam.scoring.shares import Division, parse_share, share_of_process
+from jaxcontam.scoring.shares import (
+    Division,
+    MeshShape,
+    parse_mesh,
+    parse_share,
+    share_of_process,
+)
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer

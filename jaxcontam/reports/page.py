@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from jaxcontam.reports.methods import MethodWords, Words
 from jaxcontam.reports.report import Report
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.terminal import shell_line, visible
 
 

@@ -6,7 +6,7 @@ Rows of `report.json` are these fields under these names; None becomes null.
 import dataclasses
 from typing import Any
 
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 
 SCHEMA = 2
 """Schema version of report.json: its fields and their meaning."""

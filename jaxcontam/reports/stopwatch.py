@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxcontam.reports.report import Report
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers")
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontam.arguments import Dtype, check_names, public, store_folder
-from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.benchmark import drawn_places, load_benchmark
 from jaxcontam.data.questions import (
     Question,
     QuestionFields,
     item_fields,
     read_questions,
 )
-from jaxcontam.data.repeats import drawn_places
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, number_or_none, texts_bytes
@@ -45,8 +44,8 @@ from jaxcontam.score_gap.score_columns import (
     read_groups,
     read_model,
 )
-from jaxcontam.scoring.finite import finite_scores
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
+from jaxcontam.scoring.run_batches import finite_scores
 from jaxcontam.terminal import printable
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ def written_answers(
     new_tokens: int,
 ) -> Answers:
     """Scores of a model that writes its answers."""
-    from jaxcontam.scoring.answers import is_answer, readings
+    from jaxcontam.scoring.completer import is_answer, readings
 
     scores = np.full(len(questions), np.nan)
     with opened as model, _asking(model.info.name, questions, bar) as progress:

@@ -16,16 +16,22 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_in
-from jaxcontam.scoring.agreement import REPEATS_WITHIN, is_same
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
-from jaxcontam.scoring.request_order import going_out, put_back
 from jaxcontam.scoring.rows import FIRST_K, rows_of
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
 from jaxcontam.stats.randomisation import LARGEST
 
+REPEATS_WITHIN = 1e-3
+"""Nats by which the same request may differ without a word."""
+MEAN_WITHIN = 0.05
+"""Nats by which the numbers of one model may differ on average: bfloat16 resolves a
+logit of 16 to an eighth, and engines compute otherwise for other batches."""
+EACH_WITHIN = 0.3
+"""Nats by which each of them may differ."""
 _T = TypeVar("_T")
+
 
 Request = tuple[np.ndarray, np.ndarray]
 """int32 ids of a context and of its continuation; only texts have an empty context."""
@@ -358,3 +364,29 @@ def make_asked_scorer(
             hint="name a model directory",
         )
     return scorer
+
+
+def is_same(first: np.ndarray, second: np.ndarray) -> bool:
+    """True if two lists of log-probabilities can be of one model and one text."""
+    if first.shape != second.shape:
+        return False
+    change = np.abs(first - second)
+    return change.max(initial=0.0) <= EACH_WITHIN and (
+        change.sum() <= MEAN_WITHIN * max(1, change.size)
+    )
+
+
+def going_out(n_requests: int) -> list[int]:
+    """Places of requests in a random order, the same in each run of as many.
+
+    The answers of an engine may change with time, or with what it computes together.
+    Rows of the published order stand beside one another in a plan, so such a change
+    could favour or harm them; in a random order it is noise that no order gathers.
+    """
+    return np.random.default_rng(n_requests).permutation(n_requests).tolist()
+
+
+def put_back(order: list[int], answers: list[_T]) -> list[_T]:
+    """Answers in the order of the plan."""
+    found = dict(zip(order, answers, strict=True))
+    return [found[i] for i in range(len(order))]

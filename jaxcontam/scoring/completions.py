@@ -9,11 +9,7 @@ from tokenizers import Tokenizer
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.models.chat import ChatLayout
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.models.generation import (
-    VERSION,
-    Sampling,
-    continuations,
-)
+from jaxcontam.models.generation import VERSION, Sampling, continuations
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import Completion
 

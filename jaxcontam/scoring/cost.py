@@ -28,11 +28,9 @@ class ScoringCost:
     """Cost of scoring a plan.
 
     Attributes:
-        n_cached: How many are in whole batches that the store holds, or
-            that plans before this one put there.
-        positions: Input positions still to be scored, padding included, by the shape
-            of their batch: (B, S), or `PairBatch.shape`.
-        store_bytes: What scoring them adds to the store.
+        n_cached: In whole batches that the store holds, or that earlier plans put
+            there.
+        positions: To be scored, with padding, by shape: (B, S), or `PairBatch.shape`.
     """
 
     n_targets: int

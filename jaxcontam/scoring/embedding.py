@@ -16,8 +16,8 @@ from flax import nnx
 
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.batching import plan_batches
 from jaxcontam.scoring.local import default_batch_tokens
+from jaxcontam.scoring.run_batches import plan_batches
 
 
 def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
@@ -63,10 +63,7 @@ def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
 
 @jax.jit(static_argnames="graphdef")
 def _mean_states(
-    graphdef: nnx.GraphDef,
-    state: nnx.State,
-    tokens_BT: jax.Array,
-    lengths_B: jax.Array,
+    graphdef: nnx.GraphDef, state: nnx.State, tokens_BT: jax.Array, lengths_B: jax.Array
 ) -> jax.Array:
     """Mean hidden state of each row, `[B, D]`."""
     _, T = tokens_BT.shape

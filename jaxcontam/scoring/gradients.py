@@ -21,28 +21,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.attention import softcapped
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import (
-    DATA_AXIS,
-    MODEL_AXIS,
-    WeightSharding,
-    weight_name,
-)
+from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, WeightSharding, weight_name
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import Batch, plan_batches
-from jaxcontam.scoring.mesh import (
-    on_mesh,
-    over_mesh,
-    rows_on_mesh,
-    weights_mesh,
-)
+from jaxcontam.scoring.mesh import on_mesh, over_mesh, rows_on_mesh, weights_mesh
 from jaxcontam.scoring.rows import fill, rows_of
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
-from jaxcontam.scoring.shares import (
-    Division,
-    Together,
-    divided_batches,
-    division_on,
-)
+from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan_batches
+from jaxcontam.scoring.shares import Division, Together, divided_batches, division_on
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 # Most bytes of the gradients of sequences in one batch, at least one sequence.
@@ -61,7 +45,7 @@ class GradientNorms:
 
     Attributes:
         norms: (n_sequences,) float64; L2, over all weights.
-        n_cached: Target tokens of the sequences whose norm was in the store.
+        n_cached: Target tokens of sequences whose norm was in the store.
     """
 
     norms: np.ndarray

@@ -1,4 +1,4 @@
-"""Everything besides token ids that a score depends on, equal for a whole run."""
+"""Identity of a run's scores besides token ids, and JAX's cache of its programs."""
 
 import dataclasses
 import functools
@@ -10,6 +10,10 @@ from pathlib import Path
 
 import jaxcontam
 from jaxcontam.sources import source_digest
+
+# Programs that compile faster than this are not worth a file.
+_MIN_SECONDS = 0.1
+
 
 # Modules that turn ids and weights into scores, with what they import of the engine.
 _SCORING = tuple(
@@ -27,18 +31,11 @@ class ScoreIdentity:
     Separator, template and cuts stand in no field, because they act on the ids alone.
 
     Attributes:
-        model: Fingerprint of the config, the weights and the tokenizer.
         prefix_id: Id put before each sequence, or None.
         context: Most input positions of a row; windows follow from it.
-        moments: Whether means, variances and tops are computed too.
-        precision: Matmul precision.
         attention: How long rows are attended: `blocks`, or with which fused kernel.
-        code: Digest of the statements that decide a score; see `scoring_code`.
         device: Kind of the device; on a CPU its model and instruction sets.
-        n_devices: Devices that share a batch.
-        n_model: Devices that one copy of the weights is divided among.
         cpu_threads: Threads of a CPU, whose number splits sums; None elsewhere.
-        compiler: Version of the library that compiles the kernel.
         settings: What the environment asks of the compiler.
     """
 
@@ -110,3 +107,46 @@ def _cpu_fields() -> dict[str, str]:
         return {}
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def keep_compiled() -> None:
+    """Turn on JAX's persistent compilation cache.
+
+    A folder that the user chose (JAX_COMPILATION_CACHE_DIR, or `jax.config`) stays; a
+    folder that cannot be written turns it off. The folder may be deleted.
+    """
+    import jax
+
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    try:
+        folder = compiled_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return
+    # JAX would warn of each program that it cannot write.
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+
+
+def compiled_in() -> str | None:
+    """Folder of the compilation cache; None if it is off."""
+    import jax
+
+    return jax.config.values["jax_compilation_cache_dir"]
+
+
+def compiled_folder() -> Path:
+    """`jaxcontam/xla/DIGEST` in the user's cache folder.
+
+    The digest covers the CPU and the number of cores of this process. JAX's own key has
+    no core count, by which XLA splits sums, so a program compiled for another count
+    could give other bits; and machines with other CPUs may share the home.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    where = f"{cpu_kind()}\n{cpu_cores()}\n{os.environ.get('NPROC', '')}"
+    digest = hashlib.sha256(where.encode()).hexdigest()[:16]
+    return Path(base) / "jaxcontam" / "xla" / digest

@@ -20,14 +20,13 @@ from jaxcontam.data.encoding import (
     text_of,
 )
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.scoring.asked import (
-    Ask,
-    AskedScorer,
-    Request,
-    make_asked_scorer,
+from jaxcontam.scoring.asked import Ask, AskedScorer, Request, make_asked_scorer
+from jaxcontam.scoring.opened import (
+    VLLM_PREFIX,
+    ModelInfo,
+    OpenModel,
+    opened_checkpoint,
 )
-from jaxcontam.scoring.info import ModelInfo
-from jaxcontam.scoring.opened import VLLM_PREFIX, OpenModel, opened_checkpoint
 
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
 """(context, continuation) strings -> log p(continuation | context) of each, nats."""
@@ -69,8 +68,7 @@ def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
     """A `PreTrainedModel` that gives logits, on its device; its mode is put back."""
     config = model.config.to_dict()
     context = next(
-        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)),
-        _CONTEXT,
+        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)), _CONTEXT
     )
     encoder, prefix_id = _tokenizer(tokenizer, config)
     weights = ((name, value) for name, value in model.state_dict().items())
@@ -133,7 +131,7 @@ def opened_vllm(llm: Any) -> OpenModel:
     config = llm.llm_engine.model_config
     folder = Path(str(getattr(config, "tokenizer", config.model)))
     if folder.is_dir():
-        from jaxcontam.scoring.remote_model import read_local_tokenizer
+        from jaxcontam.scoring.remote import read_local_tokenizer
 
         # The engine's own may be built by a class that reads other ids.
         local = read_local_tokenizer(folder)

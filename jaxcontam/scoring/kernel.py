@@ -103,16 +103,8 @@ def target_scores(
     The log-sum-exp is kept online. Moments are merged block by block around each
     block's own mean, so a variance is a sum of squares and never negative.
 
-    Args:
-        hidden_ND: Hidden states after the inputs; cast to the head's dtype.
-        head_VD: Output embedding, float32 or bfloat16.
-        targets_N: int32 ids.
-        moments: Also return means, variances and tops.
-        softcap: Logits x become cap * tanh(x / cap); None leaves them.
-        platform: Device type that the block width is chosen for, see `vocab_block`.
-
-    Returns:
-        Scores of shape `[N]`.
+    Hidden states are cast to the head's dtype, float32 or bfloat16. With a `softcap`
+    logits x become cap * tanh(x / cap). For `platform` see `vocab_block`.
 
     Source:
         Online softmax: Milakov and Gimelshein, arXiv:1805.02867. Merging of moments:
@@ -146,10 +138,7 @@ def target_scores(
     )
     normaliser_N = top_N + jnp.log(total_N)
     target_logit_N = jnp.einsum(
-        "nd,nd->n",
-        hidden_ND,
-        head_VD[targets_N],
-        preferred_element_type=jnp.float32,
+        "nd,nd->n", hidden_ND, head_VD[targets_N], preferred_element_type=jnp.float32
     )
     target_logit_N = softcapped(target_logit_N, softcap)
     # The sum holds the target's own term; rounding alone could exceed it.

@@ -32,9 +32,8 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.generation import Sampling, continuations
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.rows import Row
+from jaxcontam.scoring.rows import Row, Window
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.windows import Window
 
 # Default of the harness's other model types.
 _NEW_TOKENS = 256
@@ -214,11 +213,7 @@ class JaxcontamLM(TemplateLM):
 
 
 class _FullRows(Scorer):
-    """Scores sequences of up to one id more than the context.
-
-    The last id is a target and no input. Audits score one id less, by one rule of
-    windows; here windows are the harness's.
-    """
+    """Scores up to one id more than the context: windows are the harness's."""
 
     def rows(self, sequences: Sequence[np.ndarray]) -> list[Row]:
         """One window a sequence."""

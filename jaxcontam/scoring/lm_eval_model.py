@@ -22,8 +22,7 @@ from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_in, journal_key
 from jaxcontam.errors import InputError, first_line, unknown_name
 from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
-from jaxcontam.scoring.info import ModelInfo
-from jaxcontam.scoring.opened import LM_EVAL_PREFIX, OpenModel
+from jaxcontam.scoring.opened import LM_EVAL_PREFIX, ModelInfo, OpenModel
 
 if TYPE_CHECKING:
     from lm_eval.api.model import LM
@@ -157,11 +156,7 @@ def _refuse_secrets(arguments: str) -> None:
 
 
 def _check(lm: "LM", word: str) -> None:
-    """Ask a few requests whose answers wrong numbers do not pass.
-
-    Numbers that belong to the place before, as some servers give, are the same for
-    every continuation of one token.
-    """
+    """Ask a few requests whose answers numbers of the place before do not pass."""
     values = _answers(lm, [(_PROBE, end) for end in _PROBE_ENDS])
     if not all(math.isfinite(value) and value <= 0 for value in values):
         raise InputError(
@@ -257,11 +252,8 @@ def _hint(lm: "LM", e: Exception) -> str:
 
 
 def _fingerprint(version: str, word: str) -> str:
-    """Digest of lm_eval's version, the word, and the files of a local model.
-
-    A name on a hub stands for itself: nothing tells that what it names was changed.
-    """
-    from jaxcontam.models.fingerprint import fingerprint_files
+    """Digest of lm_eval's version, the word, and the files of a local model."""
+    from jaxcontam.models.hub import fingerprint_files
 
     directory = _named(word)
     files = []

@@ -1,4 +1,4 @@
-"""What people call a model, made one kind of thing."""
+"""Models by the names that people give them, made one kind of thing."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,13 @@ from jaxcontam.arguments import Dtype, public
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
 from jaxcontam.scoring.api.budget import ApiOptions
-from jaxcontam.scoring.mesh_shape import MeshShape
 from jaxcontam.scoring.opened import (
     LM_EVAL_PREFIX,
     VLLM_PREFIX,
     OpenModel,
     opened_checkpoint,
 )
-from jaxcontam.scoring.shares import Division, mesh_here
+from jaxcontam.scoring.shares import Division, MeshShape, mesh_here
 
 
 @public
@@ -60,7 +59,7 @@ def load(
         return _in_memory(model, tokenizer)
     word = str(model)
     if word.startswith(API_PREFIX):
-        from jaxcontam.scoring.remote_model import open_api
+        from jaxcontam.scoring.remote import open_api
 
         options = api or ApiOptions()
         return open_api(word, options, plan_only=plan_only, beside=beside)
@@ -74,7 +73,7 @@ def load(
 
         return open_vllm(word, context=context)
     from jaxcontam.models.checkpoint import load_checkpoint
-    from jaxcontam.scoring.compilation_cache import keep_compiled
+    from jaxcontam.scoring.identity import keep_compiled
 
     keep_compiled()
     devices = mesh_here(mesh or MeshShape())

@@ -13,13 +13,7 @@ from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
-from jaxcontam.scoring.identity import (
-    ScoreIdentity,
-    cpu_cores,
-    cpu_kind,
-    scoring_code,
-)
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
+from jaxcontam.scoring.identity import ScoreIdentity, cpu_cores, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     data_mesh,
@@ -28,6 +22,7 @@ from jaxcontam.scoring.mesh import (
     sharded_pairs,
     weights_mesh,
 )
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import Division, division_on

@@ -31,8 +31,8 @@ from jaxcontam.models.sharding import (
     place,
 )
 from jaxcontam.scoring.kernel import TokenScores, score_tokens
-from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
 from jaxcontam.scoring.pairs import score_continuations
+from jaxcontam.scoring.shares import MeshShape, parse_mesh
 
 __all__ = ["MeshShape", "device_mesh", "parse_mesh"]
 

@@ -1,4 +1,4 @@
-"""Interface of every kind of model, once it is open: tokenizer, context, scorer."""
+"""Interface of every kind of model, once it is open: its facts, tokenizer, scorer."""
 
 import dataclasses
 import functools
@@ -11,7 +11,6 @@ import numpy as np
 from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.scorer import SequenceSums, TokenTable
@@ -20,6 +19,61 @@ from jaxcontam.scoring.store import ScoreStore
 
 if TYPE_CHECKING:
     from jaxcontam.models.checkpoint import Checkpoint
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServedInfo:
+    """Findings of a few requests to a server, before anything was scored.
+
+    Attributes:
+        has_bos: A token stands before texts; None where ids are sent.
+        read_write_difference: Nats by which a token's log-probability when it is read
+            differs from that when the model wrote it, on average.
+        repeat_difference: Largest difference between two answers to one request, nats.
+    """
+
+    way: str
+    has_bos: bool | None
+    read_write_difference: float
+    repeat_difference: float
+    n_probe_requests: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The model that was scored.
+
+    Attributes:
+        n_parameters: None where the weights are not here.
+        dtype: `unknown` where others run the model, like `precision`.
+        attention: Kernel of a library that computed it; None: our blocks.
+        served: None where the model runs here.
+    """
+
+    name: str
+    fingerprint: str
+    n_parameters: int | None
+    dtype: str
+    precision: str
+    context: int | None
+    attention: str | None = None
+    served: ServedInfo | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """The device that scored; results are to the bit on the same one only.
+
+    Attributes:
+        n_model: Devices that one copy of the weights is divided among.
+    """
+
+    platform: str
+    kind: str
+    n: int
+    cpu_cores: int
+    n_model: int = 1
+
 
 LM_EVAL_PREFIX = "lm_eval:"
 """Begins the word for a model object of lm-evaluation-harness."""
@@ -93,17 +147,14 @@ class OpenModel:
     Attributes:
         name: Part of the names of folders, so without slashes.
         fingerprint: `sha256:` of what decides the scores, as far as it is known.
-        tokenizer: Turns examples into the ids that the scorers take.
         prefix_id: Id before each sequence, or None.
         context: Ids that are read at once.
-        info: What reports say of the model.
         device: What reports say of the device; None where others own it.
         checkpoint: The weights; None where they are not here.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
-        notes: What a reader should know of the answers, once given; one
-            sentence each, without a full stop.
+        notes: Notes for a reader, once asked; one sentence each, without a full stop.
         division: What this process scores; None where nothing can be divided.
     """
 

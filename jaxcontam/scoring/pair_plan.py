@@ -29,7 +29,6 @@ class PairGroup:
     Attributes:
         prefix: int32 ids, the tokenizer's prefix id first.
         continuations: int32 ids of each example that is scored after it.
-        example: Index of the example that is the prefix.
         others: Index of the example of each continuation.
     """
 
@@ -46,14 +45,7 @@ class PairGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GroupSizes:
-    """Sizes that the cost of groups depends on; (G,) int64, in no order that counts.
-
-    Attributes:
-        prefix: Ids of the prefix.
-        longest: Ids of the longest continuation.
-        n_continuations: How many there are.
-        n_targets: Ids that are scored.
-    """
+    """Sizes that the cost of groups depends on; (G,) int64, in no order that counts."""
 
     prefix: np.ndarray
     longest: np.ndarray

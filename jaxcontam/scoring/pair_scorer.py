@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.pair_plan import GroupSizes, PairGroup
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work, bucket_lengths
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
@@ -37,7 +36,6 @@ class PairBatch:
 
     Attributes:
         n_rows: I, padding among them.
-        n_continuations: K.
         length: P and T, padding included.
         at_once: Prefixes that a device scores side by side.
     """
@@ -83,8 +81,7 @@ class PairScores:
         logprobs: For each group and continuation one float32 array, nats an id; or
             one sum where the model gives no more.
         n_cached: Target tokens whose scores the store held.
-        n_scored: For each group and continuation the tokens that have a score; None
-            where each id has one.
+        n_scored: Tokens of each continuation that have a score; None where each id has.
     """
 
     logprobs: list[list[np.ndarray]]
@@ -208,10 +205,7 @@ def groups_by_length(
 def _padded(
     prefix_G: np.ndarray, longest_G: np.ndarray, buckets: Sequence[int]
 ) -> np.ndarray:
-    """(G,) int64, one padded length for a prefix and its longest continuation.
-
-    Few programs to compile, and a prefix is a small part of the work.
-    """
+    """(G,) int64, one padded length for a prefix and its longest continuation."""
     padded_L = np.array(buckets)
     longest_G = np.minimum(np.maximum(prefix_G, longest_G), padded_L[-1])
     return padded_L[np.searchsorted(padded_L, longest_G)]

@@ -35,8 +35,7 @@ class ScoringPlan:
         index: (K, M) int64; the sequence of each order, in scoring columns.
         place: (K,) where the published order stands.
         cut: (N,) int32, ids removed from each example in all.
-        examples: For each sequence, (example, end of its ids) pairs, to name the
-            example of a token.
+        examples: For each sequence, (example, end of its ids) pairs.
     """
 
     sequences: tuple[np.ndarray, ...]

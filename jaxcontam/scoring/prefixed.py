@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import bucket_lengths
 from jaxcontam.scoring.opened import PairSource
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work, bucket_lengths
 from jaxcontam.scoring.shares import divided_batches
 from jaxcontam.scoring.store import RowKeys
 

@@ -22,10 +22,10 @@ from jaxcontam.scoring.api.address import (
 )
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import ChatCompleter
-from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
+from jaxcontam.scoring.api.client import ApiClient, MemoryJournal, snapshot_warning
 from jaxcontam.scoring.completer import Completer
-from jaxcontam.scoring.info import DeviceInfo, ModelInfo
 from jaxcontam.scoring.load import load
+from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -34,10 +34,7 @@ class PromptedModel:
 
     Attributes:
         name: Part of the names of folders, so without slashes.
-        device: Device of a local model; None for a server.
-        tokenize: Ids of a text; None without a local tokenizer.
-        read: Ids that the model reads of a prompt; None likewise.
-        context: Ids that it reads at once; None likewise.
+        device: None for a server, like `tokenize`, `read` and `context`.
     """
 
     name: str
@@ -50,33 +47,12 @@ class PromptedModel:
     notes: Callable[[], tuple[str, ...]] = tuple
 
 
-class MemoryJournal(Journal):
-    """A journal of a single call, of which nothing is written."""
-
-    def __init__(self):
-        self._kept: dict[str, Any] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._kept
-
-    def __getitem__(self, key: str) -> Any:
-        return self._kept[key]
-
-    def claim(self) -> None:
-        """Nobody else has it."""
-
-    def add(self, key: str, value: Any) -> None:
-        """Keep a value."""
-        self._kept[key] = value
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """How servers are asked.
 
     Attributes:
         spending: What the model and the judge may use together, and have used.
-        retry_refused: Ask again for what was refused in an earlier run.
     """
 
     spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
@@ -185,7 +161,7 @@ def served_name(model: ApiModel) -> str:
 
 
 def served_info(model: ApiModel) -> ModelInfo:
-    """What reports say of a model of which nothing but its name is known."""
+    """Facts for reports on a model of which nothing but its name is known."""
     return ModelInfo(
         name=model.name,
         fingerprint="unknown",

@@ -12,11 +12,41 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxcontam.scoring.batching import Batch
-from jaxcontam.scoring.windows import Window, windows
+from jaxcontam.scoring.run_batches import Batch
 
 FIRST_K = 8
 """Targets of a sequence's start that are summed apart."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a sequence that goes through the model at once.
+
+    Attributes:
+        first_target: First token that this window scores.
+    """
+
+    start: int
+    stop: int
+    first_target: int
+
+
+def windows(n_tokens: int, context: int) -> list[Window]:
+    """Cover tokens 1..n-1 as targets, each once.
+
+    Up to `context` tokens make one window. Longer sequences move on by half a
+    context, and each window after the first scores only what the one before it did
+    not, so that every target has at least half a context before it. The last window
+    is moved back to end with the sequence. A function of the length alone: all
+    orders of the same examples are treated alike.
+    """
+    if n_tokens <= context:
+        return [Window(0, n_tokens, 1)]
+    found = [Window(0, context, 1)]
+    while found[-1].stop < n_tokens:
+        stop = min(found[-1].stop + max(1, context // 2), n_tokens)
+        found.append(Window(stop - context, stop, found[-1].stop))
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,8 +81,6 @@ class Kept:
     """Values kept of a row's scores.
 
     Attributes:
-        name: Part of the key in the store.
-        dtype: Dtype of the kept values, little-endian.
         reduce: Own scores of a row (R, T) float32 -> kept values.
         n_values: Rows of the kept values; None is one per score.
     """
@@ -75,10 +103,7 @@ class Kept:
 def _sums(own_RT: np.ndarray) -> np.ndarray:
     """(2, 1) float64: log-probabilities summed over all own targets and the first."""
     return np.array(
-        [
-            [own_RT[0].sum(dtype=np.float64)],
-            [own_RT[0, :FIRST_K].sum(dtype=np.float64)],
-        ]
+        [[own_RT[0].sum(dtype=np.float64)], [own_RT[0, :FIRST_K].sum(dtype=np.float64)]]
     )
 
 

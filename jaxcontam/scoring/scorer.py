@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.batching import Batch, plan_batches
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.rows import SUMS, TOKENS, Kept, Row, fill, rows_of
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work
+from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan_batches
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
@@ -23,11 +22,9 @@ class SequenceSums:
 
     Attributes:
         loglik: (n_sequences,) over all ids after the first.
-        first: (n_sequences,) over the first `FIRST_K` of these, or as many of them as
-            the first window holds.
-        n_cached: Target tokens in all whose scores the store held.
-        n_scored: (n_sequences,) int64, log-probabilities in each sum; None where each
-            id after the first has one.
+        first: (n_sequences,) over the first `FIRST_K` of these in the first window.
+        n_cached: Target tokens whose scores the store held.
+        n_scored: (n_sequences,) int64; None where each id after the first has a score.
     """
 
     loglik: np.ndarray
@@ -52,7 +49,7 @@ class TokenTable:
     Attributes:
         scores: One float32 array a sequence, (n_scores, n_ids - 1): log-probabilities
             and, if the forward function gives them, means, variances and tops.
-        n_cached: Target tokens in all whose scores the store held.
+        n_cached: Target tokens whose scores the store held.
         starts: Where ids are characters and scores are of longer tokens: of each
             sequence the index of the id at which each of its tokens begins; else None.
     """
@@ -69,15 +66,9 @@ class Scorer:
     NonFiniteScoreError names the sequence and the id.
 
     Attributes:
-        forward: See `Forward`; called with few shapes.
-        context: Most input positions of a row.
         batch_tokens: Tokens of a batch on one device.
-        n_devices: Devices that share a batch's rows evenly.
-        store: Where scores of this very function are kept.
-        pairs: Scores continuations of shared prefixes, where the model can.
-        division: How batches are divided among processes; None where there is one.
-        moments: Whether the forward function gives means, variances and tops; a store
-            says it by itself.
+        division: None where there is one process.
+        moments: The forward function gives them; a store says it by itself.
     """
 
     forward: Forward

@@ -25,7 +25,9 @@ from jaxcontam.terminal import printable
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-    from jaxcontam.scoring.mesh_shape import MeshShape
+_HINT = "such as --mesh data=4,model=2; either may be left out"
+_PART = re.compile(r"(data|model)=([1-9][0-9]{0,6})")
+
 
 BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
@@ -36,12 +38,7 @@ _MARK = re.compile(r"shard-\d+-of-(\d+)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of the batches a process scores.
-
-    Attributes:
-        index: From 0 to `count` - 1, as schedulers count.
-        count: Shares in all.
-    """
+    """A part of the batches; `index` is 0 to `count` - 1, as schedulers count."""
 
     index: int
     count: int
@@ -324,3 +321,35 @@ def _missing_words(missing: Sequence[int], count: int, store: ScoreStore) -> str
     if names and not any(name.startswith(own) for name in names):
         words += "; the store holds scores of another model, machine or version"
     return words
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshShape:
+    """Shape of a mesh as the user types it, known before JAX is imported.
+
+    `data` copies of the weights (None: all devices over `model`), each on `model`
+    devices.
+    """
+
+    data: int | None = None
+    model: int = 1
+
+    def __str__(self) -> str:
+        data = "" if self.data is None else f"data={self.data},"
+        return f"{data}model={self.model}"
+
+
+def parse_mesh(word: str | None) -> MeshShape:
+    """The shape that `--mesh` names; None is all devices with whole weights."""
+    if word is None:
+        return MeshShape()
+    found: dict[str, int] = {}
+    for part in word.split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None or match[1] in found:
+            raise InputError(
+                f"--mesh names data and model with their sizes, got {word!r}",
+                hint=_HINT,
+            )
+        found[match[1]] = int(match[2])
+    return MeshShape(**found)

@@ -147,10 +147,7 @@ def _of_documents(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Documents:
-    """Scores of one group, document by document.
-
-    (C,) codes ascend; `starts` says where each document begins in the (P,) scores.
-    """
+    """Scores of one group; (C,) codes of documents ascend, `starts` are in (P,)."""
 
     scores: np.ndarray
     codes: np.ndarray

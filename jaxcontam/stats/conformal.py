@@ -33,8 +33,7 @@ class ConformalThreshold:
 
     Attributes:
         rate: Mean false-positive rate over pools, at most the wanted one.
-        low: Lower end of the interval of the rate that this very threshold has on new
-            non-members; None where documents of the pool have several scores.
+        low: Lower end on new non-members; None with several scores a document.
     """
 
     threshold: float
@@ -72,10 +71,7 @@ def conformal_p_values(
 
 
 def threshold_at_fpr(
-    pool_L: np.ndarray,
-    fpr: float,
-    *,
-    clusters_L: np.ndarray | None = None,
+    pool_L: np.ndarray, fpr: float, *, clusters_L: np.ndarray | None = None
 ) -> ConformalThreshold:
     """The threshold above which a text has a conformal p-value of at most `fpr`.
 

@@ -1,9 +1,11 @@
-"""How many points a score gains by having been seen: gaps, and a curve of references.
+"""Points that a score gains by having been seen: gaps, and a curve of references.
 
 Dimension key
     M  models, the one in question first, then R references
-    N  published items
+    N  published items, or items of a side
     P  items that cannot have been seen; where they are rewrites P = N, in pairs
+    S  sides, one or two
+    C  groups of all sides
     K  points of a curve, ascending
     D  resamples
 """
@@ -15,23 +17,25 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.stats.grouped_mean import grouped_mean
-
 LEVEL = 0.95
 """Level of every interval here; a one-sided test at its ends has half of the rest."""
-
 POWER = 0.8
 """Chance of finding the smallest detectable gap."""
-
 FEWEST = 5
 """References that a curve needs, as the authors' code does."""
-
 N_RESAMPLES = 1000
+# Points that stand closer are one.
+_SAME = 1e-9
+
+
+# Below it quantiles exceed every score and soon every float.
+_LEAST_DF = 0.5
+# A variance below it is what rounding leaves of scores that agree.
+_NO_VARIANCE = 1e-20
+
 
 # Grid on which the smoothness is chosen, as far up as the authors' search goes.
 _LEAST_PENALTY, _N_PENALTIES = 1e-8, 60
-# Points that stand closer are one.
-_SAME = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +43,13 @@ class GapEstimate:
     """A mean gap between published items and others.
 
     Attributes:
-        estimate: Mean over published items less mean over others; with references
-            less the mean of the same difference over these.
-        p_value: One-sided, that the gap is at most 0; below 0.025 where `low` is
-            above 0.
-        rests_on: What the interval is that of: the draw of items, or models, where the
-            gaps of references leave it wider.
+        estimate: Mean over published items less that over others, and less the
+            references'.
+        p_value: One-sided; below 0.025 where `low` is above 0.
+        rests_on: `models` where the gaps of references leave the interval wider.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
-        outside: Whether the model's score on the other items lies below those of all
-            references, or above, by more than the draw of items explains.
+        outside: The score on other items lies beyond all references', by more than
+            chance.
     """
 
     estimate: float
@@ -204,10 +206,8 @@ class ConStatEstimate:
 
     Attributes:
         estimate: Score on published items less the predicted one.
-        p_value: One-sided, that the difference is at most 0; at least
-            1 / (1 + resamples).
-        outside: Whether the model's score on the other items lies outside those of the
-            references, where the curve is a straight line.
+        p_value: One-sided; at least 1 / (1 + resamples).
+        outside: The score on other items lies beyond the references': a straight line.
     """
 
     estimate: float
@@ -235,15 +235,10 @@ def constat(
     groups) and references are drawn again. Its p-value has no guarantee in finite
     samples.
 
-    Args:
-        published_MN: Scores in [0, 1], of at least five references.
-        other_MP: Likewise; with `paired` item j is the rewrite of item j.
-        paired: Draw pairs.
-        chance: Accuracy of guessing, a point of the curve with its binomial noise;
-            None where it is not known.
-        groups: See `gap_estimate`.
-        n_resamples: D.
-        seed: Seeds the draws.
+    Scores are in [0, 1], of at least five references; `paired` draws items j of both
+    together. `chance` is the accuracy of guessing, a point of the curve with its
+    binomial noise; None where it is not known. `n_resamples` is D; for groups see
+    `gap_estimate`.
 
     Raises:
         ValueError: If there are too few references, or all have one accuracy on the
@@ -387,3 +382,124 @@ def _references(R: int, rng: np.random.Generator) -> np.ndarray:
         if len(np.unique(drawn)) >= FEWEST:
             return 1 + drawn
     return np.arange(1, R + 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedMean:
+    """A mean of grouped items, and how it varies with the groups that are drawn.
+
+    Attributes:
+        mean: With two imagined items a side; second side taken off the first.
+        skewness: Third central moment of the mean in units of `se` cubed.
+    """
+
+    mean: float
+    se: float
+    skewness: float
+    df: float
+
+    def reaches(self, level: float, *, skewed: bool) -> tuple[float, float]:
+        """Standard errors that the two-sided interval reaches below and above the mean.
+
+        With `skewed` each end is the outer one of the t interval's and of the one that
+        Hall's transformation corrects for skewness.
+        """
+        from scipy import stats
+
+        quantile = float(stats.t.ppf((1 + level) / 2, self.df))
+        if not skewed:
+            return quantile, quantile
+        return (
+            max(quantile, self._without_skewness_inverse(quantile)),
+            max(quantile, -self._without_skewness_inverse(-quantile)),
+        )
+
+    def p_above(self, *, skewed: bool) -> float:
+        """One-sided p-value of a mean of at most 0; see `reaches`."""
+        from scipy import stats
+
+        t = self.mean / self.se
+        if skewed:
+            t = min(t, self._without_skewness(t))
+        return float(stats.t.sf(t, self.df))
+
+    def _without_skewness(self, t: float) -> float:
+        """Hall's monotone cubic, which takes the first-order effect of skewness out."""
+        g = self.skewness
+        return t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6
+
+    def _without_skewness_inverse(self, x: float) -> float:
+        g = self.skewness
+        if abs(g) < 1e-9:
+            return x
+        return 3 / g * float(np.cbrt(1 + g * (x - g / 6)) - 1)
+
+
+def grouped_mean(
+    sides: Sequence[np.ndarray],
+    groups: Sequence[np.ndarray],
+    *,
+    middle: float,
+    square: float,
+) -> GroupedMean:
+    """Mean of one side, or of the first less that of the second, from sums of groups.
+
+    Groups are what is drawn: the variance is that of their sums around the mean (CR2,
+    which divides by 1 less a group's share of the items). It is never taken for less
+    than if each item were drawn by itself, which it is where each is its own group. A
+    group may stand on both sides; its sums are then taken together.
+
+    Two imagined items a side keep the error from 0 where all items agree. They weigh as
+    much as if there were only as many items as, drawn one by one, would give that
+    variance: with groups whose items all agree, as many as groups. `middle` is the
+    mean of the imagined items, `square` the sum of their squared distances to it. Equal
+    codes from 0 mean the same group on both sides.
+
+    Source:
+        Bell and McCaffrey 2002 (CR2). Hall 1992, "On the removal of skewness by
+        transformation". Degrees of freedom: the effective number of groups of Carter,
+        Schnepel and Steigerwald 2017 for items that agree within groups, less one; of
+        two sides Satterthwaite's, or the smaller where a group stands on both.
+    """
+    signs = (1, -1)[: len(sides)]
+    C = 1 + max(int(codes.max()) for codes in groups)
+    sizes_SC = np.stack([np.bincount(codes, minlength=C) for codes in groups])
+    n_S = sizes_SC.sum(axis=1)
+    if ((sizes_SC > 0).sum(axis=1) < 2).any():
+        raise ValueError("each side must have at least 2 groups")
+    means_S = np.array([side.mean() for side in sides])
+    spreads_S = np.array([side.var() for side in sides])
+    # By how much each group moves the mean.
+    moves_SC = np.stack(
+        [
+            sign * np.bincount(codes, side - side.mean(), minlength=C)
+            for sign, side, codes in zip(signs, sides, groups, strict=True)
+        ]
+    ) / (n_S[:, None] * np.sqrt(1 - sizes_SC / n_S[:, None]))
+    by_items = float((spreads_S / (n_S - 1)).sum())
+    by_groups = float((moves_SC.sum(axis=0) ** 2).sum())
+    if by_items > _NO_VARIANCE:
+        design = max(1.0, by_groups / by_items)
+    else:
+        design = float(((sizes_SC**2).sum(axis=1) / n_S).max())
+    worth_S = 1 + (n_S - 1) / design
+    more_S = worth_S + 2
+    shifts_S = (means_S - middle) * worth_S / more_S
+    around_S = spreads_S + (means_S - middle) ** 2
+    variances_S = ((worth_S * around_S + square) / more_S - shifts_S**2) / more_S
+    variance = float(variances_S.sum())
+    third = float(((moves_SC * (worth_S / more_S)[:, None]).sum(axis=0) ** 3).sum())
+    for sign, shift, more in zip(signs, shifts_S, more_S, strict=True):
+        for imagined in (-math.sqrt(square / 2), math.sqrt(square / 2)):
+            third += sign * float((imagined - shift) / more) ** 3
+    sizes_SC = sizes_SC.astype(np.float64)
+    df_S = (sizes_SC**2).sum(axis=1) ** 2 / (sizes_SC**4).sum(axis=1) - 1
+    df = float(variance**2 / (variances_S**2 / df_S).sum())
+    if len(sides) > 1 and (sizes_SC > 0).all(axis=0).any():
+        df = float(df_S.min())
+    return GroupedMean(
+        mean=float(np.dot(signs, middle + shifts_S)),
+        se=math.sqrt(variance),
+        skewness=third / variance**1.5,
+        df=max(df, _LEAST_DF),
+    )

@@ -34,8 +34,7 @@ class Run:
     Strata are counted from 0.
 
     Attributes:
-        statistic: Its sum of scores over the root of its length: standard deviations
-            from 0 had the run been chosen before looking.
+        statistic: Its sum of scores over the root of its length: standard deviations.
         p_value: That the best run of a model that never saw the file is as good.
     """
 
@@ -46,11 +45,7 @@ class Run:
 
 
 def local_evidence(
-    rows: Matrix,
-    ties_K: np.ndarray,
-    *,
-    seed: int,
-    n_draws: int = N_DRAWS,
+    rows: Matrix, ties_K: np.ndarray, *, seed: int, n_draws: int = N_DRAWS
 ) -> Run:
     """Find the run of neighbouring strata that prefers its published order most.
 

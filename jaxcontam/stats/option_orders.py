@@ -30,8 +30,7 @@ import numpy as np
 
 from jaxcontam.stats.multiple import holm
 from jaxcontam.stats.orders import row_generator
-from jaxcontam.stats.pretests.battery import LEVEL, N_PERMUTATIONS
-from jaxcontam.stats.pretests.checks import sorted_ranks
+from jaxcontam.stats.pretests.battery import LEVEL, N_PERMUTATIONS, sorted_ranks
 from jaxcontam.stats.result import Pretest
 
 # Why items are left out, in words that follow their number.

@@ -96,11 +96,10 @@ class OrderDesign:
     """Orders to score, before any model has been asked.
 
     Attributes:
-        orders: (K, m + 1, s_max) int32 example indices; column 0 is the published
-            order and -1 pads short strata.
+        orders: (K, m + 1, s_max) int32; column 0 is published, -1 pads short strata.
         place: (K,) int64; where the published order stands among the m + 1 while
             they are scored, so that no column can be told apart by its position.
-        n_dropped: Strata left out because all their orders are the same.
+        n_dropped: Strata whose orders are all the same.
     """
 
     orders: np.ndarray

@@ -29,8 +29,7 @@ class SetLevelResult:
 
     Attributes:
         p_value: One-sided, in [1 / (K + 1), 1].
-        scores: (N,) float64; the prediction for each text by a classifier that was
-            fitted without it, higher = suspected.
+        scores: (N,) float64, each by a classifier fitted without it; high = suspected.
     """
 
     auc: float

@@ -1,6 +1,19 @@
-"""What tests and checks compute, as rows of `report.json` hold it."""
+"""Rows of `report.json` that tests and checks compute, and the effect of an order test.
+
+Effects are in nats per boundary.
+
+Dimension key
+    K  strata
+    M  columns, M = m + 1; may differ from row to row
+"""
 
 import dataclasses
+import statistics
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxcontam.stats.rows import Matrix, Rows, flat_rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -8,14 +21,12 @@ class Pretest:
     """A check of the null's own assumption, made on the file without a model.
 
     Attributes:
-        name: What was looked at, such as `length_autocorrelation`.
-        statistic: Its value in the published order.
+        name: Such as `length_autocorrelation`.
         p_value: From seeded permutations of the file; one-sided for what may be
             scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
-        directional: Whether it bears on the reversed order too.
-        remedy: Flags that avoid what it looks at, quoted as in a shell; or "".
-        note: What the reader should know even if it passed; or None.
+        directional: It bears on the reversed order too.
+        note: Words for the reader even if it passed; or None.
         applicable: False where no order of this file changes the statistic: it
             certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
@@ -35,9 +46,7 @@ class Local:
     """The run of neighbouring strata whose published order scores best.
 
     Attributes:
-        first_example: Its first example, counted from 1.
-        last_example: Its last example.
-        statistic: Its sum of standardised scores over the root of its length.
+        first_example: Counted from 1, like the last.
         p_value: That the best run of a model that never saw the file is as good.
     """
 
@@ -52,13 +61,7 @@ class Neighbours:
     """How much more likely an example is beside its published neighbour.
 
     Attributes:
-        forward: Nats that an example gains after the one published before it.
-        forward_se: Its standard error.
-        backward: Nats that an example gains after the one published behind it, which
-            is what natural order gives; memory of a file has little part in it.
-        backward_se: Its standard error.
-        excess: `forward` less `backward`.
-        excess_se: Its standard error.
+        backward: Nats gained after the one published behind it, as natural order gives.
     """
 
     forward: float
@@ -71,10 +74,10 @@ class Neighbours:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """What a test computes from a (K, m + 1) matrix, column 0 the published version.
+    """Numbers of a test on a (K, m + 1) matrix, column 0 the published version.
 
     Attributes:
-        statistic: The test's own statistic; large is evidence of contamination.
+        statistic: The test's own; large is evidence of contamination.
         p_value: One-sided; for exact tests a rigorous upper bound, not below 1e-300.
         log10_p: log10 of the same p-value, with no such limit.
         p_lower: Rigorous lower bound on the p-value whose ties count against detection,
@@ -85,23 +88,17 @@ class OrderNumbers:
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
-        effect: Nats per example boundary (or score units), with `effect_se`; None if
-            the drawn orders keep every boundary.
-        effect_se: Standard error of `effect`; None when one stratum and one order
-            leave nothing to estimate it from.
+        effect: Nats per example boundary (or score units); None if the drawn orders
+            keep every boundary.
+        effect_se: None when one stratum and one order leave nothing to estimate it by.
         mde: Smallest effect found with power 0.8 at level 0.001; None if no effect
             can be: `p_floor` exceeds 0.001, or every order scores the same.
-        scores: How log-likelihoods became scores: `centred`, `studentised` or
-            `double-centred`; `smaller p` where two tests became one.
+        scores: `centred`, `studentised` or `double-centred`; `smaller p` of two tests.
         symmetry: Chance correlation of [i, j] with [j, i], in pair tests.
         lag_profile: Mean centred entry [i, i + h] in standard deviations, for h =
             -5..-1 and 1..5, where a pair test scored all pairs.
-        exposure: log2(candidates) - log2(rank) of one secret among held-out ones, in
-            bits.
-        local: Where in the file the evidence lies; None where nothing was looked for.
-        neighbours: What an example gains in a pair test after the one published before
-            it, which memory and natural order give, and after the one behind it, which
-            natural order alone gives.
+        exposure: log2(candidates) - log2(rank) of one secret among others, in bits.
+        local: Place of the evidence in the file; None where nothing was looked for.
         log10_p_all_orders: log10 of the p-value that direction's sum would have, had
             the order been drawn at random, where all pairs were scored.
     """
@@ -126,7 +123,7 @@ class OrderNumbers:
 
     @property
     def all_alike(self) -> bool:
-        """Whether every order scores the same, up to rounding."""
+        """True if every order scores the same, up to rounding."""
         # Else a low floor and a known spread give `mde`, which is of level 0.001.
         is_low = (self.p_floor or 0.0) <= 0.001
         return self.mde is None and self.effect_se is not None and is_low
@@ -137,11 +134,7 @@ class Rejection:
     """How often p was at or below a level.
 
     Attributes:
-        level: The level.
-        n_rejected: Draws with p at or below it.
-        rate: Their share.
-        low: Lower end of the 95 % Clopper-Pearson interval of that share.
-        high: Upper end.
+        low: Lower end of the 95 % Clopper-Pearson interval of the share.
     """
 
     level: float
@@ -149,3 +142,97 @@ class Rejection:
     rate: float
     low: float
     high: float
+
+
+LEVEL = 0.001
+"""Level of the minimum detectable effect, which is stated for power 0.8."""
+# Normal quantiles of 1 - LEVEL, of 1 - LEVEL / 2, and of the power.
+_Z_LEVEL, _Z_HALF_LEVEL, _Z_POWER = 3.090, 3.291, 0.842
+
+
+class Effect(NamedTuple):
+    """Effect size of an order test.
+
+    Attributes:
+        effect: Mean gain of the published order, nats per boundary; None if the
+            counterfactual orders that were drawn keep every boundary.
+        mde: (3.090 + 0.842) standard errors, and no less than the gain that ties
+            hide; None where the floor exceeds 0.001 or nothing ever differs.
+    """
+
+    effect: float | None
+    effect_se: float | None
+    mde: float | None
+
+
+def order_effect(
+    loglik_KM: Matrix,
+    boundaries_K: np.ndarray,
+    *,
+    p_floor: float | None,
+    tolerance: float,
+) -> Effect:
+    """Gain of column 0 over the mean of the others, per boundary gained.
+
+    The spread is that of the counterfactual columns within a stratum. A row with a
+    single counterfactual takes the pooled one of the other rows; where every row has
+    but one, only the spread of the gains between strata is left. A `p_floor` of None is
+    that of a test without a floor.
+    """
+    rows = flat_rows(loglik_KM)
+    others = rows.others()
+    gains_K = rows.first - others.means()
+    total = float(boundaries_K.sum())
+    if total <= 0:
+        return Effect(None, None, None)
+    if (others.sizes > 1).any():
+        se = float((_spreads(others) * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
+    elif len(gains_K) > 1:
+        se = len(gains_K) ** 0.5 * float(gains_K.std(ddof=1)) / total
+    else:
+        se = None
+    # Where the largest difference that sums could show is a tie, p is 1 whatever the
+    # effect.
+    differs = float(rows.ranges().sum()) > tolerance
+    mde = mde_of(se, p_floor=p_floor, differs=differs)
+    if mde is not None:
+        mde = max(mde, tolerance / total)
+    return Effect(float(gains_K.sum()) / total, se, mde)
+
+
+def mde_of(
+    effect_se: float | None, *, p_floor: float | None, differs: bool
+) -> float | None:
+    """Smallest effect found with power 0.8 at level 0.001; None if none can be.
+
+    A `p_floor` of None is that of a test without a floor. Nothing `differs` where all
+    orders score alike.
+    """
+    if effect_se is None or not differs or (p_floor or 0.0) > LEVEL:
+        return None
+    return mde_factor(1) * effect_se
+
+
+def mde_among(
+    mde: float | None, *, p_floor: float | None, n_tests: int
+) -> float | None:
+    """`mde` of one of several tests that share the level; None if none can be found."""
+    if mde is None or n_tests * (p_floor or 0.0) > LEVEL:
+        return None
+    return mde * mde_factor(n_tests) / mde_factor(1)
+
+
+def mde_factor(n_looks: int) -> float:
+    """Standard errors that an effect needs, the best of `n_looks` p-values counting."""
+    level = {1: _Z_LEVEL, 2: _Z_HALF_LEVEL}.get(n_looks)
+    if level is None:
+        level = statistics.NormalDist().inv_cdf(1 - LEVEL / n_looks)
+    return level + _Z_POWER
+
+
+def _spreads(others: Rows) -> np.ndarray:
+    """(K,) variances of the counterfactuals; the pooled one where there is only one."""
+    degrees_K = others.sizes - 1
+    variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
+    pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
+    return np.where(degrees_K > 0, variances_K, pooled)

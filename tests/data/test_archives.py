@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from jaxcontam.data import archives
+from jaxcontam.data import corpus
 from tests.data.test_corpus import packed, read, warc
 
 PAGE = b"""HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n\r
@@ -132,7 +132,7 @@ def test_a_record_that_claims_another_length_ends_its_file(tmp_path, claim):
 
 @pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])
 def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(archives, limit, 100)
+    monkeypatch.setattr(corpus, limit, 100)
     path = tmp_path / "x.wet"
     pages = [warc("conversion", b, "text/html") for b in (b"x" * 101, b"after it")]
     path.write_bytes(b"".join(pages))

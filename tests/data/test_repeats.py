@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.benchmark import (
+    Benchmark,
+    drawn_places,
+    load_benchmark,
+    without_repeats,
+)
 from jaxcontam.data.questions import QuestionFields
-from jaxcontam.data.repeats import drawn_places, without_repeats
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import read_texts
 from jaxcontam.orders.benchmarks import as_blocks, block_starts, whole_blocks

@@ -30,9 +30,9 @@ from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.reports.archive import read_text_rows
+from jaxcontam.scoring.api.address import ApiError, RefusedError
 from jaxcontam.scoring.api.answers import read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
-from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.faults.folders import allowed, contents
 from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
 from tests.faults.mutations import as_json, changed, damaged, damaged_json

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import run_command
-from jaxcontam.scoring.batching import Batch
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
-from jaxcontam.scoring.run_batches import NoRoomError, room_for
+from jaxcontam.scoring.run_batches import Batch, NoRoomError, room_for
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences

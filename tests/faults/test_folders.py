@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.models.fingerprint import fingerprint_files
+from jaxcontam.models.hub import fingerprint_files
 from tests.faults.folders import contents, said
 from tests.faults.fuzzed import RECORDED, table
 

@@ -25,7 +25,7 @@ from jaxcontam.models.checkpoint import (
 from jaxcontam.orders.chat_turns import tuning_notes
 from jaxcontam.overlap.nearest import StaticEmbeddings
 from jaxcontam.replication.bleurt import Bleurt
-from jaxcontam.scoring.remote_model import read_local_tokenizer
+from jaxcontam.scoring.remote import read_local_tokenizer
 from tests.faults.folders import confined, contents, said
 from tests.faults.test_large_files import ROOT
 from tests.faults.test_model_faults import header, with_header

@@ -11,25 +11,11 @@ import pytest
 import scipy.special
 from flax import nnx
 
-from jaxcontam.models import (
-    attention,
-    cache,
-    clipped_gate,
-    delta,
-    grouped,
-    latent,
-    layer_inputs,
-    layers,
-    rope,
-    routing,
-    sinks,
-    stacks,
-)
+from jaxcontam.models import attention, delta, layers, rope, self_attention, stacks
 from jaxcontam.models import decoder as decoder_module
-from jaxcontam.models.config import gpt2_shape, llama_shape
+from jaxcontam.models.config import GateClip, LatentShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from jaxcontam.models.shapes import GateClip, LatentShape
 
 pytestmark = pytest.mark.unoptimised
 
@@ -246,8 +232,7 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
 @pytest.mark.parametrize(
     "module",
     [
-        *(decoder_module, layers, attention, rope, latent, routing, sinks),
-        *(clipped_gate, cache, delta, stacks, grouped, layer_inputs),
+        *(decoder_module, layers, attention, rope, delta, stacks, self_attention),
     ],
 )
 def test_computation_knows_shapes_and_no_family(module):

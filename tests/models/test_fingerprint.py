@@ -9,11 +9,11 @@ import pytest
 from flax import nnx
 
 from jaxcontam.errors import InputError
-from jaxcontam.models import checkpoint, fingerprint
+from jaxcontam.models import checkpoint, hub
 from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fingerprint import fingerprint_files
+from jaxcontam.models.hub import fingerprint_files
 from train.tokenizer import train_tokenizer
 
 OLD = 1_600_000_000
@@ -23,7 +23,7 @@ OLD = 1_600_000_000
 def files(tmp_path, monkeypatch):
     """Two files that count as settled: the clock stands a minute later."""
     now = time.time()
-    monkeypatch.setattr(fingerprint.time, "time", lambda: now + 60)
+    monkeypatch.setattr(hub.time, "time", lambda: now + 60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paths = [tmp_path / "config.json", tmp_path / "model.safetensors"]
     for path in paths:

@@ -6,10 +6,17 @@ import jax
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import DecoderConfig, ExpertShape, gpt2_shape, llama_shape
+from jaxcontam.models.config import (
+    DecoderConfig,
+    DeltaShape,
+    ExpertShape,
+    LatentShape,
+    LocalShape,
+    gpt2_shape,
+    llama_shape,
+)
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.flops import forward_flops, product_weights
-from jaxcontam.models.shapes import DeltaShape, LatentShape, LocalShape
 
 _LLAMA = llama_shape(
     vocab_size=50, d_model=8, n_layers=3, n_heads=2, d_ff=20, context=16

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.models.config import ExpertShape, llama_shape
+from jaxcontam.models.config import ExpertShape, GateClip, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.models.layers import Experts
 from jaxcontam.models.rope import rotary_cos_sin, rotate
-from jaxcontam.models.shapes import GateClip
 from jaxcontam.models.sharding import divided_axis, weight_name, weight_sharding
 from jaxcontam.scoring.local import local_scorer
 from tests.models.test_decoder import spread

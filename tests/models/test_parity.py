@@ -14,7 +14,7 @@ from jaxcontam.cli.score import Score
 from jaxcontam.models.checkpoint import load_checkpoint, load_decoder, save_checkpoint
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.windows import windows
+from jaxcontam.scoring.rows import windows
 from tests.support.torch_reference import (
     CONTEXT,
     LOGPROBS,

@@ -16,7 +16,7 @@ from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.methods import t_numbers as t_test
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.reports.report_files import sealed_text
-from jaxcontam.stats.calibration import randomised, rejection, relabelled_p_values
+from jaxcontam.stats.proportions import randomised, rejection, relabelled_p_values
 from tests.orders.test_order_path import (
     CONTEXT,
     PREFIX,

@@ -20,8 +20,7 @@ from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.saved import write_files
 from jaxcontam.stats.direction import needed_pairs, runs_of
-from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import adjacency_test, direction_test
+from jaxcontam.stats.pair_test import PairStrata, adjacency_test, direction_test
 from jaxcontam.stats.result import Pretest
 from jaxcontam.terminal import Terminal
 from tests.support.page_laws import check_page

@@ -11,9 +11,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.replication.design import ReplicationDesign, plan_replication
 from jaxcontam.replication.hidden import file_path, read_issues
 from jaxcontam.replication.run import ask
-from jaxcontam.scoring.answers import is_answer, readings
-from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.completer import Completion, is_answer, readings
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
 from jaxcontam.stats.proportions import rate_test
 from tests.support.completers import Scripted, comparison_inputs

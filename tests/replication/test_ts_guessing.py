@@ -20,8 +20,7 @@ from jaxcontam.replication.hidden import (
     ts_guessing_word,
 )
 from jaxcontam.replication.instances import Instance, filled
-from jaxcontam.scoring.answers import is_answer, readings
-from jaxcontam.scoring.completer import Completion
+from jaxcontam.scoring.completer import Completion, is_answer, readings
 from tests.support.completers import Scripted, comparison_inputs
 
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")

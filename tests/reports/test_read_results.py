@@ -11,7 +11,7 @@ from jaxcontam.replication.comparisons import ComparisonResult
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import result_row, to_document
-from jaxcontam.scoring.info import ModelInfo, ServedInfo
+from jaxcontam.scoring.opened import ModelInfo, ServedInfo
 from jaxcontam.stats.result import Local, Pretest
 from tests.support.report_documents import order_result
 

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from jaxcontam.scoring.batching import Batch, bucket_lengths, plan_batches
+from jaxcontam.scoring.run_batches import Batch, bucket_lengths, plan_batches
 
 
 def drawn_lengths(context, n=500, seed=0):

@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxcontam.scoring import compilation_cache
-from jaxcontam.scoring.compilation_cache import compiled_folder, keep_compiled
+from jaxcontam.scoring import identity
+from jaxcontam.scoring.identity import compiled_folder, keep_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ import numpy as np
 from flax import nnx
 from jaxcontam.models.config import gpt2_shape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.scoring.compilation_cache import keep_compiled
+from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.local import local_scorer
 
 counts = {"hits": 0, "misses": 0}
@@ -96,7 +96,7 @@ def test_cache_folder_that_is_a_file_is_done_without(tmp_path, monkeypatch, no_f
 def test_cpus_and_core_counts_have_folders_of_their_own(monkeypatch):
     here = compiled_folder()
     assert compiled_folder() == here
-    monkeypatch.setattr(compilation_cache, "cpu_kind", lambda: "another CPU")
+    monkeypatch.setattr(identity, "cpu_kind", lambda: "another CPU")
     elsewhere = compiled_folder()
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda _: set(range(99)), raising=False

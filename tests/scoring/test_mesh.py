@@ -112,7 +112,7 @@ def test_a_device_keeps_its_share_and_needs_less_than_the_model(eight, word, n_m
 
 
 def test_batches_divide_evenly_among_devices():
-    from jaxcontam.scoring.batching import plan_batches
+    from jaxcontam.scoring.run_batches import plan_batches
 
     batches = plan_batches([5, 9, 30] * 11, context=64, batch_tokens=64, n_devices=8)
     assert all(batch.n_rows % 8 == 0 for batch in batches)

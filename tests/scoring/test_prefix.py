@@ -20,7 +20,7 @@ from jaxcontam.proof.versions import VersionSet, plan_texts
 from jaxcontam.scoring.choices import choice_groups
 from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.load import load
-from jaxcontam.scoring.remote_model import read_local_tokenizer
+from jaxcontam.scoring.remote import read_local_tokenizer
 from tests.support.served_model import BOS, EOS, byte_tokenizer, save
 
 TURN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jaxcontam.scoring.windows import Window, windows
+from jaxcontam.scoring.rows import Window, windows
 
 CONTEXTS = [2, 3, 4, 5, 8, 17]
 LENGTHS = range(1, 90)

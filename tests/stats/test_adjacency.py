@@ -15,14 +15,15 @@ from jaxcontam.stats.adjacency import (
     path_sums,
     symmetry,
 )
-from jaxcontam.stats.pair_statistic import (
+from jaxcontam.stats.pair_test import (
     ADJACENCY,
     N_DRAWN,
     PairStrata,
+    adjacency_test,
+    drawn_sums,
     n_stratum_orders,
     stratum_orders,
 )
-from jaxcontam.stats.pair_test import adjacency_test, drawn_sums
 
 DIGEST = "sha256:" + 64 * "3"
 SIZES = range(4, 8)

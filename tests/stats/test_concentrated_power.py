@@ -9,8 +9,7 @@ import scipy.stats
 
 from jaxcontam.orders.power_designs import PLANNED, FilePlan, power_design
 from jaxcontam.stats.adjacency import double_centred, path_sums
-from jaxcontam.stats.power import power
-from jaxcontam.stats.power_design import drawn_design, pair_design, reversal_design
+from jaxcontam.stats.power import drawn_design, pair_design, power, reversal_design
 from jaxcontam.stats.randomisation import randomisation_test
 
 SHARE = 0.1

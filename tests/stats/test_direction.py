@@ -16,8 +16,7 @@ from jaxcontam.stats.direction import (
     run_length,
     runs_of,
 )
-from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import direction_test
+from jaxcontam.stats.pair_test import PairStrata, direction_test
 from jaxcontam.stats.result import OrderNumbers
 
 DIGEST = "sha256:" + "5" * 64

@@ -14,8 +14,7 @@ import scipy.stats
 
 from jaxcontam.stats import randomisation
 from jaxcontam.stats.lattice import lattice_tail
-from jaxcontam.stats.normal_tail import MANY, normal_tail
-from jaxcontam.stats.randomisation import redrawn_sums
+from jaxcontam.stats.randomisation import MANY, normal_tail, redrawn_sums
 from jaxcontam.stats.rows import flat_rows
 
 

@@ -21,12 +21,14 @@ from jaxcontam.stats.adjacency import double_centred, path_sums
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.power import (
     detectable_effect,
+    drawn_design,
+    pair_design,
     power,
+    reversal_design,
     sd_from,
     smallest_enough,
     standard_error,
 )
-from jaxcontam.stats.power_design import drawn_design, pair_design, reversal_design
 from jaxcontam.stats.randomisation import randomisation_test
 
 LEVEL = 0.001

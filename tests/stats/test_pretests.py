@@ -9,7 +9,7 @@ import scipy.sparse.csgraph
 import scipy.stats
 
 from jaxcontam.stats.pretests import columns, gate, pretest_battery
-from jaxcontam.stats.pretests.checks import (
+from jaxcontam.stats.pretests.battery import (
     autocorrelation,
     centred_ranks,
     equal_neighbours,

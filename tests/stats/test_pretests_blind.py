@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from jaxcontam.stats.adjacency import double_centred
-from jaxcontam.stats.pretests import blind_pretests, copying
+from jaxcontam.stats.pretests import blind, blind_pretests
 from jaxcontam.stats.pretests.attraction import attraction_of, far_apart
-from jaxcontam.stats.pretests.blind import direction_of
-from jaxcontam.stats.pretests.copying import KINDS, matrices_of, read_tokens
+from jaxcontam.stats.pretests.blind import KINDS, direction_of, matrices_of, read_tokens
 from tests.support import pretest_files as files
 
 
@@ -74,7 +73,7 @@ def test_matrices_are_those_of_counting_by_hand(kind):
                 tokens[first + i],
                 tokens[first + j],
                 others,
-                copying._CACHES[kind],
+                blind._CACHES[kind],
                 len(numbers) + 2,
             )
             assert matrix[i, j] == pytest.approx(expected, abs=1e-9)
@@ -84,15 +83,15 @@ def test_matrices_are_those_of_counting_by_hand(kind):
 
 
 def test_long_rows_keep_their_ends_and_every_row_is_read(monkeypatch):
-    cache = copying._Cache((50.0, 1.0), 3.0, 20 * 21)
-    monkeypatch.setitem(copying._CACHES, "characters", cache)
+    cache = blind._Cache((50.0, 1.0), 3.0, 20 * 21)
+    monkeypatch.setitem(blind._CACHES, "characters", cache)
     texts = ["a" * 15 + "ca" * (5 + i % 3) + "c" * 15 for i in range(21)]
     whole = blind_matrices(["a" * 10 + "c" * 10] * 21, "characters")
     cut = blind_matrices(texts, "characters")
     np.testing.assert_allclose(np.concatenate(cut), np.concatenate(whole))
     # Less than 16 tokens a row: smaller blocks, the same work.
-    cache = copying._Cache((50.0, 1.0), 3.0, 10 * 21)
-    monkeypatch.setitem(copying._CACHES, "characters", cache)
+    cache = blind._Cache((50.0, 1.0), 3.0, 10 * 21)
+    monkeypatch.setitem(blind._CACHES, "characters", cache)
     sizes = [len(matrix) for matrix in blind_matrices(texts, "characters")]
     assert sum(sizes) == 21 and max(sizes) == 4
 
@@ -100,7 +99,7 @@ def test_long_rows_keep_their_ends_and_every_row_is_read(monkeypatch):
 def test_work_in_parts_gives_the_same_matrices(monkeypatch):
     texts = files.sentences(np.random.default_rng(1), 40)
     at_once = blind_matrices(texts, "words")
-    monkeypatch.setattr(copying, "_CELLS", 300)
+    monkeypatch.setattr(blind, "_CELLS", 300)
     for one, other in zip(at_once, blind_matrices(texts, "words"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -247,7 +246,7 @@ def test_rows_are_read_once_and_moved_as_numbers(kind):
     """Also where a row, and tokens that it alone holds, are left out."""
     texts = ["a b", "c  d!", "", "zz 9", "b a c", "d d", "e", "a", "f g"]
     order = np.array([8, 0, 7, 2, 4, 6, 1, 5])
-    moved = copying.read_tokens(texts, kind).rows(order)
+    moved = blind.read_tokens(texts, kind).rows(order)
     again = blind_matrices([texts[i] for i in order.tolist()], kind)
-    for one, other in zip(copying.matrices_of(moved, kind), again, strict=True):
+    for one, other in zip(blind.matrices_of(moved, kind), again, strict=True):
         np.testing.assert_array_equal(one, other)

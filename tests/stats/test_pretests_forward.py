@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from jaxcontam.stats.pretests import forward
-from jaxcontam.stats.pretests.forward import _handed_on, _scripts, forward_pretests
-from jaxcontam.stats.pretests.marks import numbers_by_place, scales
+from jaxcontam.stats.pretests.forward import (
+    _handed_on,
+    _scripts,
+    forward_pretests,
+    numbers_by_place,
+    scales,
+)
 from jaxcontam.stats.pretests.similarity import read_words
 from tests.support import pretest_files as files
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.stats.effect import order_effect
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.randomisation import (
     monte_carlo_p,
@@ -16,6 +15,7 @@ from jaxcontam.stats.randomisation import (
     row_scores,
     soft_rank_log_e,
 )
+from jaxcontam.stats.result import order_effect
 from jaxcontam.stats.rows import flat_rows
 
 

@@ -5,8 +5,7 @@ import numpy as np
 from jaxcontam.orders.pairs import where_in_pairs
 from jaxcontam.orders.sequences import where_in_orders
 from jaxcontam.stats.orders import draw_orders, published_orders
-from jaxcontam.stats.pair_statistic import ADJACENCY, PairStrata
-from jaxcontam.stats.pair_test import sampled_columns
+from jaxcontam.stats.pair_test import ADJACENCY, PairStrata, sampled_columns
 
 DIGEST = "sha256:" + "cd" * 32
 

@@ -8,7 +8,7 @@ from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import to_document
-from jaxcontam.scoring.info import ModelInfo
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.stats.result import OrderNumbers, Pretest
 
 

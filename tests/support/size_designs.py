@@ -19,8 +19,7 @@ from jaxcontam.stats.direction import (
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums
-from jaxcontam.stats.pair_statistic import PairStrata
-from jaxcontam.stats.pair_test import adjacency_test
+from jaxcontam.stats.pair_test import PairStrata, adjacency_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, randomisation_test
 
 Kind = Callable[[np.random.Generator, np.ndarray], list[np.ndarray]]

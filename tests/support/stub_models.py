@@ -1,7 +1,6 @@
 """An opened model around a stub scorer, for commands that take any model."""
 
-from jaxcontam.scoring.info import ModelInfo
-from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.opened import ModelInfo, OpenModel
 from tests.orders.test_order_path import CONTEXT, PREFIX
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxcontam.cli.main import parse
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.mesh_shape import MeshShape, parse_mesh
+from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from train import dry_run as command
 from train.dry_run import CHIPS, DryRun, Estimate, machine, main, search, state_bytes
 from train.presets import PRESETS
@@ -146,7 +146,7 @@ _ASK = """
 import json
 from tests.train.test_dry_run import small_preset
 from train.dry_run import Estimate, _use_virtual_devices, compiled_estimate, machine
-from jaxcontam.scoring.mesh_shape import MeshShape
+from jaxcontam.scoring.shares import MeshShape
 on = machine("h100-4")
 _use_virtual_devices(on)
 print(json.dumps([

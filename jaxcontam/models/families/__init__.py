@@ -12,21 +12,28 @@ from typing import Any
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from jaxcontam.models.families.family import Conversion, Family, Tensor
-from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
-from jaxcontam.models.families.gemma4 import GEMMA4_TEXT
-from jaxcontam.models.families.gpt2 import GPT2
-from jaxcontam.models.families.gpt_neo import GPT_NEO
-from jaxcontam.models.families.gpt_neox import GPT_NEOX
-from jaxcontam.models.families.gpt_oss import GPT_OSS
-from jaxcontam.models.families.gptj import GPTJ
-from jaxcontam.models.families.granite import GRANITE
-from jaxcontam.models.families.llama import LLAMA, MISTRAL, QWEN2, QWEN3
-from jaxcontam.models.families.mixture import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
-from jaxcontam.models.families.olmo import OLMO, OLMO2, OLMO3
-from jaxcontam.models.families.opt import OPT
+from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT, GEMMA4_TEXT
+from jaxcontam.models.families.gpt import GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT
+from jaxcontam.models.families.llama import (
+    GRANITE,
+    LLAMA,
+    MISTRAL,
+    OLMO,
+    OLMO2,
+    OLMO3,
+    QWEN2,
+    QWEN3,
+    SMOLLM3,
+)
+from jaxcontam.models.families.mixture import (
+    GPT_OSS,
+    MIXTRAL,
+    OLMOE,
+    QWEN2_MOE,
+    QWEN3_MOE,
+)
 from jaxcontam.models.families.phi import PHI, PHI3
 from jaxcontam.models.families.qwen3_5 import QWEN3_5_MOE_TEXT, QWEN3_5_TEXT
-from jaxcontam.models.families.smollm3 import SMOLLM3
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of", "text_fields"]
 

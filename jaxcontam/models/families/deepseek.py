@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, ExpertShape
+from jaxcontam.models.config import DecoderConfig, ExpertShape, LatentShape
 from jaxcontam.models.families.family import (
     Family,
     Tensor,
@@ -14,15 +14,12 @@ from jaxcontam.models.families.family import (
     norm_tensors,
     number,
     refuse,
-    switch,
-)
-from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rope_settings import (
     rope_fields,
     rope_kind,
+    switch,
     yarn_magnitude,
 )
-from jaxcontam.models.shapes import LatentShape
+from jaxcontam.models.families.llama import llama_tensors, read_llama
 
 _CHOICES = ("greedy", "group_limited_greedy")
 

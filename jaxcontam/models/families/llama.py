@@ -1,9 +1,16 @@
-"""LLaMA, and the families that differ from it in a few switches."""
+"""LLaMA, and the families that differ from it in a few switches.
+
+Granite has factors of embeddings, scores, residuals and logits; a quarter of SmolLM 3's
+layers do not rotate. OLMo 1 has norms without weights. OLMo 2 has norms after attention
+and feed-forward alone, and of queries and keys; OLMo 3 adds windows, in whose layers
+rotations are not scaled.
+"""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.families.family import (
     Family,
@@ -12,12 +19,13 @@ from jaxcontam.models.families.family import (
     block_tensors,
     layer_windows,
     need,
+    norm_tensors,
     number,
-    switch,
-)
-from jaxcontam.models.families.rope_settings import (
+    number_or_none,
     rope_fields,
     rope_scaling,
+    switch,
+    two_ropes,
     with_first_context,
 )
 
@@ -85,7 +93,7 @@ def _qwen_windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
     return layer_windows(raw, need(raw, "num_hidden_layers"), lambda i: i >= first)
 
 
-def _write(config: DecoderConfig) -> dict[str, Any]:
+def _write_llama(config: DecoderConfig) -> dict[str, Any]:
     return {
         "vocab_size": config.vocab_size,
         "hidden_size": config.d_model,
@@ -126,12 +134,99 @@ def llama_tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 LLAMA = Family(
-    "llama",
-    "LlamaForCausalLM",
-    read_llama,
-    llama_tensors,
-    write_config=_write,
+    "llama", "LlamaForCausalLM", read_llama, llama_tensors, write_config=_write_llama
 )
 MISTRAL = Family("mistral", "MistralForCausalLM", _read_mistral, llama_tensors)
 QWEN2 = Family("qwen2", "Qwen2ForCausalLM", _read_qwen2, llama_tensors)
 QWEN3 = Family("qwen3", "Qwen3ForCausalLM", _read_qwen3, llama_tensors)
+
+
+def _read_granite(raw: Mapping[str, Any]) -> DecoderConfig:
+    return dataclasses.replace(
+        read_llama(raw),
+        embedding_scale=number(raw, "embedding_multiplier", 1.0),
+        attention_scale=number(raw, "attention_multiplier", 1.0),
+        residual_scale=number(raw, "residual_multiplier", 1.0),
+        logit_scale=1.0 / number(raw, "logits_scaling", 1.0),
+    )
+
+
+GRANITE = Family("granite", "GraniteForCausalLM", _read_granite, llama_tensors)
+
+
+def _read_smollm3(raw: Mapping[str, Any]) -> DecoderConfig:
+    # What a file leaves out is the family's default, not LLaMA's.
+    defaults = {
+        "num_key_value_heads": 4,
+        "rope_theta": 2e6,
+        "tie_word_embeddings": True,
+    }
+    raw = {**defaults, **raw}
+    config = read_llama(raw)
+    rotated = _rotated_layers(raw, config.n_layers)
+    windows = ()
+    if switch(raw, "use_sliding_window", False):
+        windows = layer_windows(raw, config.n_layers, lambda i: not rotated[i])
+    return dataclasses.replace(config, rotated_layers=rotated, windows=windows)
+
+
+def _rotated_layers(raw: Mapping[str, Any], n_layers: int) -> tuple[bool, ...]:
+    """True for each layer that rotates, where `no_rope_layers` holds 1."""
+    given = raw.get("no_rope_layers")
+    if given is None:
+        every = need(raw, "no_rope_layer_interval", 4)
+        return tuple((i + 1) % every != 0 for i in range(n_layers))
+    if not isinstance(given, list) or any(rotates not in (0, 1) for rotates in given):
+        raise InputError(f"no_rope_layers must be a list of 0 and 1, got {given!r}")
+    return tuple(map(bool, given[:n_layers]))
+
+
+SMOLLM3 = Family("smollm3", "SmolLM3ForCausalLM", _read_smollm3, llama_tensors)
+
+
+def _read_olmo(raw: Mapping[str, Any]) -> DecoderConfig:
+    return dataclasses.replace(
+        read_llama(raw),
+        norm="layer",
+        norm_eps=1e-5,
+        norm_weights=False,
+        qkv_clip=number_or_none(raw, "clip_qkv"),
+        mlp_bias=False,
+    )
+
+
+def _read_olmo2(raw: Mapping[str, Any]) -> DecoderConfig:
+    # What a file leaves out is the family's default, not LLaMA's.
+    config = read_llama({"rms_norm_eps": 1e-5, **raw})
+    return dataclasses.replace(
+        config, query_key_norm="whole", pre_norms=False, post_norms=True, mlp_bias=False
+    )
+
+
+def _read_olmo3(raw: Mapping[str, Any]) -> DecoderConfig:
+    raw = {"sliding_window": 4096, "rope_theta": 5e5, **raw}
+    everywhere, local = two_ropes(raw, theta=5e5, local_theta=number(raw, "rope_theta"))
+    config = _read_olmo2({**raw, "rope_scaling": None, "rope_parameters": everywhere})
+    windows = layer_windows(raw, config.n_layers, lambda i: (i + 1) % 4 != 0)
+    local_theta = number(local, "rope_theta")
+    is_one = local_theta == config.rope_theta and config.rope_scaling is None
+    return dataclasses.replace(
+        config,
+        windows=windows,
+        local_rope_theta=None if is_one or not windows else local_theta,
+    )
+
+
+def _tensors_olmo2(config: DecoderConfig) -> dict[str, Tensor]:
+    tensors = llama_tensors(config)
+    del tensors["blocks.attention_norm.scale"], tensors["blocks.mlp_norm.scale"]
+    norms = {
+        "blocks.attention_post_norm": "layers.{i}.post_attention_layernorm",
+        "blocks.mlp_post_norm": "layers.{i}.post_feedforward_layernorm",
+    }
+    return tensors | norm_tensors(config, norms)
+
+
+OLMO = Family("olmo", "OlmoForCausalLM", _read_olmo, llama_tensors)
+OLMO2 = Family("olmo2", "Olmo2ForCausalLM", _read_olmo2, _tensors_olmo2)
+OLMO3 = Family("olmo3", "Olmo3ForCausalLM", _read_olmo3, _tensors_olmo2)

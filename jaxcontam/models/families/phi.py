@@ -14,13 +14,11 @@ from jaxcontam.models.families.family import (
     linear_tensors,
     need,
     number,
+    rope_fields,
+    rope_kind,
     switch,
 )
 from jaxcontam.models.families.llama import llama_tensors, read_llama
-from jaxcontam.models.families.rope_settings import (
-    rope_fields,
-    rope_kind,
-)
 
 
 def _read_phi(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -88,10 +86,7 @@ def _read_phi3(raw: Mapping[str, Any]) -> DecoderConfig:
 
 def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
     # Query, key and value, and gate and up, are joined on disk in our order.
-    joined = {
-        "attention.qkv": ["self_attn.qkv_proj"],
-        "mlp.up": ["mlp.gate_up_proj"],
-    }
+    joined = {"attention.qkv": ["self_attn.qkv_proj"], "mlp.up": ["mlp.gate_up_proj"]}
     return llama_tensors(config) | linear_tensors(config, "layers.{i}.", joined)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, ExpertShape
+from jaxcontam.models.config import DecoderConfig, DeltaShape, ExpertShape
 from jaxcontam.models.families.family import (
     Family,
     Tensor,
@@ -13,12 +13,11 @@ from jaxcontam.models.families.family import (
     need,
     norm_tensors,
     refuse,
+    rope_fields,
 )
 from jaxcontam.models.families.llama import read_llama
 from jaxcontam.models.families.mixture import qwen_tensors
 from jaxcontam.models.families.phi import rotary_dim
-from jaxcontam.models.families.rope_settings import rope_fields
-from jaxcontam.models.shapes import DeltaShape
 from jaxcontam.models.stacks import layer_stacks
 
 _KINDS = {"linear_attention": True, "full_attention": False}

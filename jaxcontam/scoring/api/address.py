@@ -1,4 +1,4 @@
-"""Address and API key of a served model.
+"""Addresses, keys and requests of served models, and how requests fail.
 
 The key comes from the environment variable API_KEY. It is sent only to the server that
 the user named, and is never written or printed.
@@ -6,12 +6,14 @@ the user named, and is never written or printed.
 
 import dataclasses
 import ipaddress
+import json
 import os
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxcontam.data.journal import journal_key
 from jaxcontam.errors import InputError
 
 KEY_VARIABLE = "API_KEY"
@@ -121,3 +123,27 @@ def key_from_environment(variable: str = KEY_VARIABLE) -> str | None:
     if not key.isascii() or not key.isprintable():
         raise InputError(f"{variable}: must be printable ASCII")
     return key or None
+
+
+class ApiError(InputError):
+    """A request without an answer; `status` is that of HTTP, or None."""
+
+    def __init__(self, message: str, *, hint: str = "", status: int | None = None):
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class RefusedError(ApiError):
+    """The server answers, but not this request; it may answer others."""
+
+
+Body = Mapping[str, Any]
+"""JSON of a request, without the model's name; `protocol` is who is to understand it
+(`PROTOCOLS`), and no part of it."""
+
+
+def request_key(model: ApiModel, path: str, body: Body, *, repeat: int = 0) -> str:
+    """Digest of what decides an answer: no key of the user's and no number of tries."""
+    words = json.dumps(body, sort_keys=True, allow_nan=False)
+    parts = [repeat] if repeat else []
+    return journal_key("api", model.url, model.name, path, words, *parts)

@@ -1,29 +1,32 @@
-"""Read a server's reply: an answer, a transient fault, a refusal or a fatal error.
+"""Replies of servers: an answer, a transient fault and its retries, or an error.
 
-Pure functions of status and bytes. The user's key is removed from the result.
+Functions of status and bytes; the user's key is removed from the result.
 """
 
+import dataclasses
 import email.utils
 import http
 import json
+import math
+import os
+import random
 import re
-from collections.abc import Mapping
-from typing import Any
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from jaxcontam.scoring.api.address import KEY_VARIABLE
+import httpx2
+
+from jaxcontam.scoring.api.address import KEY_VARIABLE, ApiError, RefusedError
 from jaxcontam.scoring.api.budget import most_values
-from jaxcontam.scoring.api.policy import Failure, without_key
-from jaxcontam.scoring.api.protocols import PROTOCOLS
-from jaxcontam.scoring.api.request import ApiError, RefusedError
 
 Answer = dict[str, Any]
 """A JSON object of the protocol with one choice."""
-
 # Too many requests or an overload (529): the server wants fewer of them.
 _BUSY = frozenset({429, 503, 529})
 PASSING = frozenset({408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524}) | _BUSY
 """Faults of the server or of what stands before it (520 to 524) that pass."""
-
 # Refuses this request alone: a content filter, a text that is too long.
 _REFUSED = frozenset({400, 413, 422, 451})
 # Called a 429 by servers, but no waiting helps.
@@ -41,6 +44,37 @@ _NO_SECRETS = frozenset(
 _FEWEST_WRITTEN = 8
 # A string of JSON, or one without an end; nothing in it is tried twice.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+# Fewer characters of a key help nobody, and are a part of many words.
+_SHORTEST_END = 6
+# With waits of at most 1, 2, 4, ... 64, 64 s: a limit by the minute is waited for.
+_TRIES = 10
+# It has never answered: a mistyped address or setting should not take minutes.
+_FIRST_TRIES = 4
+# A late answer may be paid for, and each try takes the whole timeout; a malformed one
+# that comes three times is no coincidence.
+_SAME_TRIES = 3
+_LONGEST_WAIT = 64.0
+# A server that asks for more is waited for so long, and named if it stays busy.
+_LONGEST_ASKED = 120.0
+# Rounds of answers before concurrency rises: each rise may cost a rejection.
+_ROUNDS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no answer yet; the same request may have one later.
+
+    Attributes:
+        kind: busy: the server wants fewer requests; late: no whole answer in time;
+            broken: the connection; garbled: an answer of another form; unusable: one
+            of the protocol that does not hold what was asked for.
+        wait: Seconds that the server asks to wait, if it does.
+    """
+
+    kind: Literal["busy", "late", "broken", "garbled", "unusable"]
+    words: str
+    wait: float | None = None
+    status: int | None = None
 
 
 def read_reply(
@@ -105,11 +139,7 @@ def _is_as_asked(data: bytes, most: int) -> bool:
 
 
 def _without_key(answer: Any, api_key: str | None) -> Any:
-    """Remove the key from an answer.
-
-    A short key may be an ordinary word: in text that the model wrote it is removed only
-    after `Bearer`, as in the request header.
-    """
+    """Remove the key; in what the model wrote a short one after `Bearer` alone."""
     if not api_key or api_key.lower() in _NO_SECRETS:
         return answer
 
@@ -232,3 +262,266 @@ def _hint(status: int, key_variable: str) -> str:
     if 300 <= status < 400:
         return "name the URL that it leads to"
     return ""
+
+
+def read_failure(
+    url: str,
+    error: Exception,
+    *,
+    timeout: float,
+    api_key: str | None,
+    has_answered: bool,
+) -> Failure:
+    """Classify a network error; an ApiError if trying again would not help."""
+    causes = _causes(error)
+    words = without_key(" ".join(_words(causes[-1]).split()), api_key)
+    for cause in causes:
+        # A secure connection that ends in the middle is a broken one.
+        if isinstance(cause, ssl.SSLError) and not isinstance(
+            cause, ssl.SSLEOFError | ssl.SSLZeroReturnError
+        ):
+            reason = getattr(cause, "verify_message", "") or cause.reason or words
+            raise ApiError(
+                f"{url}: no secure connection ({reason})",
+                hint="check the certificate of the server (SSL_CERT_FILE names "
+                "authorities of your own), and whether it speaks https at all",
+            ) from None
+        is_unknown = isinstance(cause, socket.gaierror) and (
+            cause.errno == socket.EAI_NONAME
+        )
+        if is_unknown and not has_answered:
+            raise ApiError(f"{url}: no such host", hint="check the URL") from None
+    if type(error) is TimeoutError:
+        return Failure("late", f"no whole answer within {timeout:g} s")
+    if isinstance(error, httpx2.TimeoutException):
+        return Failure("broken", "no answer (no connection in time)")
+    return Failure("broken", f"no answer ({words})")
+
+
+def _words(error: BaseException) -> str:
+    """An error's message without errno and Python names, where possible."""
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and what it comes from, the first cause last."""
+    found = [error]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None:
+        if cause in found:
+            break
+        found.append(cause)
+    return found
+
+
+def without_key(words: str, api_key: str | None) -> str:
+    """Servers may repeat a wrong key in what they say, or its two ends."""
+    key = api_key or ""
+    lengths = range(len(key), min(len(key), _SHORTEST_END) - 1, -1) if key else ()
+    for n in lengths:
+        words = words.replace(key[:n], "***").replace(key[-n:], "***")
+    return words
+
+
+class Policy:
+    """Retries and concurrency of one server; times are in seconds of any clock.
+
+    When a server says that it is busy, all requests wait, not only the rejected one;
+    then concurrency is halved, and raised by one after every few rounds of answers.
+    """
+
+    def __init__(self, concurrency: int, rng: random.Random):
+        """Start with `concurrency` requests together, the highest number."""
+        self.has_answered = False
+        self._most = concurrency
+        self._rng = rng
+        self._limit = float(concurrency)
+        self._n_inside = 0
+        self._not_before = -math.inf
+        self._cut_at = -math.inf
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be on their way together."""
+        return int(self._limit)
+
+    @property
+    def is_open(self) -> bool:
+        """True if one more may go out."""
+        return self._n_inside < self.limit
+
+    def pause(self, now: float) -> float:
+        """Seconds until the next request may go out."""
+        return max(0.0, self._not_before - now)
+
+    def enter(self) -> None:
+        """One more is on its way."""
+        self._n_inside += 1
+
+    def leave(self) -> None:
+        """Count one request as answered or given up."""
+        self._n_inside -= 1
+
+    def answered(self) -> None:
+        """The server gave an answer."""
+        self.has_answered = True
+        self._limit = min(float(self._most), self._limit + 1 / (_ROUNDS * self._limit))
+
+    def failed(
+        self, failures: Sequence[Failure], *, sent: float, now: float, tries: int | None
+    ) -> float | None:
+        """Seconds before a request that failed once more is tried again, or None.
+
+        The wait is exponential with full jitter (uniform between 0 and a bound that
+        doubles), or what the server asks for, up to two minutes.
+        """
+        failure, wait = failures[-1], None
+        if len(failures) < (tries or self._tries(failures)):
+            bound = min(_LONGEST_WAIT, 2.0 ** (len(failures) - 1))
+            wait = self._rng.uniform(0.0, bound)
+            if failure.wait is not None:
+                wait = min(failure.wait, _LONGEST_ASKED)
+        if failure.kind == "busy":
+            # Rejections of requests sent before the last cut say nothing new.
+            if sent >= self._cut_at:
+                self._limit = max(1.0, self._limit / 2)
+                self._cut_at = now
+            self._not_before = max(self._not_before, now + (wait or 0.0))
+        return wait
+
+    def error(self, url: str, failures: Sequence[Failure]) -> ApiError:
+        """The error that ends a request after its last try."""
+        failure = failures[-1]
+        times = "" if len(failures) == 1 else f", {len(failures)} times"
+        asked = ""
+        if failure.wait is not None and failure.wait > _LONGEST_ASKED:
+            asked = f"; the server asks to wait {failure.wait:.0f} s"
+        hint = "run the same command again later: what is answered is not asked again"
+        if failure.kind == "broken" and not self.has_answered:
+            hint = "is a server running at that address and port?"
+        if failure.kind == "garbled":
+            hint = "the URL ends before /chat/completions, such as https://host/v1"
+        return ApiError(
+            f"{url}: {failure.words}{times}{asked}", hint=hint, status=failure.status
+        )
+
+    def _tries(self, failures: Sequence[Failure]) -> int:
+        """Tries that a request with these failures may have in all."""
+        for kinds in (("late",), ("garbled", "unusable")):
+            n_same = sum(failure.kind in kinds for failure in failures)
+            if failures[-1].kind in kinds and n_same >= _SAME_TRIES:
+                return len(failures)
+        is_unknown = failures[-1].kind == "broken" and not self.has_answered
+        return _FIRST_TRIES if is_unknown else _TRIES
+
+
+Fields = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Protocol:
+    """A server's own protocol, where its completions give no prompt's numbers.
+
+    A request names it as its `protocol`; all else in it, and what is made of the
+    answer, is as in OpenAI's completions, so that nothing else has to know of these.
+    All are at `/generate`, beside `/v1`. `request` makes theirs of ours; `choice` makes
+    of their answer, and our request, a completion's choice and the tokens of prompt and
+    answer.
+    """
+
+    words: str
+    takes_ids: bool
+    request: Callable[[Fields], dict[str, Any]]
+    choice: Callable[[Fields, Fields], tuple[dict[str, Any], tuple[int | None, int]]]
+
+    def url(self, base: str) -> str:
+        """Where requests go."""
+        return f"{base.removesuffix('/v1')}/generate"
+
+    def completion(self, answer: Fields, request: Fields) -> dict[str, Any]:
+        """The server's answer to our request, as one of completions."""
+        try:
+            choice, (n_prompt, n_written) = self.choice(answer, request)
+        except (LookupError, TypeError, AttributeError) as e:
+            raise ValueError(f"no answer of {self.words}") from e
+        usage = {"prompt_tokens": n_prompt, "completion_tokens": n_written}
+        return {"choices": [choice], "usage": usage}
+
+
+def _sglang_request(request: Fields) -> dict[str, Any]:
+    prompt, is_echo = request["prompt"], bool(request.get("echo"))
+    return {
+        **({"text": prompt} if isinstance(prompt, str) else {"input_ids": prompt[0]}),
+        "sampling_params": {
+            "temperature": request["temperature"],
+            "max_new_tokens": request["max_tokens"],
+        },
+        "return_logprob": True,
+        # -1: of what is written alone.
+        "logprob_start_len": 0 if is_echo else -1,
+        "top_logprobs_num": 0 if is_echo else request["logprobs"],
+        "return_text_in_logprobs": True,
+    }
+
+
+def _sglang_choice(
+    answer: Fields, request: Fields
+) -> tuple[dict[str, Any], tuple[int | None, int]]:
+    """Each token is [log-probability, id, text]."""
+    found = answer["meta_info"]
+    part = "input" if request.get("echo") else "output"
+    shown = [(text, value) for value, _, text in found[f"{part}_token_logprobs"]]
+    likeliest = [
+        {text: value for value, _, text in place or ()}
+        for place in found.get("output_top_logprobs") or ()
+    ]
+    counts = found["prompt_tokens"], found["completion_tokens"]
+    return _choice(answer["text"], shown, likeliest), counts
+
+
+def _tgi_request(request: Fields) -> dict[str, Any]:
+    # Greedy unless a temperature is sent, which must not be 0.
+    parameters = {"max_new_tokens": request["max_tokens"], "details": True}
+    if request.get("echo"):
+        parameters["decoder_input_details"] = True
+    else:
+        parameters["top_n_tokens"] = request["logprobs"]
+    return {"inputs": request["prompt"], "parameters": parameters}
+
+
+def _tgi_choice(
+    answer: Fields, request: Fields
+) -> tuple[dict[str, Any], tuple[int | None, int]]:
+    """Each token has id, text and logprob."""
+
+    def pair(token: Fields) -> tuple[str, Any]:
+        return token["text"].replace("▁", " "), token["logprob"]
+
+    details, is_echo = answer["details"], bool(request.get("echo"))
+    shown = [pair(token) for token in details["prefill" if is_echo else "tokens"]]
+    likeliest = [dict(map(pair, place)) for place in details.get("top_tokens") or ()]
+    counts = len(shown) if is_echo else None, details["generated_tokens"]
+    return _choice(answer["generated_text"], shown, likeliest), counts
+
+
+def _choice(
+    text: str, shown: Sequence[tuple[str | None, Any]], likeliest: list[dict[str, Any]]
+) -> dict[str, Any]:
+    logprobs = {
+        "tokens": [token for token, _ in shown],
+        "token_logprobs": [value for _, value in shown],
+        "top_logprobs": likeliest,
+    }
+    return {"index": 0, "text": text, "logprobs": logprobs}
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "sglang": Protocol("SGLang's own protocol", True, _sglang_request, _sglang_choice),
+    "tgi": Protocol(
+        "TGI's own protocol (needs --enable-prefill-logprobs)",
+        False,
+        _tgi_request,
+        _tgi_choice,
+    ),
+}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.request import Body
+from jaxcontam.scoring.api.address import Body
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.
@@ -47,10 +47,7 @@ class Budget:
     """Spending limit and prices of one run; earlier runs do not count.
 
     Attributes:
-        max_cost: Most that requests may cost, those that fail among them, in the
-            currency of the prices; None is no limit.
-        price_in: Price of a million tokens of prompts.
-        price_out: Price of a million tokens of answers.
+        max_cost: Most that requests may cost, those that fail too; None is no limit.
     """
 
     max_cost: float | None = None
@@ -233,11 +230,8 @@ class ApiOptions:
             sends text, and the server's own tokens are scored.
         context: Tokens of a request at most, or characters without a tokenizer; None
             takes a default. Of a model directory: tokens that it reads at once.
-        concurrency: Requests that are under way at once.
-        budget: Most that the run may cost, in the currency of the prices; None is no
-            limit.
-        price_in: Price of a million prompt tokens.
-        price_out: Price of a million tokens that the model writes.
+        budget: Most that the run may cost; None is no limit. Prices are of a million
+            tokens.
     """
 
     tokenizer: Path | None = None

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxcontam.progress import Progress
+from jaxcontam.scoring.api.address import ApiError, Body, RefusedError
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.request import ApiError, Body, RefusedError
 from jaxcontam.scoring.completer import Completion
 
 PATH = "/chat/completions"
@@ -96,10 +96,7 @@ class ChatCompleter:
         )
 
     def _check_sampling(self, body: Body, harmless: Body) -> None:
-        """Find out whether answers vary at all, once a temperature.
-
-        Samples that are all the same are what methods look for that compare them.
-        """
+        """Find out whether answers vary at all, once a temperature."""
         temperature = max(1.0, body["temperature"])
         if temperature in self._sampled:
             return
@@ -130,9 +127,7 @@ class ChatCompleter:
                 if _TOO_LONG.search(str(refusal)):
                     hint = f"fewer --new-tokens, if they are the reason; {hint}"
                 raise ApiError(
-                    f"{refusal}, whatever it is asked",
-                    hint=hint,
-                    status=refusal.status,
+                    f"{refusal}, whatever it is asked", hint=hint, status=refusal.status
                 )
         self._settled.add(fields)
 

@@ -5,25 +5,48 @@ token of the prompt is refused, with the place.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.scoring.api.alignment import token_starts
-from jaxcontam.scoring.api.protocols import PROTOCOLS
+from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.answers import PROTOCOLS
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PATH = "/completions"
-
 Prompt = str | tuple[int, ...]
 """Text, or token ids."""
-
 # A log-probability of 0 is at times a little above it, after rounding.
 _MOST = 1e-3
 # Servers return this for a missing log-probability or minus infinity.
 _NONE = -9999.0
 # Characters of a prompt that errors show.
 _SHOWN = 40
+N_WRITTEN = 8
+"""Tokens to generate: enough that chance does not hide an offset by one."""
+_N_LIKELIEST = 5
+_MOST_TRIES = 2
+NEEDED = (
+    "order tests and membership scores need the log-probability of every token of a "
+    "prompt; jaxcontam replicate works by chat alone"
+)
+"""Hint where a server gives no log-probabilities that can be used."""
+TOKEN_ID = "token_id:"
+"""Prefix of a token that a server cannot show as text."""
+Post = Callable[..., Mapping[str, Any]]
+"""Sends the body of a completion request, `post(body)`, and gives the answer; with
+`once=True` it does not try again what fails. Its InputErrors have the `status` that the
+server answers with, if any."""
+
+
+# Marks of a token that holds part of a character.
+_PART_OF_CHARACTER = "\ufffd"
+_BYTES = "bytes:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,10 +55,8 @@ class Way:
 
     Attributes:
         echo: By `echo` and `logprobs`; else by `prompt_logprobs`.
-        ids: Prompts are token ids; else text.
         max_tokens: 0 where the server can write nothing, else 1.
-        bos: Whether the first token of a text has a log-probability, because the
-            server puts a token before it.
+        bos: The first token of a text has a log-probability: one stands before it.
         protocol: The server's own, of `PROTOCOLS`; None is OpenAI's completions.
     """
 
@@ -238,10 +259,7 @@ def _of_prompt_logprobs(
 
 
 def _with_first(tokens: list[str | None], text: str) -> list[str | None]:
-    """The first token has no entry, so its text is what the others leave.
-
-    It is "" where they leave nothing: a token that the server put before the text.
-    """
+    """The first token has no entry: its text is what the others leave, "" for none."""
     rest = "".join(token or "" for token in tokens[1:])
     if tokens[0] is None and text.endswith(rest):
         return [text[: len(text) - len(rest)], *tokens[1:]]
@@ -260,3 +278,269 @@ def _shown(prompt: Prompt | Sequence[int]) -> str:
     if isinstance(prompt, str):
         return repr(prompt[:_SHOWN])
     return f"the prompt of ids {list(prompt[:8])}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compared:
+    """Log-probabilities of tokens when generated and when read, in nats.
+
+    `errors` are absolute differences, `values` all that was read; the prompt is None
+    where nothing can be compared.
+    """
+
+    errors: list[float]
+    values: list[float]
+    prompt: Prompt | None
+
+
+def written_and_read(
+    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
+) -> Compared:
+    """Let the model write, and compare with what it says when it reads that."""
+    answer = post(way.greedy(prompt, max_tokens=N_WRITTEN, logprobs=_N_LIKELIEST))
+    n_tries = 0
+    for written in _written(answer):
+        whole, starts = _with_written(
+            prompt, [token for token, _ in written], tokenizer
+        )
+        if not starts or n_tries == _MOST_TRIES:
+            continue
+        n_tries += 1
+        found = read(post(way.body(whole)), way, whole, url)
+        values = dict(zip(found.starts.tolist(), found.logprobs.tolist(), strict=True))
+        ends = [*starts[1:], len(whole)]
+        errors = []
+        for (_, value), start, end in zip(written, starts, ends, strict=False):
+            # A text may be read as other tokens than it was written in.
+            is_same = start in values and not any(start < at < end for at in values)
+            if not is_same:
+                break
+            errors.append(abs(values[start] - value))
+        if errors:
+            return Compared(errors, found.logprobs.tolist(), whole)
+    return Compared([], [], None)
+
+
+def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
+    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
+
+    These stand alone, for models that write parts of characters.
+    """
+    try:
+        found = answer["choices"][0].get("logprobs")
+        assert isinstance(found, dict)
+        pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
+        likeliest = (found.get("top_logprobs") or [{}])[0] or {}
+        written = _whole_tokens(pairs)
+        alone = [_whole_tokens([pair]) for pair in likeliest.items()]
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
+        return []
+    return [tokens for tokens in (written, *alone) if tokens]
+
+
+def _whole_tokens(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, float]]:
+    """Tokens up to the first that is a part of a character, or none at all."""
+    whole = []
+    for token, value in pairs:
+        if (
+            not isinstance(token, str)
+            or not token
+            or is_part(token)
+            or TOKEN_ID in token
+        ):
+            break
+        whole.append((token, checked_logprob(value, "what is written")))
+    return whole
+
+
+def _with_written(
+    prompt: Prompt, tokens: Sequence[str], tokenizer: "Tokenizer | None"
+) -> tuple[Prompt, list[int]]:
+    """The prompt with what was written after it, and where each token begins."""
+    if isinstance(prompt, str):
+        lengths = [len(token) for token in tokens]
+        starts = [len(prompt) + sum(lengths[:i]) for i in range(len(tokens))]
+        return prompt + "".join(tokens), starts
+    assert tokenizer is not None
+    of_letters = _ids_of_letters(tokenizer)
+    ids = list(prompt)
+    for token in tokens:
+        candidates = of_letters.get(letters(token), [])
+        if len(candidates) > 1:
+            # With and without a space before it, as only the whole text tells.
+            text = _decoded(tokenizer, ids) + token
+            candidates = [
+                i for i in candidates if _decoded(tokenizer, [*ids, i]) == text
+            ]
+        if len(candidates) != 1:
+            break
+        ids += candidates
+    return tuple(ids), list(range(len(prompt), len(ids)))
+
+
+# One run asks with one tokenizer; a vocabulary takes a second.
+@functools.lru_cache(1)
+def _ids_of_letters(tokenizer: "Tokenizer") -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for i in tokenizer.get_vocab().values():
+        found.setdefault(letters(_decoded(tokenizer, [i])), []).append(i)
+    return found
+
+
+def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def read(answer: Mapping[str, Any], way: Way, prompt: Prompt, url: str) -> PromptScores:
+    """As `read_prompt_scores`, for answers that nobody would ask for again."""
+    try:
+        return read_prompt_scores(answer, way, prompt)
+    except ValueError as e:
+        raise InputError(f"{url}: {e}", hint=NEEDED) from None
+
+
+def letters(text: str) -> str:
+    """A text without spaces, which servers show in several ways."""
+    return "".join(text.replace("▁", " ").split())
+
+
+def token_starts(
+    text: str, tokens: Sequence[str], offsets: Any = None
+) -> tuple[int, list[int]] | None:
+    r"""Find where in a text each of the tokens begins that a server shows of it.
+
+    "a fox" has the same answer with and without `<s>` before it:
+
+        tokens   "<s>"  "a"  " f"  "ox"
+        starts            0     1     3
+
+    Servers differ: offsets count characters or bytes, from the text's start or from a
+    token that they put before it, or are wrong. The tokens' own texts are surer, where
+    they join to the text; offsets are taken where they do not, and each is checked.
+
+    Tokens that are parts of one character all begin where it does. Some servers show
+    the whole character for the first of them, and nothing for the others.
+
+    One token may stand before those of the text, none after. Gives the number of tokens
+    before the text, and where in it each of its own begins, 0 first and rising; None if
+    they do not fit the text.
+    """
+    for n_before in (0, 1):
+        starts = _joined(text, tokens[n_before:])
+        if starts is not None:
+            return n_before, starts
+    for n_before in (0, 1):
+        starts = _by_offsets(text, tokens[n_before:], offsets, n_before)
+        if starts is not None:
+            return n_before, starts
+    return None
+
+
+def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
+    """Starts of tokens whose texts, one after the other, are the text."""
+    starts, at = [], 0
+    for i, token in enumerate(tokens):
+        if i == 0 and token[:1] == " " and not text.startswith(" "):
+            # Some tokenizers put a space before every text.
+            starts.append(0)
+            at = len(token) - 1
+            if not text.startswith(token[1:]):
+                return None
+            continue
+        if not token:
+            if not _may_have_parts(text, at):
+                return None
+            starts.append(at - 1)
+            continue
+        if at == len(text):
+            return None
+        if is_part(token):
+            starts.append(at)
+            if i + 1 == len(tokens) or not is_part(tokens[i + 1]):
+                at = _after_parts(text, at, tokens[i + 1 :])
+            continue
+        if not text.startswith(token, at):
+            return None
+        starts.append(at)
+        at += len(token)
+    return starts if at == len(text) and starts else None
+
+
+def _may_have_parts(text: str, at: int) -> bool:
+    """True if the character before a place can be of several tokens."""
+    return at > 0 and not text[at - 1].isascii()
+
+
+def _after_parts(text: str, at: int, rest: Sequence[str]) -> int:
+    """Start of the next whole token after partial characters."""
+    if rest:
+        found = text.find(rest[0], at + 1)
+        if found >= 0:
+            return found
+    return len(text)
+
+
+def _by_offsets(
+    text: str, tokens: Sequence[str], offsets: Any, n_before: int
+) -> list[int] | None:
+    """Starts as the server says, in one of the ways that servers count."""
+    if not _are_numbers(offsets) or len(offsets) != n_before + len(tokens):
+        return None
+    if not tokens or not tokens[0]:
+        # An empty token is one that the server put before the text.
+        return None
+    own = list(offsets[n_before:])
+    from_first = [offset - own[0] for offset in own]
+    # Position in UTF-8 -> character.
+    of_byte: list[int] = []
+    for i, character in enumerate(text):
+        of_byte += [i] * len(character.encode("utf-8", "surrogatepass"))
+    of_byte.append(len(text))
+    by_bytes = [
+        of_byte[offset] if 0 <= offset < len(of_byte) else -1 for offset in from_first
+    ]
+    for starts in (own, from_first, by_bytes):
+        starts = _of_characters(text, tokens, starts)
+        rises = all(a <= b for a, b in itertools.pairwise(starts))
+        is_inside = starts[0] == 0 and starts[-1] < len(text)
+        if rises and is_inside and _fit(text, tokens, starts):
+            return starts
+    return None
+
+
+def _of_characters(
+    text: str, tokens: Sequence[str], starts: Sequence[int]
+) -> list[int]:
+    """Starts; an empty token behind a character is a part of it."""
+    found = list(starts)
+    for i, token in enumerate(tokens):
+        is_behind = not token and i > 0 and starts[i] > starts[i - 1]
+        if is_behind and starts[i] <= len(text) and _may_have_parts(text, starts[i]):
+            found[i] = starts[i] - 1
+    # Parts may stand behind one another.
+    for i, token in enumerate(tokens):
+        if not token and i > 0 and not tokens[i - 1] and starts[i] == starts[i - 1]:
+            found[i] = found[i - 1]
+    return found
+
+
+def _fit(text: str, tokens: Sequence[str], starts: Sequence[int]) -> bool:
+    """True if whole tokens stand where they should, and none is left out."""
+    shown = [(t, start) for t, start in zip(tokens, starts, strict=True) if t]
+    ends = [*(start for _, start in shown[1:]), len(text)]
+    for (token, start), end in zip(shown, ends, strict=True):
+        if is_part(token):
+            continue
+        # A space may be shown that the text has not, or left out.
+        if text[start:end].strip() != token.strip():
+            return False
+    return True
+
+
+def is_part(token: str) -> bool:
+    """True if a token as shown is a part of a character."""
+    return _PART_OF_CHARACTER in token or token.startswith(_BYTES)
+
+
+def _are_numbers(offsets: Any) -> bool:
+    return isinstance(offsets, list) and all(type(o) is int for o in offsets)

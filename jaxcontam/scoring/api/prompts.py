@@ -9,11 +9,10 @@ import numpy as np
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_after
-from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.address import ApiModel, Body, RefusedError, request_key
 from jaxcontam.scoring.api.answers import Answer
 from jaxcontam.scoring.api.budget import Budget, Usage, about_usage
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.eras import Eras
 from jaxcontam.scoring.api.logprobs import (
     PATH,
     Prompt,
@@ -22,9 +21,8 @@ from jaxcontam.scoring.api.logprobs import (
     read_prompt_scores,
     ways,
 )
-from jaxcontam.scoring.api.request import Body, RefusedError, request_key
-from jaxcontam.scoring.api.spot import SpotChecks
-from jaxcontam.scoring.request_order import going_out, put_back
+from jaxcontam.scoring.api.trust import Eras, SpotChecks
+from jaxcontam.scoring.asked import going_out, put_back
 
 # Requests in a block, of which one row is tested.
 _AT_ONCE = 128
@@ -196,11 +194,8 @@ class ApiEstimate:
     """Requests still to be sent, and their estimated cost.
 
     Attributes:
-        n_requests: Requests to send, if none fails.
-        n_journalled: Requests that the journal answers.
-        prompt_tokens: Tokens of their prompts: exact for ids, else a quarter of the
-            bytes.
-        completion_tokens: Upper bound of the tokens they generate.
+        prompt_tokens: Exact for ids, else a quarter of the bytes.
+        completion_tokens: Upper bound.
         cost: At most, in the currency of the prices; None without prices.
     """
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, boundaries_matrix, double_centred
 from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.multiple import MaxTResult, max_t, shared_sums
-from jaxcontam.stats.pair_statistic import MOST_ENUMERATED, stratum_orders
+from jaxcontam.stats.pair_test import MOST_ENUMERATED, stratum_orders
 from jaxcontam.stats.pretests.null import permutation_p, value_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, power_of_ten
 from jaxcontam.stats.result import Pretest

@@ -26,9 +26,7 @@ _DIGITS = re.compile(r"([0-9]{1,18})")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]{1,18}(\.[0-9]{1,18})?\s*")
 
 
-def columns(
-    rows: Sequence[Mapping[str, object] | None],
-) -> dict[str, list[object]]:
+def columns(rows: Sequence[Mapping[str, object] | None]) -> dict[str, list[object]]:
     """Every field with its value in each example, None where it lacks."""
     names = dict.fromkeys(name for row in rows if row is not None for name in row)
     return {
@@ -41,7 +39,6 @@ class Field:
     """A field of the file, and what it can say about the order.
 
     Attributes:
-        values: One per example.
         is_label: 2 to n/4 distinct values, which could group the file.
         is_id: Short values, most of them with a digit.
     """

@@ -6,9 +6,8 @@ import httpx2
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.scoring.api.answers import read_reply
-from jaxcontam.scoring.api.policy import Failure
-from jaxcontam.scoring.api.request import ApiError, RefusedError
+from jaxcontam.scoring.api.address import ApiError, RefusedError
+from jaxcontam.scoring.api.answers import Failure, read_reply
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 

@@ -4,10 +4,15 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel, key_from_environment, parse_api
+from jaxcontam.scoring.api.address import (
+    ApiError,
+    ApiModel,
+    RefusedError,
+    key_from_environment,
+    parse_api,
+)
 from jaxcontam.scoring.api.chat import ChatCompleter, answer_seed
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.request import ApiError, RefusedError
 from tests.support.api_server import chat, prompt_of, serving
 
 KEY = "sk-very-secret"

@@ -7,9 +7,8 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api import client as api_client
-from jaxcontam.scoring.api.address import ApiModel
+from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, request_key
 from jaxcontam.scoring.api.client import snapshot_warning
-from jaxcontam.scoring.api.request import ApiError, RefusedError, request_key
 from tests.support.api_transport import (
     MODEL,
     PATH,

@@ -6,7 +6,7 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import parse_api
-from jaxcontam.scoring.api.eras import find_eras
+from jaxcontam.scoring.api.trust import find_eras
 
 
 def test_one_server_is_one_url():

@@ -17,7 +17,7 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.request import ApiError
+from jaxcontam.scoring.api.address import ApiError
 from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.support.api_server import serving
 

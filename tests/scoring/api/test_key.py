@@ -10,9 +10,8 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.scoring import remote_model
-from jaxcontam.scoring.api.address import key_beside
-from jaxcontam.scoring.api.request import ApiError
+from jaxcontam.scoring import remote
+from jaxcontam.scoring.api.address import ApiError, key_beside
 from jaxcontam.scoring.load import load
 from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.support.api_server import serving
@@ -176,7 +175,7 @@ def test_no_server_of_a_reference_sees_the_key_of_the_model(monkeypatch):
     # `load` of a reference asks for it so.
     seen = []
     monkeypatch.setattr(
-        remote_model, "key_beside", lambda *words: seen.append(words) or (None, own)
+        remote, "key_beside", lambda *words: seen.append(words) or (None, own)
     )
     with contextlib.suppress(InputError):
         load(f"api:{other}#m", plan_only=True, beside=model)

@@ -6,8 +6,8 @@ import random
 import httpx2
 import pytest
 
-from jaxcontam.scoring.api.policy import Failure, Policy
-from jaxcontam.scoring.api.request import ApiError
+from jaxcontam.scoring.api.address import ApiError
+from jaxcontam.scoring.api.answers import Failure, Policy
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -52,7 +52,7 @@ def test_a_server_that_says_nothing_is_told_and_what_it_asks_for_is_capped(
         await asyncio.sleep(0.2)
         return fault(429, Retry_After="1e9") if number == 2 else None
 
-    monkeypatch.setattr("jaxcontam.scoring.api.sender._SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("jaxcontam.scoring.api.client._SILENT_SECONDS", 0.05)
     with opened(Server(slow), timeout_seconds=9.0) as client:
         client.post(PATH, {"prompt": "hello"})
         (line,) = capsys.readouterr().err.splitlines()

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.probe import probe
-from jaxcontam.scoring.api.request import ApiError, RefusedError
+from jaxcontam.scoring.api.address import ApiError, RefusedError
+from jaxcontam.scoring.api.trust import probe
 
 URL = "http://server/v1"
 WRITTEN = [" and", " then", " the", " end", " came"]

@@ -9,9 +9,13 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.alignment import token_starts
 from jaxcontam.scoring.api.client import ApiClient
-from jaxcontam.scoring.api.logprobs import PromptScores, Way, read_prompt_scores
+from jaxcontam.scoring.api.logprobs import (
+    PromptScores,
+    Way,
+    read_prompt_scores,
+    token_starts,
+)
 from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
