@@ -7,7 +7,12 @@ from typing import cast
 
 import numpy as np
 
-from jaxcontam.data.benchmark import Benchmark, check_text, load_benchmark
+from jaxcontam.data.benchmark import (
+    Benchmark,
+    check_text,
+    load_benchmark,
+    without_repeats,
+)
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
