@@ -1,8 +1,8 @@
-"""Occurrences of examples: rules that each one meets, place and words."""
+"""Result of a search: rules that each example meets, place and words."""
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from jaxcontam.data.ngrams import (
     shingles,
     words_pattern,
 )
-from jaxcontam.overlap.corpus_search import NgramMarks, OverlapSearch
+from jaxcontam.data.provenance import Provenance
+from jaxcontam.overlap.search import NamedFault, NgramMarks, OverlapSearch
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -122,6 +123,79 @@ class Occurrence:
     def is_found(self) -> bool:
         """True if it meets a rule, and not by boilerplate alone."""
         return self.rule is not None and not self.boilerplate
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedBenchmark:
+    """The examples that were looked for."""
+
+    name: str
+    fingerprint: str
+    order_provenance: Provenance
+    n_examples: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedCorpus:
+    """The files that were searched.
+
+    `unreadable` holds the first few of the `n_unreadable` parts that were skipped,
+    `not_read` files of other kinds.
+    """
+
+    n_files: int
+    n_bytes: int
+    n_documents: int
+    n_words: int
+    n_unreadable: int
+    unreadable: tuple[NamedFault, ...]
+    not_read: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedIndex:
+    """The index that was asked for `n_runs` runs of words.
+
+    Too many examples share `n_shared_runs` to ask for them; `n_unasked` have no run.
+    """
+
+    index: str
+    url: str
+    n_runs: int
+    n_shared_runs: int
+    n_unasked: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapSearchResult:
+    """Result of one search; nothing of the clock, so that reruns agree.
+
+    `meaning` says what the numbers show and what they do not, `rules` how an example
+    meets each rule.
+    """
+
+    schema: int
+    jaxcontam: str
+    command: tuple[str, ...]
+    meaning: str
+    rules: dict[str, str]
+    benchmark: SearchedBenchmark
+    corpus: SearchedCorpus | SearchedIndex
+    totals: dict[str, int]
+    examples: tuple[Occurrence, ...]
+
+
+def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:
+    """Examples that meet each rule, that meet any, and that deserve a second look."""
+    found = [row for row in rows if row.is_found]
+    return {
+        **{rule: sum(rule in row.rules for row in found) for rule in rules},
+        "found": len(found),
+        "not_found": sum(not row.is_found and row.n_words > 0 for row in rows),
+        "without_words": sum(row.n_words == 0 for row in rows),
+        "found_below_8_words": sum(row.n_words < SHORT for row in found),
+        "boilerplate": sum(row.boilerplate for row in rows),
+    }
 
 
 def in_context(text: str | None, words: str | None) -> str | None:
