@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from jaxcontam.cli.main import GONE, main
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report_files import write_report
 from jaxcontam.reports.saved import write_files
 from tests.support.report_documents import audit_report, order_result
@@ -74,7 +75,7 @@ def _changed():
 def _report():
     """A whole report of one test, with its evidence."""
     report = audit_report(order_result(verdict="contaminated"))
-    write_files(report, [None], Path("my report"))
+    write_files(report, {ARCHIVE_NAME: archive_bytes([None])}, Path("my report"))
 
 
 _SCENES = {"audits": _audits, "changed": _changed, "report": _report}
