@@ -10,6 +10,7 @@ from typing import Self
 
 from tyro.conf import Positional
 
+from jaxcontam import __version__
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT, overlap_index
@@ -205,8 +206,6 @@ class Overlap:
         files: list[CorpusFile],
         nearest: NearestSearch | None,
     ) -> str:
-        from jaxcontam import __version__
-
         listed = [
             (os.path.realpath(file.path), file.name, file.size, file.modified)
             for file in files
@@ -225,8 +224,6 @@ class Overlap:
         corpus: SearchedCorpus | SearchedIndex,
         rows: tuple[Occurrence, ...],
     ) -> OverlapSearchResult:
-        from jaxcontam import __version__
-
         flags = flags_of(self._asked_for())
         return OverlapSearchResult(
             schema=_SCHEMA,

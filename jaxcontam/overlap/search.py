@@ -252,6 +252,12 @@ class NgramMarks:
     file: np.ndarray
     line: np.ndarray
 
+    @classmethod
+    def of(cls, n: int) -> "NgramMarks":
+        """Marks of n-grams that were not met yet."""
+        zeros = np.zeros(n, np.int64)
+        return cls(zeros, zeros.copy(), np.full(n, -1, np.int32), zeros.copy())
+
 
 @dataclasses.dataclass(slots=True, eq=False)
 class TextMarks:
@@ -290,15 +296,7 @@ class OverlapSearch:
 
     def __init__(self, index: OverlapIndex):
         self.index = index
-        self.ngrams = {
-            n: NgramMarks(
-                np.zeros(len(table), np.int64),
-                np.zeros(len(table), np.int64),
-                np.full(len(table), -1, np.int32),
-                np.zeros(len(table), np.int64),
-            )
-            for n, table in index.tables.items()
-        }
+        self.ngrams = {n: NgramMarks.of(len(one)) for n, one in index.tables.items()}
         n_texts = len(index.texts)
         self.texts = TextMarks(
             np.zeros(n_texts, np.int64),
@@ -370,19 +368,16 @@ class OverlapSearch:
             places, ngrams = table.find(hashes[n], batch.ids)
             if not len(places):
                 continue
-            self._mark(self.ngrams[n], batch, places, ngrams)
+            self._mark(n, batch, places, ngrams)
             if n < LONG:
                 self._mark_whole(table, batch, places, ngrams)
             if n == SHORT:
                 self._compare(table, batch, places, ngrams)
 
     def _mark(
-        self,
-        marks: NgramMarks,
-        batch: "_Batch",
-        places: np.ndarray,
-        ngrams: np.ndarray,
+        self, n: int, batch: "_Batch", places: np.ndarray, ngrams: np.ndarray
     ) -> None:
+        marks = self.ngrams[n]
         parts = batch.part_at(places)
         found, earliest = np.unique(ngrams, return_index=True)
         is_new = marks.n_documents[found] == 0
