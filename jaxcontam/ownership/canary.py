@@ -1,4 +1,10 @@
-"""`jaxcontam canary`: was a secret that was injected learned?"""
+"""`jaxcontam canary`: secret sequences that were injected, among held-out twins.
+
+Dimension key
+    K  secrets
+    N  held-out sequences
+    M  versions in a row
+"""
 
 import dataclasses
 import math
@@ -229,12 +235,9 @@ class Canary(DeviceFlags, ReportFlags):
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        left_out = tuple(
-            f"{file.name}: {words}"
-            for file in (secrets, others)
-            for words in file.left_out
-        )
-        return texts, np.argsort(alphabetical), len(secrets), left_out
+        left_out = [f"{secrets.name}: {words}" for words in secrets.left_out]
+        left_out += [f"{others.name}: {words}" for words in others.left_out]
+        return texts, np.argsort(alphabetical), len(secrets), tuple(left_out)
 
     def _make(self, n_secrets: int) -> None:
         assert self.held_out is not None
@@ -248,20 +251,16 @@ class Canary(DeviceFlags, ReportFlags):
             raise InputError(
                 "--prefix must be one line", hint="each sequence is a line of its file"
             )
-        drawn = draw_sequences(
-            n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
-        )
-        console = Terminal()
-        parts = (
-            (self.secret, drawn[:n_secrets]),
-            (self.held_out, drawn[n_secrets:]),
-        )
+        n_drawn = n_secrets + n_held_out
+        drawn = draw_sequences(n_drawn, kind=self.kind, prefix=self.prefix)
+        parts = ((self.secret, drawn[:n_secrets]), (self.held_out, drawn[n_secrets:]))
         write_new_files(
             [
                 (path, "".join(f"{text}\n" for text in texts).encode(), 0o600)
                 for path, texts in parts
             ]
         )
+        console = Terminal()
         for path, texts in parts:
             sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
             console.say(

@@ -1,4 +1,4 @@
-"""How many points of a score come from having seen the items."""
+"""Ask models for the items of both sides, and judge what their scores gained."""
 
 import contextlib
 import dataclasses
