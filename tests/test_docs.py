@@ -129,7 +129,7 @@ def test_method_of_the_how_to_page_is_a_score():
 
 def test_rooms_of_the_picture_are_rooms_of_the_house():
     picture = (DOCS / "pictures/architecture.svg").read_text()
-    named = re.findall(r'class="t"[^>]*>([a-z]+)', picture)
+    named = re.findall(r'class="t"[^>]*>([a-z_]+)', picture)
     assert len(named) == 13
     for name in named:
         places = (ROOT / "jaxcontam" / name, ROOT / "jaxcontam" / f"{name}.py")
