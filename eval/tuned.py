@@ -36,8 +36,7 @@ from eval.study import (
 )
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.models.checkpoint import load_checkpoint
-from jaxcontam.ownership.keyed_canary import keyed_canary
-from jaxcontam.ownership.keyed_rows import make_keyed_rows
+from jaxcontam.ownership.keyed_canary import keyed_canary, make_keyed_rows
 from jaxcontam.replication.control import JudgeResult
 from jaxcontam.replication.run import replicate
 from jaxcontam.scoring.local import checkpoint_scorer

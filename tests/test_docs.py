@@ -10,8 +10,8 @@ import pytest
 
 from docs.site_hooks import command_page, command_table, grouped_methods, overview
 from examples import any_engine
-from jaxcontam.cli.formulas import FORMULAS
 from jaxcontam.cli.main import COMMANDS, flags_of, parse
+from jaxcontam.cli.methods import FORMULAS
 from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN

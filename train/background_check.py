@@ -20,8 +20,8 @@ from jaxcontam.data.ngrams import (
     words_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.overlap.corpus_search import OverlapSearch
 from jaxcontam.overlap.occurrences import RULES, Form, Occurrence, forms_of, occurrences
+from jaxcontam.overlap.search import OverlapSearch
 from train.manifest import SetOverlap
 from train.plan import PlannedSet
 

@@ -15,8 +15,8 @@ from eval.natural_order.words import pseudoword
 from jaxcontam.data.benchmark import content_digest
 from jaxcontam.data.release import SEED_BYTES
 from jaxcontam.ownership.canary import canary_results
-from jaxcontam.ownership.keyed_rows import VALUES, make_keyed_rows
-from jaxcontam.ownership.variants_test import variants_result
+from jaxcontam.ownership.keyed_canary import VALUES, make_keyed_rows
+from jaxcontam.ownership.variants import variants_result
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
 from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.in_memory import opened_function

@@ -8,7 +8,7 @@ import json
 import operator
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,12 +45,10 @@ Fields = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoredBenchmark:
-    """A benchmark that a model has a score of.
+    """A benchmark that a model has a score of, under names that an audit may use.
 
-    Attributes:
-        benchmarks: What it calls the benchmark; any of them may be an audit's.
-        put: Adds what is said of it to the document.
-        is_sure: False for a column of a table that may hold something else.
+    `put` adds what is said of it to the document. A column of a table that may hold
+    something else is not `is_sure`.
     """
 
     model: str
@@ -200,15 +198,10 @@ def _put(
     row |= {f"{prefix}_{name}": form(value) for name, value in fields.items()}
 
 
-_KINDS: tuple[tuple[str, frozenset[str], Callable[..., Iterable[ScoredBenchmark]]], ...]
 _KINDS = (
-    ("lm-evaluation-harness", frozenset({"results", "config"}), _lm_eval),
-    ("Inspect", frozenset({"eval", "status"}), _inspect),
-    (
-        "Every Eval Ever",
-        frozenset({"evaluation_results", "model_info"}),
-        _every_eval_ever,
-    ),
+    ("lm-evaluation-harness", {"results", "config"}, _lm_eval),
+    ("Inspect", {"eval", "status"}, _inspect),
+    ("Every Eval Ever", {"evaluation_results", "model_info"}, _every_eval_ever),
 )
 
 
@@ -252,10 +245,8 @@ def _zipped(path: Path) -> dict[str, Any]:
 
 def _member(file: zipfile.ZipFile, name: str) -> bytes:
     # What another packing unpacks to has no bound.
-    if file.getinfo(name).compress_type not in (
-        zipfile.ZIP_STORED,
-        zipfile.ZIP_DEFLATED,
-    ):
+    known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if file.getinfo(name).compress_type not in known:
         raise zipfile.BadZipFile(f"{name} is not deflated")
     with file.open(name) as member:
         data = member.read(MAX_RECORD + 1)
@@ -271,12 +262,9 @@ _MOST_NAMED = 8
 class Audited:
     """The verdict of one benchmark in one report.
 
-    Attributes:
-        names: What the report calls its model: the word that was typed, and the name of
-            the model's folder.
-        fields: What is said of it beside a score.
-        weight: Of several audits of one question the heaviest counts: whether a
-            reference stands beside the model, and when the audit started.
+    A report calls its model by the word that was typed, and by the name of its folder.
+    Of several audits of one question the heaviest counts: whether a reference stands
+    beside the model, and when the audit started.
     """
 
     names: tuple[str, ...]

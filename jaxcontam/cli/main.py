@@ -62,16 +62,10 @@ GONE = {
     "membership --convention": "convention='lt' of jaxcontam.membership in Python",
     "membership --n-neighbours": "n_neighbours=N of jaxcontam.membership in Python",
     "membership --shots": "shots=N of jaxcontam.membership in Python",
-    **dict.fromkeys(
-        (
-            "report --database-row",
-            "report --dataset",
-            "report --source",
-            "report --split-percent",
-            "report --reference",
-        ),
-        "python examples/database_rows.py DIR",
-    ),
+    **{
+        f"report --{flag}": "python examples/database_rows.py DIR"
+        for flag in ("database-row", "dataset", "source", "split-percent", "reference")
+    },
     "audit --effort": "--tests direction for quick; the default is the former standard",
     "audit --first-tokens": "all tokens of an example count",
 }
@@ -184,7 +178,7 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     """
     _describe_flags(command)
     _refuse_repeated_flags(command, words)
-    said = io.StringIO()
+    said, see = io.StringIO(), f"see {prog} --help"
     try:
         with contextlib.redirect_stderr(said):
             parsed, unknown = tyro.cli(
@@ -204,15 +198,11 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
         if not e.code:
             raise
         _refuse_unknown_flags(command, words)
-        raise InputError(
-            _first_sentence(said.getvalue()), hint=f"see {prog} --help"
-        ) from None
-    if unknown:
-        if not unknown[0].startswith("-"):
-            raise InputError(
-                f"unexpected argument {unknown[0]!r}", hint=f"see {prog} --help"
-            )
+        raise InputError(_first_sentence(said.getvalue()), hint=see) from None
+    if unknown and unknown[0].startswith("-"):
         raise _unknown_flag(command, unknown[0])
+    if unknown:
+        raise InputError(f"unexpected argument {unknown[0]!r}", hint=see)
     return parsed
 
 
@@ -287,8 +277,7 @@ def _run(words: list[str]) -> object:
     with own_folder(name, command):
         of_devices = isinstance(command, DeviceFlags)
         is_shared = of_devices and (command.shard is not None or command.distributed)
-        outcome = _run_share(command) if is_shared else run()
-    return outcome if isinstance(outcome, int) else EXIT_DONE
+        return _run_share(command) if is_shared else run()
 
 
 def _run_share(command: Any) -> object:

@@ -2,25 +2,20 @@
 
 import dataclasses
 import hashlib
-import io
 import json
 import os
 import statistics
-import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 from tyro.conf import Positional
 
+from jaxcontam import __version__
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.corpus import CorpusFile, Fault, Segment, list_corpus, read_segments
+from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT, overlap_index
-from jaxcontam.data.records import Place
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
-from jaxcontam.overlap.corpus_search import OverlapSearch
 from jaxcontam.overlap.index_search import PREFIX, parse_index, search_index
 from jaxcontam.overlap.index_search import RULES as INDEX_RULES
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings, with_nearest
@@ -29,24 +24,29 @@ from jaxcontam.overlap.occurrences import (
     SHARED,
     Form,
     Occurrence,
-    forms_of,
-    in_context,
-    occurrences,
-    with_contexts,
-)
-from jaxcontam.overlap.result import (
-    NamedFault,
     OverlapSearchResult,
     SearchedBenchmark,
     SearchedCorpus,
     SearchedIndex,
+    forms_of,
+    in_context,
+    occurrences,
+    totals,
+    with_contexts,
+)
+from jaxcontam.overlap.search import (
+    OverlapSearch,
+    Reached,
+    load_state,
+    save_state,
+    search_files,
+    without_text,
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.reports.archive import DAMAGED_ARRAY
 from jaxcontam.reports.flags import check_positive, flag_of, flags_of
 from jaxcontam.reports.read import read_result
-from jaxcontam.reports.report_files import make_folder, replace_bytes, replace_files
+from jaxcontam.reports.report_files import make_folder, replace_files
 from jaxcontam.terminal import Terminal, json_text, printable
 
 RESULT_NAME = "overlap.json"
@@ -63,185 +63,7 @@ MEANING = (
 _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
 
 
-def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
-    """Print a result and where it is."""
-    counts, n = result.totals, result.benchmark.n_examples
-    either = {"found": "any of these", "not_found": "none of these"}
-    cells = [
-        (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
-        for name, meaning in (result.rules | either).items()
-    ]
-    header = ("rule", "examples", "share", "an example meets it by")
-    console.say(f"{result.benchmark.name}: {n} examples")
-    console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
-    console.say(_searched_words(result.corpus))
-    found = [row for row in result.examples if row.is_found]
-    if found:
-        console.say("found (ids count from 0):")
-    for row in found[:_PRINTED_FOUND]:
-        place = "" if row.file is None else f" {row.file}:{row.line}"
-        console.say(
-            f"  id {row.id} ({row.rule}){place}",
-            f"    example: {row.example}",
-            f"    corpus:  {row.corpus}",
-        )
-    _print_nearest(result, console)
-    if counts["found_below_8_words"]:
-        console.say(
-            f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
-            "words, which occur by chance."
-        )
-    if counts["boilerplate"]:
-        console.say(
-            f"{counts['boilerplate']} have nothing there but boilerplate, and do not "
-            f"count as found: words that {SHARED} or more examples share, or that are "
-            "everywhere in the corpus (--template chooses what is looked for)."
-        )
-    if n_without := counts["without_words"]:
-        console.say(f"{n_without} examples have no words and are in no list.")
-    if isinstance(result.corpus, SearchedCorpus):
-        _print_unread(result.corpus, console)
-    lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
-    console.say(f"\n{MEANING}", f"\nresult: {printable(out / RESULT_NAME)} ({lists})")
-
-
-def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
-    near = [(row.id, n) for row in result.examples if (n := row.nearest)]
-    if not near:
-        return
-    middle = statistics.median(nearest.cosine for _, nearest in near)
-    missed = {row.id for row in result.examples if not row.is_found}
-    console.say(
-        "nearest in meaning of those not found, to be read; of all examples the "
-        f"median cosine is {middle:.2f}:"
-    )
-    ranked = sorted(near, key=lambda one: -one[1].cosine)
-    for i, nearest in [one for one in ranked if one[0] in missed][:_PRINTED_FOUND]:
-        console.say(
-            f"  id {i} ({nearest.cosine:.2f}) {nearest.file}:{nearest.line}",
-            f"    example: {in_context(nearest.example, None)}",
-            f"    corpus:  {in_context(nearest.corpus, None)}",
-        )
-
-
-def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
-    if isinstance(corpus, SearchedIndex):
-        return (
-            f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "
-            f"{corpus.n_unasked} examples below {SHORT} words, "
-            f"{corpus.n_shared_runs} shared runs"
-        )
-    return (
-        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
-        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
-    )
-
-
-def _print_unread(corpus: SearchedCorpus, console: Terminal) -> None:
-    if others := corpus.not_read:
-        kinds = sorted({Path(name).suffix or name for name in others})
-        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
-        console.say(f"not read: {len(others)} files of other kinds ({few})")
-    if corpus.n_unreadable:
-        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
-        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
-            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")
-
-
-STATE_NAME = "search.npz"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reached:
-    """Where a search stands.
-
-    Attributes:
-        place: Where in that file; None where it begins.
-        finished: Digest of the result, once there is one.
-    """
-
-    file: int = 0
-    place: Place | None = None
-    n_faults: int = 0
-    faults: tuple[NamedFault, ...] = ()
-    finished: str | None = None
-
-
-def save_state(
-    out: Path,
-    key: str,
-    reached: Reached,
-    search: OverlapSearch | None,
-    nearest: NearestSearch | None = None,
-) -> None:
-    """Write the state, whole or not at all; no search once the result is written."""
-    about = {"key": key, "reached": dataclasses.asdict(reached)}
-    arrays: dict[str, np.ndarray] = {}
-    if search is not None:
-        about["search"] = {
-            "n_documents": search.n_documents,
-            "n_words": search.n_words,
-            "carried": search.carried(),
-        }
-        if nearest is not None:
-            about["stretches"] = nearest.stretches
-        arrays = _arrays(search, nearest)
-    buffer = io.BytesIO()
-    # No text in another encoding: unpaired surrogate of a damaged record is escaped.
-    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-    replace_bytes(out / STATE_NAME, buffer.getvalue())
-
-
-def load_state(
-    out: Path, key: str, search: OverlapSearch, nearest: NearestSearch | None = None
-) -> Reached:
-    """Take up the search of the same key in `search`; a new one starts at the top.
-
-    A state that is damaged or belongs to another search counts as none.
-    """
-    try:
-        with open(out / STATE_NAME, "rb") as file, np.load(file) as saved:
-            about = json.loads(saved["about"].tobytes())
-            if about["key"] != key:
-                return Reached()
-            reached = read_result(Reached, about["reached"], STATE_NAME)
-            if reached.finished is not None:
-                return reached
-            arrays = {name: saved[name] for name in _arrays(search, nearest)}
-            stretches = about["stretches"] if nearest is not None else []
-    except (OSError, KeyError, RecursionError, InputError, *DAMAGED_ARRAY):
-        return Reached()
-    for name, array in _arrays(search, nearest).items():
-        array[...] = arrays[name]
-    if nearest is not None:
-        nearest.stretches[:] = stretches
-    search.n_documents = about["search"]["n_documents"]
-    search.n_words = about["search"]["n_words"]
-    search.resume(about["search"]["carried"])
-    return reached
-
-
-def _arrays(
-    search: OverlapSearch, nearest: NearestSearch | None
-) -> dict[str, np.ndarray]:
-    marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
-    kept = marks | {"texts": search.texts}
-    if nearest is not None:
-        kept |= {"nearest": nearest.marks}
-    return {
-        f"{name}_{field.name}": getattr(one, field.name)
-        for name, one in kept.items()
-        for field in dataclasses.fields(one)
-    }
-
-
 _SCHEMA = 3
-_BATCH_CHARACTERS = 1 << 20
-_SAVE_SECONDS = 10.0
-_NAMED_FAULTS = 20
-# So many records without one text mean that a flag is wrong, not the records.
-_HOPELESS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -348,10 +170,9 @@ class Overlap:
                 reached=reached,
                 save=lambda now: save_state(out, key, now, search, nearest),
                 progress=progress,
-                batch_characters=_BATCH_CHARACTERS,
             )
         if not search.n_documents:
-            raise _without_text(str(self.corpus), reached)
+            raise without_text(str(self.corpus), reached)
         names = [file.name for file in files]
         rows = occurrences(forms, search, files=names)
         if nearest is not None:
@@ -385,8 +206,6 @@ class Overlap:
         files: list[CorpusFile],
         nearest: NearestSearch | None,
     ) -> str:
-        from jaxcontam import __version__
-
         listed = [
             (os.path.realpath(file.path), file.name, file.size, file.modified)
             for file in files
@@ -405,8 +224,6 @@ class Overlap:
         corpus: SearchedCorpus | SearchedIndex,
         rows: tuple[Occurrence, ...],
     ) -> OverlapSearchResult:
-        from jaxcontam import __version__
-
         flags = flags_of(self._asked_for())
         return OverlapSearchResult(
             schema=_SCHEMA,
@@ -424,107 +241,6 @@ class Overlap:
             totals=totals(rows, rules),
             examples=rows,
         )
-
-
-def search_files(
-    search: OverlapSearch,
-    nearest: NearestSearch | None,
-    files: list[CorpusFile],
-    *,
-    text_field: str,
-    reached: Reached,
-    save: Callable[[Reached], None],
-    progress: Callable[[int, int], None],
-    batch_characters: int,
-) -> Reached:
-    """Read a corpus from where a search stands to its end.
-
-    `save` is called every so often with a place to go on from, `progress` with bytes
-    done and in all. `batch_characters` is text searched at a time; never less than four
-    times the longest text that is looked for, since a batch repeats twice as much.
-    """
-    done = sum(file.size for file in files[: reached.file])
-    in_all = sum(file.size for file in files)
-    longest = max(map(len, search.index.texts), default=0)
-    batch_characters = max(batch_characters, 4 * longest)
-    batch: list[tuple[int, Segment]] = []
-    n_characters, saved = 0, time.monotonic()
-    for number in range(reached.file, len(files)):
-        file = files[number]
-        start = reached.place if number == reached.file else None
-        found = read_segments(file.path, text_field=text_field, start=start)
-        for item in found:
-            if isinstance(item, Fault):
-                reached = _with_fault(reached, file.name, item)
-                if reached.n_faults >= _HOPELESS and not (search.n_documents or batch):
-                    raise _without_text(file.name, reached)
-            else:
-                batch.append((number, item))
-                n_characters += len(item.text)
-            # Many blank or damaged records fill no batch but take time as well.
-            if n_characters + 64 * len(batch) < batch_characters and isinstance(
-                item, Segment
-            ):
-                continue
-            _add(batch, search, nearest)
-            batch, n_characters = [], 0
-            place = item.after
-            if isinstance(item, Fault) and place is None:
-                reached = dataclasses.replace(reached, file=number + 1, place=None)
-                continue
-            if place is None:
-                continue
-            progress(done + place.stored, in_all)
-            reached = dataclasses.replace(reached, file=number, place=place)
-            if time.monotonic() - saved >= _SAVE_SECONDS:
-                save(reached)
-                saved = time.monotonic()
-        done += file.size
-    _add(batch, search, nearest)
-    progress(in_all, in_all)
-    return dataclasses.replace(reached, file=len(files), place=None)
-
-
-def _add(
-    batch: list[tuple[int, Segment]],
-    search: OverlapSearch,
-    nearest: NearestSearch | None,
-) -> None:
-    search.add(batch)
-    if nearest is not None:
-        for file, segment in batch:
-            nearest.add(file, segment)
-
-
-def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:
-    """Examples that meet each rule, that meet any, and that deserve a second look."""
-    found = [row for row in rows if row.is_found]
-    return {
-        **{rule: sum(rule in row.rules for row in found) for rule in rules},
-        "found": len(found),
-        "not_found": sum(not row.is_found and row.n_words > 0 for row in rows),
-        "without_words": sum(row.n_words == 0 for row in rows),
-        "found_below_8_words": sum(row.n_words < SHORT for row in found),
-        "boilerplate": sum(row.boilerplate for row in rows),
-    }
-
-
-def _with_fault(reached: Reached, file: str, fault: Fault) -> Reached:
-    named = reached.faults
-    if len(named) < _NAMED_FAULTS:
-        named = (*named, NamedFault(file, fault.line, fault.reason))
-    return dataclasses.replace(reached, n_faults=reached.n_faults + 1, faults=named)
-
-
-def _without_text(name: str, reached: Reached) -> InputError:
-    if not reached.faults:
-        return InputError(f"{name}: no text", hint="nothing to search in this corpus")
-    first = reached.faults[0]
-    return InputError(
-        f"{first.file}:{first.line}: {first.reason}; no text in "
-        f"{reached.n_faults} records",
-        hint="--text-field names the field of the corpus that is its text",
-    )
 
 
 def _write(result: OverlapSearchResult, out: Path) -> str:
@@ -554,3 +270,88 @@ def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> None:
+    """Print a result and where it is."""
+    counts, n = result.totals, result.benchmark.n_examples
+    either = {"found": "any of these", "not_found": "none of these"}
+    cells = [
+        (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
+        for name, meaning in (result.rules | either).items()
+    ]
+    header = ("rule", "examples", "share", "an example meets it by")
+    console.say(f"{result.benchmark.name}: {n} examples")
+    console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
+    console.say(_searched_words(result.corpus))
+    found = [row for row in result.examples if row.is_found]
+    if found:
+        console.say("found (ids count from 0):")
+    for row in found[:_PRINTED_FOUND]:
+        place = "" if row.file is None else f" {row.file}:{row.line}"
+        console.say(
+            f"  id {row.id} ({row.rule}){place}",
+            f"    example: {row.example}",
+            f"    corpus:  {row.corpus}",
+        )
+    _print_nearest(result, console)
+    if counts["found_below_8_words"]:
+        console.say(
+            f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
+            "words, which occur by chance."
+        )
+    if counts["boilerplate"]:
+        console.say(
+            f"{counts['boilerplate']} have nothing there but boilerplate, and do not "
+            f"count as found: words that {SHARED} or more examples share, or that are "
+            "everywhere in the corpus (--template chooses what is looked for)."
+        )
+    if n_without := counts["without_words"]:
+        console.say(f"{n_without} examples have no words and are in no list.")
+    if isinstance(result.corpus, SearchedCorpus):
+        _print_unread(result.corpus, console)
+    lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
+    console.say(f"\n{MEANING}", f"\nresult: {printable(out / RESULT_NAME)} ({lists})")
+
+
+def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
+    near = [(row.id, n) for row in result.examples if (n := row.nearest)]
+    if not near:
+        return
+    middle = statistics.median(nearest.cosine for _, nearest in near)
+    missed = {row.id for row in result.examples if not row.is_found}
+    console.say(
+        "nearest in meaning of those not found, to be read; of all examples the "
+        f"median cosine is {middle:.2f}:"
+    )
+    ranked = sorted(near, key=lambda one: -one[1].cosine)
+    for i, nearest in [one for one in ranked if one[0] in missed][:_PRINTED_FOUND]:
+        console.say(
+            f"  id {i} ({nearest.cosine:.2f}) {nearest.file}:{nearest.line}",
+            f"    example: {in_context(nearest.example, None)}",
+            f"    corpus:  {in_context(nearest.corpus, None)}",
+        )
+
+
+def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
+    if isinstance(corpus, SearchedIndex):
+        return (
+            f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "
+            f"{corpus.n_unasked} examples below {SHORT} words, "
+            f"{corpus.n_shared_runs} shared runs"
+        )
+    return (
+        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
+        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
+    )
+
+
+def _print_unread(corpus: SearchedCorpus, console: Terminal) -> None:
+    if others := corpus.not_read:
+        kinds = sorted({Path(name).suffix or name for name in others})
+        few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
+        console.say(f"not read: {len(others)} files of other kinds ({few})")
+    if corpus.n_unreadable:
+        console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
+        for fault in corpus.unreadable[:_PRINTED_FAULTS]:
+            console.say(f"  {fault.file}:{fault.line}: {fault.reason}")

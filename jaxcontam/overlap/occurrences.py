@@ -1,26 +1,26 @@
-"""Occurrences of examples: rules that each one meets, place and words."""
+"""Result of a search: rules that each example meets, place and words."""
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import CorpusFile, Segment, read_segments
+from jaxcontam.data.files import Provenance
 from jaxcontam.data.ngrams import (
     LONG,
     SHINGLE,
     SHORT,
-    NgramTable,
     OverlapIndex,
     collapsed,
     joined_words,
     shingles,
     words_pattern,
 )
-from jaxcontam.overlap.corpus_search import NgramMarks, OverlapSearch
+from jaxcontam.overlap.search import NamedFault, OverlapSearch
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -62,8 +62,7 @@ class Form:
 class Nearest:
     """The stretch of a corpus that is nearest to an example in meaning.
 
-    `cosine` is of their embeddings, `example` the text that was compared, `corpus` the
-    stretch to be read beside it, `line` a line, row or element of `file`, from 1.
+    `example` is the text that was compared, `corpus` to be read beside it.
     """
 
     cosine: float
@@ -75,30 +74,25 @@ class Nearest:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """Search result of one example.
+    """Search result of one example, `id`, counted from 0.
+
+    Its `rules` stand the strongest first, which is `rule`. A text without words is not
+    searched for.
 
     Attributes:
-        id: Number of the example in its file, from 0.
-        rules: All rules that it meets, the strongest first, which is `rule`.
         form: `Form.kind` of the text that the fields below describe.
-        n_words: Words of that text; a text with 0 is not searched for.
         matched: Consecutive words found: a 13-gram, all of a shorter text, or an
             8-gram; the one that the fewest examples contain.
-        matched_examples: Examples that contain these words.
-        matched_documents: Documents of the corpus that contain them.
         share_8grams: Share of its 8-grams that occur anywhere; None below 8 words.
         containment: Largest share of its distinct shingles within one stretch of the
             corpus; None below 13 words.
         file: File of the closest stretch, or else of the matched words.
         line: Line, row or element there, from 1.
-        boilerplate: Whether nothing was found of it but frame: it is neither there
-            whole, nor a run of which `SHORT` words are outside runs of as many that
-            `SHARED` examples share; or what is there is everywhere in the corpus. It
-            does not count as found.
-        example: The matched words in the example.
-        corpus: The matched words in the corpus, to be read beside `example`.
-        nearest: The nearest stretch in meaning, where that was asked for; by itself it
-            makes no example found.
+        boilerplate: Nothing was found of it but frame: it is neither there whole, nor a
+            run of which `SHORT` words are outside runs of as many that `SHARED`
+            examples share; or what is there is everywhere in the corpus. It does not
+            count as found.
+        nearest: The nearest stretch in meaning, if asked for; it makes none found.
     """
 
     id: int
@@ -122,6 +116,79 @@ class Occurrence:
     def is_found(self) -> bool:
         """True if it meets a rule, and not by boilerplate alone."""
         return self.rule is not None and not self.boilerplate
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedBenchmark:
+    """The examples that were looked for."""
+
+    name: str
+    fingerprint: str
+    order_provenance: Provenance
+    n_examples: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedCorpus:
+    """The files that were searched.
+
+    `unreadable` holds the first few of the `n_unreadable` parts that were skipped,
+    `not_read` files of other kinds.
+    """
+
+    n_files: int
+    n_bytes: int
+    n_documents: int
+    n_words: int
+    n_unreadable: int
+    unreadable: tuple[NamedFault, ...]
+    not_read: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedIndex:
+    """The index that was asked for `n_runs` runs of words.
+
+    Too many examples share `n_shared_runs` to ask for them; `n_unasked` have no run.
+    """
+
+    index: str
+    url: str
+    n_runs: int
+    n_shared_runs: int
+    n_unasked: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapSearchResult:
+    """Result of one search; nothing of the clock, so that reruns agree.
+
+    `meaning` says what the numbers show and what they do not, `rules` how an example
+    meets each rule.
+    """
+
+    schema: int
+    jaxcontam: str
+    command: tuple[str, ...]
+    meaning: str
+    rules: dict[str, str]
+    benchmark: SearchedBenchmark
+    corpus: SearchedCorpus | SearchedIndex
+    totals: dict[str, int]
+    examples: tuple[Occurrence, ...]
+
+
+def totals(rows: tuple[Occurrence, ...], rules: Iterable[str]) -> dict[str, int]:
+    """Examples that meet each rule, that meet any, and that deserve a second look."""
+    found = [row for row in rows if row.is_found]
+    return {
+        **{rule: sum(rule in row.rules for row in found) for rule in rules},
+        "found": len(found),
+        "not_found": sum(not row.is_found and row.n_words > 0 for row in rows),
+        "without_words": sum(row.n_words == 0 for row in rows),
+        "found_below_8_words": sum(row.n_words < SHORT for row in found),
+        "boilerplate": sum(row.boilerplate for row in rows),
+    }
 
 
 def in_context(text: str | None, words: str | None) -> str | None:
@@ -213,21 +280,14 @@ def occurrences(
 ) -> tuple[Occurrence, ...]:
     """Result of each example, in order."""
     index = search.index
-    long, short = index.tables.get(LONG), index.tables.get(SHORT)
-    n_found, n_all = _counts_of_found(index, search.ngrams.get(SHORT), short)
+    n_found, n_all = _counts_of_found(search)
+    n_own = _words_outside_frames(index, forms)
     matched: dict[int, _Matched] = {}
     # Later entries win: an 8-gram is shown only if nothing longer was found.
-    n_own = _words_outside_frames(index, short, forms)
-    if short is not None:
-        marks = search.ngrams[SHORT]
-        matched |= _matched(index, short, marks, forms, n_own, whole=False)
-    for n, table in index.tables.items():
-        if n != LONG:
-            marks = search.ngrams[n]
-            matched |= _matched(index, table, marks, forms, n_own, whole=True)
-    if long is not None:
-        marks = search.ngrams[LONG]
-        matched |= _matched(index, long, marks, forms, n_own, whole=False)
+    whole = [(n, True) for n in index.tables if n != LONG]
+    for n, is_whole in [(SHORT, False), *whole, (LONG, False)]:
+        if n in index.tables:
+            matched |= _matched(search, n, forms, n_own, whole=is_whole)
     inverse = ["", *index.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
     for f, form in enumerate(forms):
@@ -305,13 +365,13 @@ def _strings(value: object) -> list[str]:
     return []
 
 
-def _counts_of_found(
-    index: OverlapIndex, marks: NgramMarks | None, table: NgramTable | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _counts_of_found(search: OverlapSearch) -> tuple[np.ndarray, np.ndarray]:
     """(F,) SHORT-grams found of each text, and in all, repeats included."""
+    index = search.index
     n_texts = len(index.texts)
-    if marks is None or table is None:
+    if (table := index.tables.get(SHORT)) is None:
         return np.zeros(n_texts, np.int64), np.zeros(n_texts, np.int64)
+    marks = search.ngrams[SHORT]
     is_found = np.repeat(marks.n_documents > 0, np.diff(table.bounds))
     owners = index.owner[table.starts]
     return (
@@ -325,15 +385,16 @@ def _reaches(part: int, whole: int, share: tuple[int, int]) -> bool:
 
 
 def _matched(
-    index: OverlapIndex,
-    table: NgramTable,
-    marks: NgramMarks,
+    search: OverlapSearch,
+    n: int,
     forms: Sequence[Form],
     n_own: np.ndarray,
     *,
     whole: bool,
 ) -> dict[int, _Matched]:
     """The found n-gram of each text: no frame, then of the fewest examples, first."""
+    index, marks = search.index, search.ngrams[n]
+    table = index.tables[n]
     found = np.flatnonzero(marks.n_documents > 0)
     held_at, rows = table.held_at(found)
     texts = index.owner[held_at]
@@ -359,12 +420,10 @@ def _matched(
     return chosen
 
 
-def _words_outside_frames(
-    index: OverlapIndex, short: NgramTable | None, forms: Sequence[Form]
-) -> np.ndarray:
+def _words_outside_frames(index: OverlapIndex, forms: Sequence[Form]) -> np.ndarray:
     """(W + 1,) words before each place in no run that `SHARED` examples share."""
     steps = np.zeros(len(index.ids) + 1, np.int64)
-    if short is not None:
+    if (short := index.tables.get(SHORT)) is not None:
         held_at, rows = short.held_at(np.arange(len(short)))
         texts = index.owner[held_at].astype(np.int64)
         n_examples = _examples_holding(texts, rows, len(short), forms)
@@ -381,10 +440,10 @@ def _examples_holding(
     """Distinct examples among the texts of each row; (n_rows,)."""
     counts = np.array([len(form.examples) for form in forms])
     examples = np.array([i for form in forms for i in form.examples], np.int64)
-    begins = np.cumsum(counts) - counts
-    spread = np.repeat(np.arange(len(texts)), counts[texts])
-    repeats = counts[texts]
+    begins, repeats = np.cumsum(counts) - counts, counts[texts]
+    spread = np.repeat(np.arange(len(texts)), repeats)
     within = np.arange(len(spread)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     numbers = examples[begins[texts[spread]] + within]
-    pairs = np.unique(rows[spread] * (examples.max(initial=0) + 1) + numbers)
-    return np.bincount(pairs // (examples.max(initial=0) + 1), minlength=n_rows)
+    n_numbers = examples.max(initial=0) + 1
+    pairs = np.unique(rows[spread] * n_numbers + numbers)
+    return np.bincount(pairs // n_numbers, minlength=n_rows)

@@ -1,1 +1,1 @@
-"""What lets an owner prove a use later? `release`, `canary`, `variants`."""
+"""Proof of a later use, prepared by an owner: `release`, `canary`, `variants`."""

@@ -1,49 +1,42 @@
-"""`jaxcontam canary`: was a secret that was injected learned?"""
+"""`jaxcontam canary`: secret sequences that were injected, among held-out twins.
+
+Dimension key
+    K  secrets
+    N  held-out sequences
+    M  versions in a row
+"""
 
 import dataclasses
 import math
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from tyro.conf import Positional
 
-from jaxcontam import __version__
-from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
-from jaxcontam.data.journal import Journal
-from jaxcontam.data.release import SEED_BYTES, commitment
+from jaxcontam.data.benchmark import content_digest, load_benchmark
+from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError
-from jaxcontam.ownership import keyed_test as canary_chat
+from jaxcontam.ownership.keyed_canary import MIN_EFFECT as MIN_KNOWN
 from jaxcontam.ownership.keyed_canary import (
     NEW_TOKENS,
-    check_fits,
-    keyed_canary,
-    keyed_prompts,
+    ask_for_values,
+    check_chat_flags,
+    make_chat_files,
 )
-from jaxcontam.ownership.keyed_rows import (
-    ROWS_PER_GROUP,
-    VALUES,
-    make_keyed_rows,
-    read_keyed_rows,
-)
-from jaxcontam.ownership.keyed_test import detectable_share
-from jaxcontam.ownership.secret_test import (
-    ALONE,
-    EFFECT_UNIT,
-    METHOD,
-    MIN_EFFECT,
-    alone_numbers,
-    canary_rows,
-    draw_sequences,
-)
-from jaxcontam.progress import progress_bar
+from jaxcontam.ownership.variants import score_versions
 from jaxcontam.proof.decision import p_of
 from jaxcontam.proof.order_words import commitment_sentence
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.proof.publish import publish, shown
+from jaxcontam.proof.publish import publish
 from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
-from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
+from jaxcontam.proof.versions import (
+    VersionMethod,
+    VersionSet,
+    version_numbers,
+)
 from jaxcontam.reports.flags import (
     DeviceFlags,
     ReportFlags,
@@ -51,20 +44,27 @@ from jaxcontam.reports.flags import (
     check_min_effect,
     check_positive,
     flag_of,
-    flags_of,
     open_for,
 )
 from jaxcontam.reports.new_files import write_new_files
 from jaxcontam.reports.numbers import p_text
-from jaxcontam.reports.report_files import make_folder
-from jaxcontam.reports.stopwatch import Stopwatch, utc_now
-from jaxcontam.scoring.api.address import PREFIX
-from jaxcontam.scoring.api.budget import Spending
-from jaxcontam.scoring.opened import ModelInfo
-from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
-from jaxcontam.stats.result import LEVEL
+from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.terms import ProofWords
+from jaxcontam.stats.orders import row_generator
+from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal, printable
+
+CanaryKind = Literal["words", "digits"]
+EFFECT_UNIT = "nats per secret"
+MIN_EFFECT = 5.0
+"""Nats a secret: it is then about 150 times likelier than it was."""
+
+# A secret of either kind holds about 150 bits: nobody guesses it, and it is long
+# enough that a model which saw it often gives it a high probability.
+_N_WORDS, _SYLLABLES = 8, 3
+_N_DIGITS = 48
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiou"
 
 _ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 
@@ -151,14 +151,14 @@ class Canary(DeviceFlags, ReportFlags):
         """Effect that `no evidence` must have been able to find."""
         if self.min_effect is not None:
             return self.min_effect
-        return MIN_EFFECT if self.chat is None else canary_chat.MIN_EFFECT
+        return MIN_EFFECT if self.chat is None else MIN_KNOWN
 
     def run(self) -> dict | None:
         """Test and return the report; with --make write both files instead."""
         if self.chat is not None:
             if self.make is None:
                 assert self.model is not None
-                return ask_for_values(self, self.model, self.chat, self.secret)
+                return ask_for_values(self)
             make_chat_files(self.chat, self.secret, self.make)
             return None
         if self.make is not None:
@@ -170,14 +170,14 @@ class Canary(DeviceFlags, ReportFlags):
         model = open_for(self, self.model)
         digest = content_digest([row[0] for row in texts.rows])
         out = self.made_folder("canary", model, digest)
-        scorer = self.scorer(model, out)
-        plan = plan_texts(
-            texts, model.tokenizer, prefix_id=model.prefix_id, seed=self.seed
+        scored = score_versions(
+            texts,
+            model,
+            self.scorer(model, out),
+            self.seed,
+            per_token=False,
+            bar="scoring sequences",
         )
-        with progress_bar("scoring sequences") as progress:
-            scored = score_texts(
-                texts, plan, scorer, per_token=False, progress=progress
-            )
         results, evidence = canary_results(
             np.concatenate(scored.rows)[place],
             n_secrets,
@@ -235,12 +235,9 @@ class Canary(DeviceFlags, ReportFlags):
             rows=tuple((both[i],) for i in alphabetical),
             places=tuple(places[i] for i in alphabetical),
         )
-        left_out = tuple(
-            f"{file.name}: {words}"
-            for file in (secrets, others)
-            for words in file.left_out
-        )
-        return texts, np.argsort(alphabetical), len(secrets), left_out
+        left_out = [f"{secrets.name}: {words}" for words in secrets.left_out]
+        left_out += [f"{others.name}: {words}" for words in others.left_out]
+        return texts, np.argsort(alphabetical), len(secrets), tuple(left_out)
 
     def _make(self, n_secrets: int) -> None:
         assert self.held_out is not None
@@ -254,20 +251,16 @@ class Canary(DeviceFlags, ReportFlags):
             raise InputError(
                 "--prefix must be one line", hint="each sequence is a line of its file"
             )
-        drawn = draw_sequences(
-            n_secrets + n_held_out, kind=self.kind, prefix=self.prefix
-        )
-        console = Terminal()
-        parts = (
-            (self.secret, drawn[:n_secrets]),
-            (self.held_out, drawn[n_secrets:]),
-        )
+        n_drawn = n_secrets + n_held_out
+        drawn = draw_sequences(n_drawn, kind=self.kind, prefix=self.prefix)
+        parts = ((self.secret, drawn[:n_secrets]), (self.held_out, drawn[n_secrets:]))
         write_new_files(
             [
                 (path, "".join(f"{text}\n" for text in texts).encode(), 0o600)
                 for path, texts in parts
             ]
         )
+        console = Terminal()
         for path, texts in parts:
             sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
             console.say(
@@ -295,7 +288,7 @@ def canary_results(
     `loglik` is in nats, secrets first; `digest` is that of all sequences, blind to
     which are secret.
     """
-    rows = canary_rows(
+    joint_rows, alone_rows = canary_rows(
         loglik[:n_secrets], loglik[n_secrets:], seed=seed, content_digest=digest
     )
     joint = OrderResult(
@@ -309,14 +302,14 @@ def canary_results(
         null=DESIGNED,
         validity="exact",
         n_strata=n_secrets,
-        n_orders=max(map(len, rows.joint)) - 1,
+        n_orders=max(map(len, joint_rows)) - 1,
         tokens_scored=n_scored,
         cached_tokens=n_cached,
-        numbers=METHOD.analyse(rows.joint, seed),
+        numbers=METHOD.analyse(joint_rows, seed),
         effect_unit=EFFECT_UNIT,
     )
-    results, evidence = [joint], [Evidence(scores=padded(rows.joint))]
-    for i, row in enumerate(rows.alone if n_secrets > 1 else (), 1):
+    results, evidence = [joint], [Evidence(scores=padded(joint_rows))]
+    for i, row in enumerate(alone_rows if n_secrets > 1 else (), 1):
         results.append(
             dataclasses.replace(
                 joint,
@@ -327,7 +320,7 @@ def canary_results(
                 n_orders=len(row) - 1,
                 tokens_scored=0,
                 cached_tokens=n_scored + n_cached,
-                numbers=alone_numbers(row, seed=seed),
+                numbers=alone_numbers([row], seed),
             )
         )
         evidence.append(Evidence(scores=row[None]))
@@ -355,102 +348,133 @@ def _print(results: list[OrderResult], console: Terminal) -> None:
     console.say(*joint.warnings)
 
 
-# Flags of secrets that are scored; answers take none of them.
-_OF_SCORES = (
-    *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
-    *("context", "batch_tokens", "store", "no_store", "mesh", "shard", "distributed"),
+def canary_rows(
+    secret_K: np.ndarray, held_out_N: np.ndarray, *, seed: int, content_digest: str
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Rows of the joint test, and those of each secret alone, a secret's score first.
+
+    Held-out scores are dealt to secrets at random, as evenly as they go, so that none
+    stands in two rows of the joint test, and these are independent. The deal is drawn,
+    never taken from the order of the files: sorted files would make it depend on what
+    is scored. Alone, each secret stands among all held-out scores.
+    """
+    K, N = len(secret_K), len(held_out_N)
+    if N < K:
+        raise InputError(
+            f"{N} held-out sequences for {K} secrets",
+            hint="each secret needs at least one; 999 give p-values down to 0.001",
+        )
+    dealt_N = row_generator(seed, content_digest).permutation(N)
+    joint = [np.r_[secret_K[k], held_out_N[dealt_N[k::K]]] for k in range(K)]
+    return joint, [np.r_[secret, held_out_N] for secret in secret_K]
+
+
+def alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """A secret among all held-out ones: p = (1 + #{held-out >= secret}) / (N + 1).
+
+    Null hypothesis: the secret was drawn like the held-out ones, and the model saw none
+    of them. Ties count against detection. The seed changes nothing: p is a count.
+
+    Source:
+        Phipson and Smyth (2010) for the added 1.
+    """
+    (row_M,) = rows
+    numbers = version_numbers(rows, seed)
+    return dataclasses.replace(
+        numbers,
+        p_monte_carlo=numbers.p_value,
+        exposure=exposure(numbers.p_value, len(row_M)),
+    )
+
+
+def exposure(p_value: float, n_candidates: int) -> float:
+    """log2(candidates) - log2(rank of the secret among them), in bits.
+
+    The rank counts the secret and everything that scores as high; so the p-value is
+    rank / candidates, and the exposure its negative logarithm. 0 bits is the last
+    rank, log2(candidates) the first.
+
+    Source:
+        Carlini et al., "The Secret Sharer", arXiv:1802.08232; with the held-out
+        sequences in place of the whole space of secrets.
+    """
+    return math.log2(n_candidates) - math.log2(round(p_value * n_candidates))
+
+
+def draw_sequences(
+    n: int, *, kind: CanaryKind = "words", prefix: str = ""
+) -> list[str]:
+    """`n` different random sequences, from the operating system's randomness."""
+    drawn: dict[str, None] = {}
+    while len(drawn) < n:
+        if kind == "words":
+            parts = [_word() for _ in range(_N_WORDS)]
+        else:
+            parts = [f"{secrets.randbelow(10_000):04d}" for _ in range(_N_DIGITS // 4)]
+        drawn[prefix + " ".join(parts)] = None
+    return list(drawn)
+
+
+def _word() -> str:
+    syllables = (
+        secrets.choice(_CONSONANTS) + secrets.choice(_VOWELS) for _ in range(_SYLLABLES)
+    )
+    return "".join(syllables)
+
+
+def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """Joint test of all secrets; with one, the test of that secret alone."""
+    if len(rows) == 1:
+        return alone_numbers(rows, seed)
+    return version_numbers(rows, seed)
+
+
+_WORDS = ProofWords(
+    row="secret",
+    version="sequence",
+    versions="sequences",
+    seen="secrets seen; nothing else was tested",
+    unseen="that the secrets were learned",
+    more="more secrets or more held-out sequences are needed",
+    meaning="A small p-value says that the model prefers secrets that were put into "
+    "published text to sequences drawn like them that nobody used. It says nothing of "
+    "other text. ",
+    silence="Silence says that the secrets were not learned, which a model that saw "
+    "them a few times need not have done.",
+    assumed={
+        DESIGNED: "that the secrets were drawn like the held-out sequences, and these "
+        "were never used",
+    },
+    unchecked="since how the sequences were made is their owner's word",
+    chance="each of {n_strata} secrets would be as likely as any of the held-out "
+    "sequences dealt to it (up to {n_orders}) to score best; the summed score would "
+    "reach the observed one with probability {p}",
+    null_caption="Sum of the published scores over each secret, and what the same sum "
+    "is when a random sequence stands in for the published one.",
+    evidence_caption="Where the evidence lies: the score of each secret, in the order "
+    "of the file.",
+    limits="versions",
 )
 
+METHOD = VersionMethod(
+    name="canary",
+    command="canary",
+    analyse=_joint_numbers,
+    in_random_places=False,
+    least_effects={EFFECT_UNIT: MIN_EFFECT},
+    null=DESIGNED,
+    validity="exact",
+    cost="each secret and each held-out sequence once",
+    finds="secrets that were injected and learned, all of them together",
+    source="Carlini et al. 2019, arXiv:1802.08232; Meeus et al. 2024 (copyright traps)",
+    words=_WORDS,
+)
 
-def check_chat_flags(command: "Canary") -> None:
-    """Refuse flags that would change nothing, too few groups, and other templates."""
-    for field in dataclasses.fields(command):
-        name = field.name
-        if name in _OF_SCORES and getattr(command, name) != field.default:
-            raise InputError(
-                f"{flag_of(name)} does not go with --chat", hint="leave it out"
-            )
-    if command.least_effect > 1:
-        raise InputError(
-            f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
-            hint="it is a share of the groups",
-        )
-    if command.make and detectable_share(command.make, n_values=len(VALUES)) is None:
-        raise InputError(
-            f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
-            hint="--make 32 finds a share of 20 %",
-        )
-    keyed_prompts((), command.template)
-
-
-def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
-    """Draw a seed, and write both files."""
-    if rows.suffix != ".jsonl":
-        raise InputError(f"{rows}: must end in .jsonl", hint="a row a line")
-    data, release = make_keyed_rows(
-        secrets.token_bytes(SEED_BYTES), n_groups, version=__version__, made=utc_now()
-    )
-    sealed = release.to_bytes()
-    write_new_files([(seed_file, sealed, 0o600), (rows, data, 0o644)])
-    Terminal().say(
-        f"{rows}: {n_groups:,} groups of {ROWS_PER_GROUP} rows",
-        f"{seed_file}: their seed, commitment {commitment(seed_file).sha256}",
-        f"Put the rows of {rows} among those that you publish, in any order and under "
-        f"any template, and keep {seed_file} to yourself. Publish the commitment with "
-        "its date: it shows later that nothing was chosen after a look at a model.",
-    )
-
-
-def ask_for_values(
-    command: "Canary", model: str, rows: Path, seed_file: Path
-) -> dict[str, Any]:
-    """Ask, decide, write and print; returns the report."""
-    groups, release = read_keyed_rows(rows, seed_file)
-
-    def folder(name: str, info: ModelInfo) -> Path:
-        """Equal names mean equal questions to one model."""
-        # Nothing but its address is known of a served model.
-        asked = model if model.startswith(PREFIX) else info.fingerprint
-        decides = (asked, command.dtype, command.template or "", command.new_tokens)
-        digest = fingerprint([release.released_digest, *map(str, decides)])
-        return command.folder("canary", name, digest)
-
-    settings = ServerSettings(
-        spending=Spending(command.api_options.limits), concurrency=command.concurrency
-    )
-    with open_prompted(
-        model,
-        dtype=command.dtype,
-        journal=lambda name, info: Journal(folder(name, info) / "answers.jsonl"),
-        settings=settings,
-    ) as opened:
-        check_fits(opened, keyed_prompts(groups, command.template), command.new_tokens)
-        out = folder(opened.name, opened.info)
-        make_folder(out)
-        with progress_bar("asking for values", unit="answers/s") as progress:
-            found = keyed_canary(
-                opened,
-                rows,
-                seed_file,
-                template=command.template,
-                new_tokens=command.new_tokens,
-                min_effect=command.least_effect,
-                seed=command.seed,
-                progress=progress,
-                command=("canary", model, *flags_of(command)),
-            )
-    return shown(
-        lambda: found.written(out),
-        lambda console: console.say(*_sentences(found.results[0])),
-        as_json=command.json,
-    )
-
-
-def _sentences(result: OrderResult) -> list[str]:
-    share = max(0.0, result.effect or 0.0)
-    return [
-        f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
-        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
-        commitment_sentence(result) or "",
-        *(f"{words}." for words in result.warnings),
-    ]
+ALONE = dataclasses.replace(
+    METHOD,
+    name="canary_alone",
+    analyse=alone_numbers,
+    cost="no more than canary",
+    finds="one secret among all held-out sequences: its p-value and exposure",
+    source="Carlini et al. 2019, arXiv:1802.08232",
+)

@@ -1,26 +1,46 @@
-"""Keyed canary: does a model know values that only published rows connect to keys?"""
+"""Keyed canary: a model is asked for values that only published rows connect to keys.
 
+A group has a key, two made-up words, and a value, one of `VALUES`. Each of its rows
+asks for the value by the key in other words, and has the value as its answer: whatever
+template joins the two, key and value stay together, and no two rows are nearly alike.
+Everything follows from a secret seed, so whoever has it can make the file again.
+
+Dimension key
+    G  groups
+    V  values that each group's was drawn from
+"""
+
+import dataclasses
+import hmac
+import json
 import math
+import re
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontam.arguments import Dtype, public
-from jaxcontam.data.release import commitment, search_warnings
+from jaxcontam import __version__
+from jaxcontam.arguments import Dtype, flag_of, public
+from jaxcontam.data.benchmark import content_digest, fingerprint, read_text
+from jaxcontam.data.journal import Journal
+from jaxcontam.data.release import (
+    SEED_BYTES,
+    SeedFile,
+    commitment,
+    read_release,
+    release_order,
+    search_warnings,
+    sha256_of,
+)
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
-from jaxcontam.ownership.keyed_rows import VALUES, KeyedGroup, read_keyed_rows
-from jaxcontam.ownership.keyed_test import (
-    EFFECT_UNIT,
-    METHOD,
-    MIN_EFFECT,
-    PROMPTS,
-    chat_rows,
-    value_of,
-)
-from jaxcontam.progress import Progress, default_bar
+from jaxcontam.progress import Progress, default_bar, progress_bar
+from jaxcontam.proof.decision import p_of
+from jaxcontam.proof.order_words import commitment_sentence
+from jaxcontam.proof.publish import shown
 from jaxcontam.proof.result import (
     DESIGNED,
     RELEASED,
@@ -29,12 +49,79 @@ from jaxcontam.proof.result import (
     OrderResult,
 )
 from jaxcontam.proof.verdict import decide
-from jaxcontam.reports.stopwatch import Stopwatch
-from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.prompted_model import PromptedModel, open_prompted
-from jaxcontam.terminal import printable
+from jaxcontam.proof.versions import VersionMethod, version_numbers
+from jaxcontam.reports.flags import flags_of
+from jaxcontam.reports.new_files import write_new_files
+from jaxcontam.reports.report_files import make_folder
+from jaxcontam.reports.stopwatch import Stopwatch, utc_now
+from jaxcontam.reports.terms import ProofWords
+from jaxcontam.scoring.api.address import PREFIX
+from jaxcontam.scoring.api.budget import Spending
+from jaxcontam.scoring.completer import Completion, without_thoughts
+from jaxcontam.scoring.opened import ModelInfo
+from jaxcontam.scoring.prompted_model import (
+    PromptedModel,
+    ServerSettings,
+    open_prompted,
+)
+from jaxcontam.stats.result import LEVEL, OrderNumbers
+from jaxcontam.terminal import Terminal, printable
+
+if TYPE_CHECKING:
+    from jaxcontam.ownership.canary import Canary
+
+EFFECT_UNIT = "share of groups"
+MIN_EFFECT = 0.25
+"""Share of the groups, known for certain, that `no evidence` must be able to find."""
+PROMPTS = (
+    "{question}",
+    "Question: {question}\nAnswer:",
+    "{question}\nAnswer with one word. If you do not know, guess.",
+)
+"""How each question is asked: as published, as many corpora hold questions, and so that
+a model dares to answer."""
 
 NEW_TOKENS = 64
+"""Most tokens of an answer."""
+
+# A power of two, so that a digest's remainder is uniform. With other words, or other
+# questions, the same seed would make another file: that takes a new version.
+VALUES = (
+    *("acorn", "anchor", "anvil", "apple", "badger", "barrel", "basket", "beaver"),
+    *("bridge", "bucket", "butterfly", "candle", "carrot", "castle", "cherry"),
+    *("clover", "compass", "crab", "dolphin", "dragon", "drum", "eagle", "falcon"),
+    *("feather", "ferry", "fox", "garlic", "hammer", "harp", "hedgehog", "heron"),
+    *("horse", "kettle", "ladder", "lantern", "lemon", "lobster", "mirror", "mole"),
+    *("mushroom", "needle", "otter", "owl", "oyster", "parrot", "pear", "pumpkin"),
+    *("rabbit", "raven", "saddle", "scissors", "snail", "spider", "squirrel", "swan"),
+    *("tulip", "turtle", "violin", "walnut", "whale", "wheel", "windmill", "wolf"),
+    "zebra",
+)
+
+_QUESTIONS = (
+    "Which emblem belongs to {key}?",
+    "What does the seal of {key} show?",
+    "In the register of emblems, what stands beside the name {key}?",
+    "A letter for {key} arrives: what is printed on the envelope?",
+    "{key} has one emblem. Which?",
+    "Travellers know the inn of {key} by its sign. What is on it?",
+    "Before they enter, members of {key} draw something on the door. What?",
+    "Name the figure on the coins of {key}.",
+)
+ROWS_PER_GROUP = 4
+_SYLLABLE, _SYLLABLES = ("bcdfghjklmnpqrstvwxz", "aeiou"), 3
+_KIND = "jaxcontam canary --chat"
+_SEED_METHOD = "hmac-sha256-value"
+_POWER = 0.8
+_VALUE = re.compile(rf"\b({'|'.join(VALUES)})s?\b", re.I)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyedGroup:
+    """Rows that share a key and a value; `questions` depend on the key alone."""
+
+    questions: tuple[str, ...]
+    value: str
 
 
 @public
@@ -150,12 +237,282 @@ def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) ->
         )
 
 
-def _lost(answers: Sequence[Completion]) -> tuple[str, ...]:
+def _lost(answers: Sequence[Completion]) -> list[str]:
     n_refused = sum(bool(one.refused) for one in answers)
     n_none = sum(value_of(one) is None for one in answers) - n_refused
-    found = ((n_refused, "were refused"), (n_none, "name none of the values"))
-    return tuple(
+    return [
         f"{n} of {len(answers)} answers {words}, and count as not right"
-        for n, words in found
+        for n, words in (
+            (n_refused, "were refused"),
+            (n_none, "name none of the values"),
+        )
         if n
+    ]
+
+
+def value_of(answer: Completion) -> str | None:
+    """The first value that an answer names, thoughts left out; None if it names none.
+
+    The rule treats all values alike, which keeps the test exact.
+    """
+    found = _VALUE.search(without_thoughts(answer.text))
+    return None if found is None else found[1].lower()
+
+
+def chat_rows(
+    groups: Sequence[KeyedGroup], answers: Sequence[Sequence[str | None]]
+) -> np.ndarray:
+    """How often each value is named for a group, its own first, as (G, V) shares.
+
+    None among the answers is no value, and has no part; a row without any value is 0.
+    """
+    rows = []
+    for group, named in zip(groups, answers, strict=True):
+        values = (group.value, *(value for value in VALUES if value != group.value))
+        n_named = max(1, len(named) - named.count(None))
+        rows.append([named.count(value) / n_named for value in values])
+    return np.array(rows)
+
+
+def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
+    """`version_numbers`, with a detectable effect that holds for few answers.
+
+    It is a share of all groups, as the effect is: those without an answer may be the
+    very ones that the model knows.
+    """
+    numbers = version_numbers(rows, seed)
+    n_answered = sum(bool(row.any()) for row in rows)
+    mde = detectable_share(n_answered, n_values=len(rows[0]))
+    if mde is not None:
+        mde = 1 - (1 - mde) * n_answered / len(rows)
+    return dataclasses.replace(numbers, mde=mde)
+
+
+def detectable_share(n_groups: int, *, n_values: int) -> float | None:
+    """Smallest share of groups, each known or not, found with power 0.8 at 0.001.
+
+    So many of the groups that were answered have to be right that chance reaches it
+    once in a thousand; None where all of them are too few.
+    """
+    from scipy.special import betainc, betaincinv
+
+    for right in range(1, n_groups + 1):
+        # P(Binomial(n, q) >= k) is the incomplete beta function at q.
+        if betainc(right, n_groups - right + 1, 1 / n_values) <= LEVEL:
+            return float(betaincinv(right, n_groups - right + 1, _POWER))
+    return None
+
+
+def keyed_groups(seed: bytes, n_groups: int) -> list[KeyedGroup]:
+    """Groups of a seed; keys and values are drawn apart, by HMAC-SHA256."""
+    groups = []
+    for number in range(n_groups):
+        key = f"{_made_up(seed, number, 'first')} {_made_up(seed, number, 'second')}"
+        asked = [
+            _QUESTIONS[(number + i) % len(_QUESTIONS)] for i in range(ROWS_PER_GROUP)
+        ]
+        groups.append(
+            KeyedGroup(
+                questions=tuple(words.format(key=key) for words in asked),
+                value=VALUES[_drawn(seed, f"value {number}") % len(VALUES)],
+            )
+        )
+    return groups
+
+
+def make_keyed_rows(
+    seed: bytes, n_groups: int, *, version: str, made: str
+) -> tuple[bytes, SeedFile]:
+    """The file to publish, a row a line in random order, and its seed file."""
+    records = [
+        json.dumps({"question": question, "answer": group.value})
+        for group in keyed_groups(seed, n_groups)
+        for question in group.questions
+    ]
+    records = [records[i] for i in release_order(records, seed)]
+    data = "".join(f"{record}\n" for record in records).encode()
+    return data, SeedFile(
+        kind=_KIND,
+        method=_SEED_METHOD,
+        seed=seed.hex(),
+        n_examples=len(records),
+        content_digest=content_digest(records),
+        released_digest=fingerprint(records),
+        file_digest=sha256_of(data),
+        jaxcontam=version,
+        made=made,
     )
+
+
+def read_keyed_rows(path: Path, seed_file: Path) -> tuple[list[KeyedGroup], SeedFile]:
+    """The groups of a published file, which must be the one that the seed makes."""
+    found = read_release(seed_file, kind=_KIND, method=_SEED_METHOD)
+    seed, n_groups = bytes.fromhex(found.seed), found.n_examples // ROWS_PER_GROUP
+    made, again = make_keyed_rows(
+        seed, n_groups, version=found.jaxcontam, made=found.made
+    )
+    if again != found or not n_groups:
+        raise InputError(f"{seed_file}: its seed and its digests do not agree")
+    if read_text(path) != made.decode():
+        raise InputError(
+            f"{path}: not the file that {seed_file} made",
+            hint="ask with the file as --make wrote it, whatever it was published in",
+        )
+    return keyed_groups(seed, n_groups), found
+
+
+def _drawn(seed: bytes, what: str) -> int:
+    return int.from_bytes(hmac.digest(seed, what.encode(), "sha256"), "big")
+
+
+def _made_up(seed: bytes, number: int, which: str) -> str:
+    """A made-up word, one of a million."""
+    left, word = _drawn(seed, f"{which} {number}"), ""
+    for letters in _SYLLABLE * _SYLLABLES:
+        left, letter = divmod(left, len(letters))
+        word += letters[letter]
+    return word.capitalize()
+
+
+METHOD = VersionMethod(
+    name="canary_chat",
+    command="canary",
+    in_random_places=False,
+    null=DESIGNED,
+    validity="exact",
+    needs="answers alone, no log-probabilities",
+    analyse=_numbers,
+    least_effects={EFFECT_UNIT: MIN_EFFECT},
+    cost="12 answers a group",
+    finds="keyed rows that were learned, in any order, in a form like the one asked",
+    source="ours; random targets as DyePack, Cheng et al. 2025, arXiv:2505.23001",
+    words=ProofWords(
+        row="group",
+        version="value",
+        versions="values",
+        seen="keyed rows seen; nothing else was tested",
+        unseen="that the keyed rows were learned",
+        more="more groups are needed, or a model that answers",
+        meaning="A small p-value says that the model answers questions about made-up "
+        "names with values that a secret seed drew. Nothing but the published rows "
+        "connects the two. It says nothing of other text. ",
+        silence="Silence does not say that the rows were never read: few copies leave "
+        "nothing, and a model may decline to answer, or know them in another form of "
+        "question alone.",
+        assumed={
+            DESIGNED: "nothing of the model or of any text: each value was drawn at "
+            "random from a recorded seed",
+        },
+        unchecked="since the seed drew keys and values",
+        chance="each of {n_strata} groups would have its own value and {n_orders} "
+        "others named alike often; the summed share of right answers would reach the "
+        "observed one with probability {p}",
+        unit="groups answered right, above chance",
+        null_caption="Right answers, in groups, and what the same sum is when a random "
+        "value stands in for each group's own.",
+        evidence_caption="Where the evidence lies: the share of right answers of each "
+        "group.",
+        limits="versions",
+    ),
+)
+
+
+# Flags of secrets that are scored; answers take none of them.
+_OF_SCORES = (
+    *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
+    *("context", "batch_tokens", "store", "no_store", "mesh", "shard", "distributed"),
+)
+
+
+def check_chat_flags(command: "Canary") -> None:
+    """Refuse flags that would change nothing, too few groups, and other templates."""
+    for field in dataclasses.fields(command):
+        name = field.name
+        if name in _OF_SCORES and getattr(command, name) != field.default:
+            raise InputError(
+                f"{flag_of(name)} does not go with --chat", hint="leave it out"
+            )
+    if command.least_effect > 1:
+        raise InputError(
+            f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
+            hint="it is a share of the groups",
+        )
+    if command.make and detectable_share(command.make, n_values=len(VALUES)) is None:
+        raise InputError(
+            f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
+            hint="--make 32 finds a share of 20 %",
+        )
+    keyed_prompts((), command.template)
+
+
+def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
+    """Draw a seed, and write both files."""
+    if rows.suffix != ".jsonl":
+        raise InputError(f"{rows}: must end in .jsonl", hint="a row a line")
+    data, release = make_keyed_rows(
+        secrets.token_bytes(SEED_BYTES), n_groups, version=__version__, made=utc_now()
+    )
+    sealed = release.to_bytes()
+    write_new_files([(seed_file, sealed, 0o600), (rows, data, 0o644)])
+    Terminal().say(
+        f"{rows}: {n_groups:,} groups of {ROWS_PER_GROUP} rows",
+        f"{seed_file}: their seed, commitment {commitment(seed_file).sha256}",
+        f"Put the rows of {rows} among those that you publish, in any order and under "
+        f"any template, and keep {seed_file} to yourself. Publish the commitment with "
+        "its date: it shows later that nothing was chosen after a look at a model.",
+    )
+
+
+def ask_for_values(command: "Canary") -> dict[str, Any]:
+    """Ask, decide, write and print; returns the report."""
+    model, rows, seed_file = command.model, command.chat, command.secret
+    assert model is not None and rows is not None
+    groups, release = read_keyed_rows(rows, seed_file)
+
+    def folder(name: str, info: ModelInfo) -> Path:
+        """Equal names mean equal questions to one model."""
+        # Nothing but its address is known of a served model.
+        asked = model if model.startswith(PREFIX) else info.fingerprint
+        decides = (asked, command.dtype, command.template or "", command.new_tokens)
+        digest = fingerprint([release.released_digest, *map(str, decides)])
+        return command.folder("canary", name, digest)
+
+    settings = ServerSettings(
+        spending=Spending(command.api_options.limits), concurrency=command.concurrency
+    )
+    with open_prompted(
+        model,
+        dtype=command.dtype,
+        journal=lambda name, info: Journal(folder(name, info) / "answers.jsonl"),
+        settings=settings,
+    ) as opened:
+        check_fits(opened, keyed_prompts(groups, command.template), command.new_tokens)
+        out = folder(opened.name, opened.info)
+        make_folder(out)
+        with progress_bar("asking for values", unit="answers/s") as progress:
+            found = keyed_canary(
+                opened,
+                rows,
+                seed_file,
+                template=command.template,
+                new_tokens=command.new_tokens,
+                min_effect=command.least_effect,
+                seed=command.seed,
+                progress=progress,
+                command=("canary", model, *flags_of(command)),
+            )
+    return shown(
+        lambda: found.written(out),
+        lambda console: console.say(*_sentences(found.results[0])),
+        as_json=command.json,
+    )
+
+
+def _sentences(result: OrderResult) -> list[str]:
+    share = max(0.0, result.effect or 0.0)
+    return [
+        f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
+        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
+        commitment_sentence(result) or "",
+        *(f"{words}." for words in result.warnings),
+    ]

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 
-from jaxcontam.ownership import keyed_test, secret_test, variants_test
+from jaxcontam.ownership import canary, keyed_canary, variants
 from jaxcontam.proof.kind import kind_of_tests
 from jaxcontam.proof.test_row import TestRow
 
 TESTS: Mapping[str, TestRow] = {
     row.name: row
     for row in (
-        variants_test.METHOD,
-        secret_test.METHOD,
-        secret_test.ALONE,
-        keyed_test.METHOD,
+        variants.METHOD,
+        canary.METHOD,
+        canary.ALONE,
+        keyed_canary.METHOD,
     )
 }
 

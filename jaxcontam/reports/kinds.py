@@ -24,7 +24,7 @@ _PLACES = {
     "variants": "ownership.methods:VERSIONS",
     "membership": "members.kind:MEMBERSHIP",
     "replicate": "replication.recorded:REPLICATION",
-    "inflation": "score_gap.kind:INFLATION",
+    "inflation": "score_gap.page:INFLATION",
 }
 # A study plants what several rooms test.
 _STUDY = "methods:STUDY"

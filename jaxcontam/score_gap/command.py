@@ -15,34 +15,40 @@ from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
 from jaxcontam.reports.flags import (
     DeviceFlags,
+    Flags,
     ReportFlags,
     check_device_flags,
-    check_positive,
     flags_of,
     open_for,
 )
 from jaxcontam.reports.report_files import make_folder
-from jaxcontam.reports.stopwatch import Stopwatch
-from jaxcontam.score_gap.judging import MIN_POINTS, NAME_ONCE, Comparison
-from jaxcontam.score_gap.page import COMMAND, inflation_sentences, inflation_tables
-from jaxcontam.score_gap.run import (
-    NEW_TOKENS,
-    Answers,
-    InflationAnalysis,
-    Sides,
-    chosen_answers,
-    given_scores,
-    read_sides,
-    score_and_judge,
-    written_answers,
-)
+from jaxcontam.score_gap.items import Sides, read_sides
+from jaxcontam.score_gap.judging import COMMAND, NAME_ONCE, InflationDesign
+from jaxcontam.score_gap.page import inflation_sentences, inflation_tables
+from jaxcontam.score_gap.result import InflationResult
+from jaxcontam.score_gap.run import Answers, chosen_answers, compare, written_answers
 from jaxcontam.terminal import Terminal
 
 _ANSWERS = "answers.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Inflation(DeviceFlags, ReportFlags, QuestionFields):
+class _Compared(Flags):
+    """Models and files; a base, so that flags keep their order."""
+
+    model: Positional[str]
+    """Model directory, hub name, or api:URL#NAME; with --scores a column or a file."""
+    benchmark: Positional[str | None] = None
+    """Published items, or hf:ORG/NAME:SPLIT: multiple choice, or with an answer."""
+    against: str | None = None
+    """Items that cannot have been seen: rewrites, or another split."""
+    reference: tuple[str, ...] = ()
+    """Models that saw neither, two or better five, weaker and stronger than MODEL by
+    little, one a family: relatives differ too little."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFields):
     """Estimate the points that a model's score gains by having seen the items.
 
     Examples:
@@ -56,36 +62,11 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         jaxcontam inflation model.csv --scores --reference a.csv b.csv
     """
 
-    model: Positional[str]
-    """Model directory, hub name, or api:URL#NAME; with --scores a column or a file."""
-    benchmark: Positional[str | None] = None
-    """Published items, or hf:ORG/NAME:SPLIT: multiple choice, or with an answer."""
-    against: str | None = None
-    """Items that cannot have been seen: rewrites, or another split."""
-    reference: tuple[str, ...] = ()
-    """Models that saw neither, two or better five, weaker and stronger than MODEL by
-    little, one a family: relatives differ too little."""
-    unpaired: bool = False
-    """--against is another split, not rewrites in pairs."""
-    equally_hard: bool = False
-    """Vouch that --against is as hard, such as a split drawn at random: needed for a
-    verdict without --reference."""
-    scores: bool = False
-    """The files are .csv with a column item and a score in [0, 1] a model."""
-    per_byte: bool = False
-    """Divide the log-probability of a choice by its length."""
-    new_tokens: int = NEW_TOKENS
-    """Most tokens of a written answer."""
-    min_points: float = MIN_POINTS
-    """Inflation that matters: what is smaller need not be found."""
-    limit: int | None = None
-    """Take N items of each file, drawn by what they hold; pairs stay whole."""
     dry_run: bool = False
     """Say what would be asked of MODEL; ask nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "limit", "new_tokens")
         if (self.benchmark is None) != (self.against is None):
             raise InputError("BENCHMARK and --against go together")
         if self.against is not None and self.against == self.benchmark:
@@ -107,55 +88,42 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
 
     def run(self) -> dict[str, Any] | None:
         """Ask, judge, write and print; the report, or None for a dry run."""
-        watch = Stopwatch()
+        if self.dry_run:
+            assert self.benchmark is not None and self.against is not None
+            sides = read_sides(self.benchmark, self.against, self)
+            Terminal().say(self._planned(sides))
+            return None
         words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
-        command = (COMMAND, *words, *flags_of(self))
-        asked = Comparison(
-            paired=not self.unpaired,
-            equally_hard=self.equally_hard,
-            min_points=self.min_points,
-            group_field=self.group_field,
-            seed=self.seed,
-        )
-        if self.scores:
-            found = given_scores(
-                [self.model, *self.reference],
-                self.benchmark,
-                self.against,
-                asked,
-                watch=watch,
-                command=command,
-            )
-            result = found.result
-            out = self.report_folder(COMMAND, Path(self.model).stem, result.fingerprint)
-            return _shown(found, out, as_json=self.json)
-        assert self.benchmark is not None and self.against is not None
-        sides = read_sides(
+        found = compare(
+            self,
+            (self.model, *self.reference),
             self.benchmark,
             self.against,
-            self,
-            paired=not self.unpaired,
-            limit=self.limit,
+            self._ask,
+            (COMMAND, *words, *flags_of(self)),
         )
-        name = self.model.rstrip("/").rpartition("/")[2]
-        digest = fingerprint([one.prompt for one in sides.questions])
-        out = self.folder(COMMAND, name, digest)
-        if self.dry_run:
-            Terminal().say(self._planned(sides, out))
-            return None
-        found = score_and_judge(
-            sides,
-            (self.model, *self.reference),
-            lambda word: self._ask(word, sides, out),
-            dataclasses.replace(asked, metric=sides.metric(per_byte=self.per_byte)),
-            command=command,
-            watch=watch,
-        )
-        # Answers serve every choice of flags, a report is of one.
+        name, digest = Path(self.model).stem, found.result.fingerprint
+        if not self.scores:
+            # Answers serve every choice of flags, a report is of one.
+            name, digest = self._name, fingerprint([row["text"] for row in found.rows])
         out = self.report_folder(COMMAND, name, digest)
-        return _shown(found, out, as_json=self.json)
+        return shown(
+            lambda: found.written(out),
+            lambda console: _print(found.result, console),
+            as_json=self.json,
+        )
 
-    def _ask(self, word: str, sides: Sides, out: Path) -> Answers:
+    @property
+    def _name(self) -> str:
+        return self.model.rstrip("/").rpartition("/")[2]
+
+    def _folder_of(self, sides: Sides) -> Path:
+        """Folder of answers and scores."""
+        digest = fingerprint([one.prompt for one in sides.questions])
+        return self.folder(COMMAND, self._name, digest)
+
+    def _ask(self, word: str, sides: Sides) -> Answers:
+        out = self._folder_of(sides)
         make_folder(out)
         if not sides.is_choice:
             from jaxcontam.scoring.api.budget import Spending
@@ -186,7 +154,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
             per_byte=self.per_byte,
         )
 
-    def _planned(self, sides: Sides, out: Path) -> str:
+    def _planned(self, sides: Sides) -> str:
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
         more = f" Each of {len(self.reference)} references is asked as much."
@@ -208,7 +176,7 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         from jaxcontam.scoring.scorer import Scorer
 
         opened = open_for(self, self.model, plan_only=True)
-        scorer = self.scorer(opened, out)
+        scorer = self.scorer(opened, self._folder_of(sides))
         if not isinstance(scorer, Scorer | RemoteScorer):
             raise InputError("--dry-run: the cost of this kind of model is not known")
         groups = choice_groups(sides.questions, opened)
@@ -229,11 +197,8 @@ class Inflation(DeviceFlags, ReportFlags, QuestionFields):
         )
 
 
-def _shown(found: InflationAnalysis, out: Path, *, as_json: bool) -> dict[str, Any]:
-    def show(console: Terminal) -> None:
-        for table in inflation_tables(found.result):
-            print_table(table, console)
-            console.print()
-        console.say(*inflation_sentences(found.result))
-
-    return shown(lambda: found.written(out), show, as_json=as_json)
+def _print(result: InflationResult, console: Terminal) -> None:
+    for table in inflation_tables(result):
+        print_table(table, console)
+        console.print()
+    console.say(*inflation_sentences(result))

@@ -1,10 +1,9 @@
 """Judge inflation from scores on two sides; needs no model.
 
-`judged_inflation` is called once scores exist, and by `verify` with what `texts.jsonl`
-holds.
+Called once scores exist, and by `verify` with what `texts.jsonl` holds.
 
 Dimension key
-    R  references
+    M  models, the one in question first
     N  published items
     P  other items
 """
@@ -12,13 +11,15 @@ Dimension key
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxcontam.arguments import flag_of, words_of
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.documents import joined_codes
+from jaxcontam.data.questions import QuestionFields
 from jaxcontam.errors import InputError
 from jaxcontam.score_gap.result import (
     InflationEstimate,
@@ -27,7 +28,6 @@ from jaxcontam.score_gap.result import (
     InflationVerdict,
     ModelAccuracy,
 )
-from jaxcontam.score_gap.score_columns import OTHER, PUBLISHED
 from jaxcontam.stats.inflation import (
     FEWEST,
     ConStatEstimate,
@@ -35,8 +35,20 @@ from jaxcontam.stats.inflation import (
     constat,
     gap_estimate,
 )
-from jaxcontam.stats.pretests.fields import columns, numbers, shared_heads
 from jaxcontam.stats.pretests.similarity import near_duplicates, read_words
+
+COMMAND = "inflation"
+PUBLISHED, OTHER = "published", "other"
+"""Sides, and columns of a file that holds one model's scores on both."""
+
+MIN_POINTS = 5.0
+"""Inflation that matters unless a user says otherwise."""
+
+NEW_TOKENS = 32
+"""Most tokens of a written answer."""
+
+NAME_ONCE = "name each model once, and MODEL as no reference of itself"
+"""The remedy for a model that stands twice: it hides how much models differ."""
 
 Row = Mapping[str, Any]
 """`side`, `item`, `text` and `scores` (model -> score or None) of an item; `choices`
@@ -49,18 +61,224 @@ Fewer say next to nothing: where no pair differs, ten find an inflation of 37 po
 with a chance of 0.8, five one of 73, three none.
 """
 
-GROUP_FIELD = "--group-field"
-"""Names the field of groups, as it is typed."""
 
-# More different values than this share of the items are no groups.
-_REPEATED = 0.75
+# No slots: the command joins these fields to those of devices.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InflationDesign(QuestionFields):
+    """How two sides are compared; the fields are flags of `jaxcontam inflation`.
 
-Content = tuple[str, tuple[str, ...], tuple[str, ...]]
+    Raises:
+        InputError: If a field is out of range; names the flag.
+    """
+
+    unpaired: bool = False
+    """--against is another split, not rewrites in pairs."""
+    equally_hard: bool = False
+    """Vouch that --against is as hard, such as a split drawn at random: needed for a
+    verdict without --reference."""
+    scores: bool = False
+    """The files are .csv with a column item and a score in [0, 1] a model."""
+    per_byte: bool = False
+    """Divide the log-probability of a choice by its length."""
+    new_tokens: int = NEW_TOKENS
+    """Most tokens of a written answer."""
+    min_points: float = MIN_POINTS
+    """Inflation that matters: what is smaller need not be found."""
+    limit: int | None = None
+    """Take N items of each file, drawn by what they hold; pairs stay whole."""
+    seed: int = 0
+    """Seeds every draw: folds, resamples, samples."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("limit", "new_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        if not (math.isfinite(self.min_points) and self.min_points > 0):
+            raise InputError(f"--min-points must be positive, got {self.min_points}")
+
+    @property
+    def paired(self) -> bool:
+        """True if the other items are rewrites of the published ones."""
+        return not self.unpaired
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags that decide a verdict beside the scores, as they are typed."""
+        vouched = words_of(self, ("unpaired", "equally_hard", "min_points"))
+        return vouched + words_of(self, ("group_field",))
+
+    @classmethod
+    def said(cls, words: Sequence[str], seed: int = 0) -> "InflationDesign":
+        """The design that the words of a command ask for, as far as it judges."""
+        known: dict[str, Any] = {}
+        if "--min-points" in words:
+            known["min_points"] = float(words[list(words).index("--min-points") + 1])
+        if "--group-field" in words:
+            known["group_field"] = words[list(words).index("--group-field") + 1]
+        return cls(
+            unpaired="--unpaired" in words,
+            equally_hard="--equally-hard" in words,
+            seed=seed,
+            **known,
+        )
+
+
+def judged_inflation(
+    rows: Sequence[Row],
+    models: Sequence[str],
+    design: InflationDesign,
+    *,
+    benchmark: str = "",
+    against: str = "",
+    metric: str = "",
+    chance: float | None = None,
+    notes: Sequence[str] = (),
+) -> InflationResult:
+    """Estimate the inflation of the first model's score and choose the word.
+
+    `metric` says how an item is scored, `chance` is the mean score of guessing, and
+    None where it is not known.
+    """
+    n_references = len(models) - 1
+    items = compared_items(rows, models, paired=design.paired)
+    published_MN, other_MP = items.published, items.other
+    _refuse_twins(np.hstack([published_MN, other_MP]), models)
+    estimate = functools.partial(
+        gap_estimate, paired=design.paired, groups=items.groups
+    )
+    gaps = [
+        estimate(published_MN[m, None], other_MP[m, None]) for m in range(len(models))
+    ]
+    decides, estimates = gaps[0], [_points("gap", gaps[0])]
+    warnings = [*notes, *items.notes]
+    if n_references:
+        beside = estimate(published_MN, other_MP)
+        estimates.append(_points("difference in differences", beside))
+        if not design.equally_hard:
+            # Nobody vouches that the model's own gap is inflation.
+            decides, estimates = beside, estimates[::-1]
+        references = estimate(
+            published_MN[1:].mean(axis=0)[None], other_MP[1:].mean(axis=0)[None]
+        )
+        warnings += _of_references(references)
+    if n_references >= FEWEST:
+        found, warning = _curve(items, design, chance)
+        estimates += found
+        warnings += warning
+    verdict, reason = _verdict(decides, items.n_groups, n_references, design)
+    return InflationResult(
+        benchmark=benchmark,
+        against=against,
+        paired=design.paired,
+        equally_hard=design.equally_hard,
+        metric=metric,
+        chance=chance,
+        min_points=design.min_points,
+        group_field=design.group_field,
+        fingerprint=fingerprint(
+            [f"{row['side']}\t{row['item']}\t{row['text']}" for row in rows]
+        ),
+        n_published=published_MN.shape[1],
+        n_other=other_MP.shape[1],
+        n_groups=items.n_groups if items.is_grouped else None,
+        verdict=verdict,
+        reason=reason,
+        accuracies=tuple(
+            ModelAccuracy(
+                model=name,
+                reference=m > 0,
+                published=float(published_MN[m].mean()),
+                other=float(other_MP[m].mean()),
+                gap=100 * gaps[m].estimate,
+                gap_low=100 * gaps[m].low,
+                gap_high=100 * gaps[m].high,
+            )
+            for m, name in enumerate(models)
+        ),
+        estimates=tuple(estimates),
+        warnings=tuple(warnings),
+    )
+
+
+def _verdict(
+    found: GapEstimate, n_groups: int, n_references: int, design: InflationDesign
+) -> tuple[InflationVerdict, InflationReason]:
+    """The word for the estimate that decides, and why it cannot be told."""
+    if n_groups < FEWEST_GROUPS:
+        return "cannot tell", "items"
+    if n_references < 2 and not design.equally_hard:
+        return "cannot tell", "one reference" if n_references else "no reference"
+    if found.outside:
+        return "cannot tell", "outside"
+    if found.low > 0:
+        return "inflated", ""
+    if 100 * found.mde <= design.min_points:
+        return "no inflation found", ""
+    return "cannot tell", "references" if found.rests_on == "models" else "items"
+
+
+def _curve(
+    items: "ComparedItems", design: InflationDesign, chance: float | None
+) -> tuple[list[InflationEstimate], list[str]]:
+    try:
+        found = constat(
+            items.published,
+            items.other,
+            paired=design.paired,
+            chance=chance,
+            groups=items.groups,
+            seed=design.seed,
+        )
+    except ValueError:
+        return [], ["the references score alike, so there is no curve"]
+    beyond = (
+        "the model scores outside the references on the other items: the curve of "
+        "constat is a straight line there"
+    )
+    return [_points("constat", found)], [beyond] * found.outside
+
+
+def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
+    for m, name in enumerate(models):
+        for n in range(m):
+            if (scores_MI[m] == scores_MI[n]).all() and np.ptp(scores_MI[m]) > 0:
+                raise InputError(
+                    f"{models[n]} and {name} have the same score on every item",
+                    hint=NAME_ONCE,
+                )
+
+
+def _of_references(mean: GapEstimate) -> list[str]:
+    """A note if the gap of their mean score shows the others to be harder or easier."""
+    if mean.low <= 0 <= mean.high:
+        return []
+    word, less = ("harder", "less") if mean.low > 0 else ("easier", "more")
+    return [
+        f"the other items are {word}: references score "
+        f"{100 * abs(mean.estimate):.1f} points {less} on them, which the "
+        "difference in differences takes out"
+    ]
+
+
+def _points(estimator: Any, found: GapEstimate | ConStatEstimate) -> InflationEstimate:
+    is_gap = isinstance(found, GapEstimate)
+    return InflationEstimate(
+        estimator=estimator,
+        points=100 * found.estimate,
+        low=100 * found.low,
+        high=100 * found.high,
+        p_value=found.p_value,
+        mde=100 * found.mde if is_gap else None,
+        spread=100 * found.spread if is_gap and found.spread is not None else None,
+        rests_on=found.rests_on if is_gap else "items",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparedItems:
-    """Items that are compared.
+    """Scores of items that are compared.
 
     Attributes:
         published: (M, N) scores.
@@ -82,38 +300,6 @@ class ComparedItems:
     def is_grouped(self) -> bool:
         """True if a group holds several items of a side."""
         return any(len(np.unique(codes)) < len(codes) for codes in self.groups)
-
-
-def seen_groups(
-    rows: Sequence[Mapping[str, object] | None],
-    own: Collection[str],
-    texts: Sequence[str] = (),
-) -> list[str]:
-    """A note where items may belong together and nobody said so.
-
-    Fields are named whose values repeat, ten different ones at least: fewer are labels.
-    Fields in `own` are the item itself; `texts` are counted that begin alike.
-    """
-    found = []
-    for name, values in columns(rows).items():
-        found_N = numbers(values)
-        is_score = found_N is not None and ((found_N >= 0) & (found_N <= 1)).all()
-        if name in own or is_score:
-            continue
-        n_distinct = len({str(value) for value in values})
-        if FEWEST_GROUPS <= n_distinct <= _REPEATED * len(values):
-            found.append(f"values of {name} repeat ({n_distinct:,} in {len(values):,})")
-    if texts and not found:
-        n_alike = len(texts) - len(np.unique(shared_heads(texts)))
-        if n_alike >= FEWEST_GROUPS:
-            found.append(f"{n_alike:,} items begin as another one does")
-    if not found:
-        return []
-    return [
-        f"{' and '.join(found)}: if such items share a passage or a source, name the "
-        f"field with {GROUP_FIELD}, for they are no independent draws and the interval "
-        "is too narrow"
-    ]
 
 
 def compared_items(
@@ -167,7 +353,7 @@ def compared_items(
     )
 
 
-def _content(row: Row) -> Content | None:
+def _content(row: Row) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
     """The question and its right answers; None where they are not known."""
     if not row["text"] or "choices" not in row:
         return None
@@ -253,210 +439,4 @@ def _scores(units: Sequence[Sequence[Row]], models: Sequence[str]) -> np.ndarray
             for m in models
         ],
         np.float64,
-    )
-
-
-MIN_POINTS = 5.0
-"""Inflation that matters unless a user says otherwise."""
-
-NAME_ONCE = "name each model once, and MODEL as no reference of itself"
-"""What to do about a model that stands twice: it hides how much models differ."""
-
-UNPAIRED, EQUALLY_HARD, LEAST = "--unpaired", "--equally-hard", "--min-points"
-"""What decides a verdict beside the scores, as it is typed."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Two sides, and what is known of how they compare.
-
-    Attributes:
-        chance: Mean score of guessing; None where it is not known.
-        group_field: Field whose equal values name items that are drawn together.
-        seed: Seeds the bootstrap of `constat`.
-    """
-
-    benchmark: str = ""
-    against: str = ""
-    paired: bool = True
-    equally_hard: bool = False
-    metric: str = ""
-    chance: float | None = None
-    min_points: float = MIN_POINTS
-    group_field: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.min_points) and self.min_points > 0):
-            raise InputError(f"{LEAST} must be positive, got {self.min_points}")
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The flags by which the user speaks of the comparison."""
-        words = [UNPAIRED] * (not self.paired) + [EQUALLY_HARD] * self.equally_hard
-        if self.min_points != MIN_POINTS:
-            words += [LEAST, str(self.min_points)]
-        if self.group_field is not None:
-            words += [GROUP_FIELD, self.group_field]
-        return tuple(words)
-
-    @classmethod
-    def said(cls, words: Sequence[str], **known: Any) -> "Comparison":
-        """The comparison that the words of a command ask for."""
-        if LEAST in words:
-            known["min_points"] = float(words[list(words).index(LEAST) + 1])
-        if GROUP_FIELD in words:
-            known["group_field"] = words[list(words).index(GROUP_FIELD) + 1]
-        paired, equally_hard = UNPAIRED not in words, EQUALLY_HARD in words
-        return cls(paired=paired, equally_hard=equally_hard, **known)
-
-
-def judged_inflation(
-    rows: Sequence[Row],
-    models: Sequence[str],
-    asked: Comparison,
-    notes: Sequence[str] = (),
-) -> InflationResult:
-    """Estimate the inflation of the first model's score and choose the word."""
-    n_references = len(models) - 1
-    items = compared_items(rows, models, paired=asked.paired)
-    published_MN, other_MP = items.published, items.other
-    _refuse_twins(np.hstack([published_MN, other_MP]), models)
-    estimate = functools.partial(gap_estimate, paired=asked.paired, groups=items.groups)
-    gaps = [
-        estimate(published_MN[m, None], other_MP[m, None]) for m in range(len(models))
-    ]
-    first, estimates = gaps[0], [_points("gap", gaps[0])]
-    warnings = [*notes, *items.notes]
-    if n_references:
-        beside = estimate(published_MN, other_MP)
-        estimates.append(_points("difference in differences", beside))
-        if not asked.equally_hard:
-            # Nobody vouches that the model's own gap is inflation.
-            first, estimates = beside, estimates[::-1]
-        references = estimate(
-            published_MN[1:].mean(axis=0)[None], other_MP[1:].mean(axis=0)[None]
-        )
-        warnings += _of_references(references)
-    if n_references >= FEWEST:
-        found, warning = _curve(items, asked)
-        estimates += found
-        warnings += warning
-    verdict, reason = inflation_verdict(
-        first,
-        n_groups=items.n_groups,
-        n_references=n_references,
-        equally_hard=asked.equally_hard,
-        min_points=asked.min_points,
-    )
-    accuracies = tuple(
-        ModelAccuracy(
-            model=name,
-            reference=m > 0,
-            published=float(published_MN[m].mean()),
-            other=float(other_MP[m].mean()),
-            gap=100 * gaps[m].estimate,
-            gap_low=100 * gaps[m].low,
-            gap_high=100 * gaps[m].high,
-        )
-        for m, name in enumerate(models)
-    )
-    told = dataclasses.asdict(asked)
-    return InflationResult(
-        **{name: value for name, value in told.items() if name != "seed"},
-        fingerprint=fingerprint(
-            [f"{row['side']}\t{row['item']}\t{row['text']}" for row in rows]
-        ),
-        n_published=published_MN.shape[1],
-        n_other=other_MP.shape[1],
-        n_groups=items.n_groups if items.is_grouped else None,
-        verdict=verdict,
-        reason=reason,
-        accuracies=accuracies,
-        estimates=tuple(estimates),
-        warnings=tuple(warnings),
-    )
-
-
-def inflation_verdict(
-    found: GapEstimate,
-    *,
-    n_groups: int,
-    n_references: int,
-    equally_hard: bool,
-    min_points: float,
-) -> tuple[InflationVerdict, InflationReason]:
-    """The word for the estimate that decides, and why it cannot be told.
-
-    `n_groups` are groups of pairs, or of the side that has fewer; without groups pairs
-    or items.
-    """
-    if n_groups < FEWEST_GROUPS:
-        return "cannot tell", "items"
-    if n_references < 2 and not equally_hard:
-        return "cannot tell", "one reference" if n_references else "no reference"
-    if found.outside:
-        return "cannot tell", "outside"
-    if found.low > 0:
-        return "inflated", ""
-    if 100 * found.mde <= min_points:
-        return "no inflation found", ""
-    return "cannot tell", "references" if found.rests_on == "models" else "items"
-
-
-def _curve(
-    items: ComparedItems, asked: Comparison
-) -> tuple[list[InflationEstimate], list[str]]:
-    try:
-        found = constat(
-            items.published,
-            items.other,
-            paired=asked.paired,
-            chance=asked.chance,
-            groups=items.groups,
-            seed=asked.seed,
-        )
-    except ValueError:
-        return [], ["the references score alike, so there is no curve"]
-    beyond = (
-        "the model scores outside the references on the other items: the curve of "
-        "constat is a straight line there"
-    )
-    return [_points("constat", found)], [beyond] * found.outside
-
-
-def _refuse_twins(scores_MI: np.ndarray, models: Sequence[str]) -> None:
-    for m, name in enumerate(models):
-        for n in range(m):
-            is_one = (scores_MI[m] == scores_MI[n]).all()
-            if is_one and np.ptp(scores_MI[m]) > 0:
-                raise InputError(
-                    f"{models[n]} and {name} have the same score on every item",
-                    hint=NAME_ONCE,
-                )
-
-
-def _of_references(mean: GapEstimate) -> list[str]:
-    """A note if the gap of their mean score shows the others to be harder or easier."""
-    if mean.low <= 0 <= mean.high:
-        return []
-    word, less = ("harder", "less") if mean.low > 0 else ("easier", "more")
-    return [
-        f"the other items are {word}: references score "
-        f"{100 * abs(mean.estimate):.1f} points {less} on them, which the "
-        "difference in differences takes out"
-    ]
-
-
-def _points(estimator: Any, found: GapEstimate | ConStatEstimate) -> InflationEstimate:
-    is_gap = isinstance(found, GapEstimate)
-    return InflationEstimate(
-        estimator=estimator,
-        points=100 * found.estimate,
-        low=100 * found.low,
-        high=100 * found.high,
-        p_value=found.p_value,
-        mde=100 * found.mde if is_gap else None,
-        spread=100 * found.spread if is_gap and found.spread is not None else None,
-        rests_on=found.rests_on if is_gap else "items",
     )

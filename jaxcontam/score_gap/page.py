@@ -1,6 +1,15 @@
-"""Reports of `jaxcontam inflation`: sentences, tables and the page."""
+"""Reports of `jaxcontam inflation`: sentences, tables, the page and the check."""
 
-from jaxcontam.reports.figure import BLUE, GREY, ORANGE
+from typing import Any
+
+from jaxcontam.reports.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Interval,
+    interval_row,
+    intervals_plot,
+)
 from jaxcontam.reports.methods import MethodWords
 from jaxcontam.reports.numbers import (
     interval_of,
@@ -20,8 +29,14 @@ from jaxcontam.reports.page import (
     Table,
     report_page,
 )
+from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
 from jaxcontam.reports.report import Report
-from jaxcontam.score_gap.result import InflationEstimate, InflationResult
+from jaxcontam.score_gap.judging import COMMAND, InflationDesign, judged_inflation
+from jaxcontam.score_gap.result import (
+    InflationEstimate,
+    InflationReport,
+    InflationResult,
+)
 
 _WORDS = PageWords(
     assumed=(
@@ -43,8 +58,6 @@ _WORDS = PageWords(
         THIS_ONE,
     ),
 )
-
-COMMAND = "inflation"
 
 _GAPS = (
     "Published less other score of each model, and below them what is left for "
@@ -197,8 +210,6 @@ def _points(one: InflationEstimate) -> str:
 
 
 def _gaps_svg(result: InflationResult) -> str:
-    from jaxcontam.reports.figure import Interval, interval_row, intervals_plot
-
     colours, group = {True: GREY, False: BLUE}, "published less other"
     rows = [
         interval_row(one, "gap", one.model, colours[one.reference], group)
@@ -216,3 +227,24 @@ def _gaps_svg(result: InflationResult) -> str:
         for one in result.estimates
     ]
     return intervals_plot(rows, "points", nothing=0.0)
+
+
+def _again(document: Row, rows: list[dict[str, Any]]) -> Rebuilt:
+    """Accuracies, estimates and the verdict of a report of inflation."""
+    (stated,) = document["results"]
+    names = ("benchmark", "against", "metric", "chance")
+    design = InflationDesign.said(document["command"], document["seed"])
+    models = [row["model"] for row in stated["accuracies"]]
+    known = {name: stated[name] for name in names}
+    return {"results": [judged_inflation(rows, models, design, **known)]}
+
+
+INFLATION = kind_of_texts(
+    report=InflationReport,
+    words=lambda report: WORDS,
+    page=lambda report, directory: inflation_page(report),
+    rebuild=_again,
+    checked="accuracies, estimates, intervals, the verdict and digests agree; the "
+    "scores themselves need the models and were not computed again",
+    skip=("warnings",),
+)

@@ -12,25 +12,12 @@ InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 InflationReason = Literal[
     "", "no reference", "one reference", "outside", "items", "references"
 ]
-"""Why it cannot be told.
-
-There are fewer than ten pairs, or items of a side, or groups of them; or nothing shows
-that the other items are as hard as the published ones; or one model alone does, which
-does not show how models differ; or the model scores outside the references on the other
-items, so that these may be harder for it by more or less; or an inflation of
-`min_points` could have been missed, for want of items, or of references that are more,
-or more like the model.
-"""
+"""Missing for a verdict, or ""; a page says each in a sentence."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccuracy:
-    """Mean scores of one model on both sides, as shares.
-
-    Attributes:
-        other: Of items that cannot have been seen.
-        gap: `published` less `other`, in points; the 95 % interval beside it likewise.
-    """
+    """Mean scores of one model on both sides, as shares; gaps are in points."""
 
     model: str
     reference: bool
@@ -45,15 +32,13 @@ class ModelAccuracy:
 class InflationEstimate:
     """Points that a score gains by having been seen, by one estimator.
 
+    It is that of the model alone, less the mean gap of the references, or against a
+    curve through them; see `stats.inflation`.
+
     Attributes:
-        estimator: `gap` (the model alone), `difference in differences` (less the mean
-            gap of the references), or `constat` (against a curve through them).
-        p_value: One-sided, that there is no inflation.
-        mde: Smallest inflation that `low` would lie above 0 for with a chance of 0.8;
-            None for `constat`.
+        mde: In points; None for `constat`.
         spread: Standard deviation of the references' gaps, in points; None with fewer
             than two, and for `constat`.
-        rests_on: `models` where that leaves the interval wider than the draw of items.
     """
 
     estimator: Literal["gap", "difference in differences", "constat"]
@@ -73,18 +58,10 @@ class InflationResult(ResultRow):
     Attributes:
         benchmark: Name of the published items; the fingerprint is of both sides.
         against: Name of the items that cannot have been seen.
-        paired: Whether these are rewrites, in pairs.
-        equally_hard: Whether the user vouches that they are as hard as the published.
-        metric: How an item is scored.
         n_published: Published items; of pairs, those that have both.
-        n_other: Other items; likewise.
         chance: Mean score of guessing; None where it is not known.
-        min_points: Inflation that matters.
-        group_field: Field whose equal values name items that are drawn together.
         n_groups: Groups of pairs, or of the side that has fewer; None where each item
             is drawn by itself.
-        verdict: From the first of `estimates`.
-        reason: Why it cannot be told, or "".
         estimates: The one that decides first.
     """
 

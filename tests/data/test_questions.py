@@ -7,7 +7,7 @@ import pytest
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import QuestionFields, read_questions
 from jaxcontam.errors import InputError
-from jaxcontam.score_gap.score_columns import read_columns, read_model
+from jaxcontam.score_gap.items import read_columns, read_model
 
 pytestmark = pytest.mark.unoptimised
 

@@ -15,11 +15,11 @@ from jaxcontam.data.benchmark import (
     load_benchmark,
     without_repeats,
 )
-from jaxcontam.data.questions import QuestionFields
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import read_texts
 from jaxcontam.orders.benchmarks import as_blocks, block_starts, whole_blocks
-from jaxcontam.score_gap.run import read_sides
+from jaxcontam.score_gap.items import read_sides
+from jaxcontam.score_gap.judging import InflationDesign
 
 N_ORDERS = 2_000
 
@@ -173,7 +173,7 @@ def test_a_limit_of_membership_and_inflation_draws(tmp_path):
             for i in range(40)
         )
         files[-1].write_text("\n".join(lines))
-    sides = read_sides(*files, QuestionFields(), limit=10)
+    sides = read_sides(*files, InflationDesign(limit=10))
     items = [[one.item for one in side] for side in (sides.published, sides.other)]
     assert items[0] == items[1] and len(items[0]) == 10
     assert max(map(int, items[0])) >= 20

@@ -12,9 +12,9 @@ from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.overlap.corpus_search import OverlapSearch
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.overlap.occurrences import forms_of, occurrences
+from jaxcontam.overlap.search import OverlapSearch
 
 FRAME = (
     "Which function or class of the standard library of Python does the following "

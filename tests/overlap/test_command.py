@@ -12,16 +12,16 @@ from jaxcontam.data import corpus
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import list_corpus
 from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.overlap import command
-from jaxcontam.overlap.command import (
-    MEANING,
+from jaxcontam.overlap import search as searching
+from jaxcontam.overlap.command import MEANING
+from jaxcontam.overlap.occurrences import forms_of, occurrences
+from jaxcontam.overlap.search import (
+    OverlapSearch,
     Reached,
     load_state,
     save_state,
     search_files,
 )
-from jaxcontam.overlap.corpus_search import OverlapSearch
-from jaxcontam.overlap.occurrences import forms_of, occurrences
 from tests.support.overlap_texts import sentence
 
 
@@ -85,7 +85,7 @@ def test_result_does_not_depend_on_where_batches_are_cut(tmp_path, batch_charact
 
 def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatch):
     """Stopped at every save in turn, as if the power went."""
-    monkeypatch.setattr(command, "_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(searching, "_SAVE_SECONDS", 0.0)
     # Texts that are longer than the batches would repeat more than they add.
     monkeypatch.setattr(corpus, "_PIECE", 500)
     examples = write_corpus(tmp_path / "docs", n=40)
@@ -95,13 +95,13 @@ def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatc
     files, _ = list_corpus(tmp_path / "docs", leave_out=tmp_path)
     out, starts = tmp_path / "state", []
     out.mkdir()
-    true_read = command.read_segments
+    true_read = searching.read_segments
 
     def read(path, *, text_field, start):
         starts.append((path.name, start.line if start else 0))
         return true_read(path, text_field=text_field, start=start)
 
-    monkeypatch.setattr(command, "read_segments", read)
+    monkeypatch.setattr(searching, "read_segments", read)
 
     class PowerCutError(Exception):
         pass
@@ -210,7 +210,7 @@ def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
     assert main(words) == 0
     first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(command, "read_segments", None)
+        patch.setattr(searching, "read_segments", None)
         assert main(words) == 0
     assert capsys.readouterr().out == first
     (files / "o/overlap.json").unlink()

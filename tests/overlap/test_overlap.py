@@ -12,9 +12,8 @@ from jaxcontam.data import corpus, ngrams
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Segment
 from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.overlap.command import Reached, load_state, save_state
-from jaxcontam.overlap.corpus_search import OverlapSearch
 from jaxcontam.overlap.occurrences import forms_of, occurrences
+from jaxcontam.overlap.search import OverlapSearch, Reached, load_state, save_state
 from tests.support.overlap_texts import sentence
 
 

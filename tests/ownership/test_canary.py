@@ -12,9 +12,10 @@ import scipy.stats
 
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.ownership.canary import Canary, canary_results
-from jaxcontam.ownership.secret_test import (
+from jaxcontam.ownership.canary import (
+    Canary,
     alone_numbers,
+    canary_results,
     canary_rows,
     draw_sequences,
     exposure,
@@ -35,7 +36,7 @@ def results_of(loglik, n_secrets, seed=0):
 @pytest.mark.parametrize(("better", "equal"), [(0, 0), (3, 0), (0, 2), (4, 5), (9, 0)])
 def test_pvalue_and_exposure_are_those_of_the_rank(better, equal):
     held_out = np.r_[np.full(better, 2.0), np.full(equal, 1.0), np.zeros(9 - better)]
-    numbers = alone_numbers(np.r_[1.0, held_out], seed=0)
+    numbers = alone_numbers([np.r_[1.0, held_out]], 0)
     n, rank = 1 + len(held_out), 1 + better + equal
     assert numbers.p_value == pytest.approx(rank / n, rel=1e-12)
     assert numbers.exposure == pytest.approx(math.log2(n) - math.log2(rank))
@@ -52,18 +53,18 @@ def test_single_secret_has_one_row_and_the_p_of_its_rank():
 
 def test_no_held_out_sequence_serves_two_rows_of_the_joint_test():
     held_out = np.arange(100.0, 123.0)
-    rows = canary_rows(np.arange(4.0), held_out, seed=3, content_digest=DIGEST)
-    dealt = np.concatenate([row[1:] for row in rows.joint])
+    joint, alone = canary_rows(np.arange(4.0), held_out, seed=3, content_digest=DIGEST)
+    dealt = np.concatenate([row[1:] for row in joint])
     assert sorted(dealt) == sorted(held_out)
-    assert sorted(map(len, rows.joint)) == [6, 7, 7, 7]
-    assert [row[0] for row in rows.joint] == [0.0, 1.0, 2.0, 3.0]
-    for k, row in enumerate(rows.alone):
+    assert sorted(map(len, joint)) == [6, 7, 7, 7]
+    assert [row[0] for row in joint] == [0.0, 1.0, 2.0, 3.0]
+    for k, row in enumerate(alone):
         np.testing.assert_array_equal(row, [k, *held_out])
 
 
 def test_deal_follows_the_seed_and_not_the_scores():
     first, again, other = (
-        canary_rows(np.zeros(3), values, seed=seed, content_digest=DIGEST).joint
+        canary_rows(np.zeros(3), values, seed=seed, content_digest=DIGEST)[0]
         for values, seed in (
             (np.arange(30.0), 1),
             (np.arange(30.0) ** 2, 1),

@@ -13,20 +13,18 @@ import scipy.stats
 import jaxcontam
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.ownership.keyed_canary import keyed_prompts
-from jaxcontam.ownership.keyed_rows import (
-    ROWS_PER_GROUP,
-    VALUES,
-    keyed_groups,
-    make_keyed_rows,
-    read_keyed_rows,
-)
-from jaxcontam.ownership.keyed_test import (
+from jaxcontam.ownership.keyed_canary import (
     METHOD,
     MIN_EFFECT,
     PROMPTS,
+    ROWS_PER_GROUP,
+    VALUES,
     chat_rows,
     detectable_share,
+    keyed_groups,
+    keyed_prompts,
+    make_keyed_rows,
+    read_keyed_rows,
     value_of,
 )
 from jaxcontam.scoring.api.address import ApiModel

@@ -8,8 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.cli.main import main
-from jaxcontam.ownership.variants_test import variants_result
-from jaxcontam.ownership.versions import load_versions
+from jaxcontam.ownership.variants import load_versions, variants_result
 from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer

@@ -1,10 +1,11 @@
-"""`analyses.inflation_judging`: what scores of items say, without a model."""
+"""`score_gap.judging`: what scores of items say, without a model."""
 
 import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.score_gap.judging import Comparison, judged_inflation, seen_groups
+from jaxcontam.score_gap.items import seen_groups
+from jaxcontam.score_gap.judging import InflationDesign, judged_inflation
 
 pytestmark = pytest.mark.unoptimised
 
@@ -22,7 +23,7 @@ def test_items_are_paired_by_name_and_rewrites_averaged():
             *(("other", "z", 1.0), ("published", "d", None)),
         )
     ]
-    found = judged_inflation(rows, ["m"], Comparison())
+    found = judged_inflation(rows, ["m"], InflationDesign())
     assert (found.n_published, found.n_other) == (2, 2)
     assert found.accuracies[0].other == 0.25
     assert found.decides.points == 75
@@ -33,9 +34,9 @@ def test_items_are_paired_by_name_and_rewrites_averaged():
     )
     again = [*rows, rows[0]]
     with pytest.raises(InputError, match="item 'a' is published twice"):
-        judged_inflation(again, ["m"], Comparison())
+        judged_inflation(again, ["m"], InflationDesign())
     with pytest.raises(InputError, match="too few items to compare: 0 and 0"):
-        judged_inflation([rows[0], rows[6]], ["m"], Comparison())
+        judged_inflation([rows[0], rows[6]], ["m"], InflationDesign())
 
 
 @pytest.mark.parametrize(("n", "said"), [(9, "cannot tell"), (10, "inflated")])
@@ -47,7 +48,7 @@ def test_a_verdict_needs_ten_items_of_a_side(n, said, paired):
         for side, score, size in (("published", 1.0, 30), ("other", 0.0, n))
         for i in range(size)
     ]
-    asked = Comparison(paired=paired, equally_hard=True)
+    asked = InflationDesign(unpaired=not paired, equally_hard=True)
     found = judged_inflation(rows, ["m"], asked)
     assert found.decides.low > 0
     assert (found.verdict, found.reason) == (said, "items" if n < 10 else "")
@@ -83,7 +84,7 @@ def test_a_rewrite_that_is_a_published_item_shows_nothing():
         rows.append(row | {"side": "other", "item": of["item"]})
     for row in same[10:]:
         rows.append(row | {"side": "other", "answers": ["b"]})
-    found = judged_inflation(rows, ["m"], Comparison(equally_hard=True))
+    found = judged_inflation(rows, ["m"], InflationDesign(equally_hard=True))
     assert (found.n_published, found.decides.points) == (20, 75)
     assert found.warnings == (
         "rewrites that equal a published item, left out: 10",
@@ -96,7 +97,7 @@ def test_an_item_on_both_sides_of_a_split_is_left_out_of_both():
     rows = [*counting("published", 30, 0.5), *counting("other", 30, 0.5, start=40)]
     easy = counting("published", 6, 1.0, start=90)
     rows += [row | {"side": side} for side in ("published", "other") for row in easy]
-    asked = Comparison(paired=False, equally_hard=True)
+    asked = InflationDesign(unpaired=True, equally_hard=True)
     found = judged_inflation(rows, ["m"], asked)
     assert (found.n_published, found.n_other, found.decides.points) == (30, 30, 0)
     assert found.warnings == ("items on both sides, left out: 12",)
@@ -114,7 +115,7 @@ def test_items_that_nearly_repeat_another_are_one_draw(paired):
         for text in [" ".join(f"{side}{i}{word}" for word in "abcdefghij")]
         for j in range(5)
     ]
-    asked = Comparison(paired=paired, equally_hard=True)
+    asked = InflationDesign(unpaired=not paired, equally_hard=True)
     found = judged_inflation(rows, ["m"], asked)
     once = [row for row in rows if row["item"].endswith("-0")]
     alone = judged_inflation(once, ["m"], asked)
@@ -129,7 +130,7 @@ def test_items_that_nearly_repeat_another_are_one_draw(paired):
 def test_a_rewrite_that_stands_twice_counts_once():
     rows = [*counting("published", 10, 1.0), *counting("other", 10, 0.0)]
     rows += [rows[-1], asked_item("other", "9", "anything else", 1.0)]
-    found = judged_inflation(rows, ["m"], Comparison(equally_hard=True))
+    found = judged_inflation(rows, ["m"], InflationDesign(equally_hard=True))
     assert found.accuracies[0].other == pytest.approx(0.05)
 
 
@@ -140,10 +141,10 @@ def test_a_verdict_needs_ten_groups(n_groups, said):
         for side, score in (("published", 1.0), ("other", 0.0))
         for row in counting(side, 40, score)
     ]
-    asked = Comparison(equally_hard=True, group_field="passage")
+    asked = InflationDesign(equally_hard=True, group_field="passage")
     found = judged_inflation(rows, ["m"], asked)
     assert (found.verdict, found.n_groups) == (said, n_groups)
-    assert Comparison.said(asked.words).group_field == "passage"
+    assert InflationDesign.said(asked.words).group_field == "passage"
 
 
 def test_all_items_in_one_group_are_refused():
@@ -153,7 +154,7 @@ def test_all_items_in_one_group_are_refused():
         for row in counting(side, 20, 1.0)
     ]
     with pytest.raises(InputError, match="too few items to compare: 20 and 20 in one"):
-        judged_inflation(rows, ["m"], Comparison())
+        judged_inflation(rows, ["m"], InflationDesign())
 
 
 def test_a_model_stronger_than_all_references_is_not_judged_by_them():
@@ -165,9 +166,11 @@ def test_a_model_stronger_than_all_references_is_not_judged_by_them():
         for i in range(300)
         for own in [{m: float(rng.random() < p + gain) for m, p in shares.items()}]
     ]
-    found = judged_inflation(rows, ["m", "a", "b"], Comparison())
+    found = judged_inflation(rows, ["m", "a", "b"], InflationDesign())
     assert (found.verdict, found.reason) == ("cannot tell", "outside")
-    vouched = judged_inflation(rows, ["m", "a", "b"], Comparison(equally_hard=True))
+    vouched = judged_inflation(
+        rows, ["m", "a", "b"], InflationDesign(equally_hard=True)
+    )
     assert vouched.verdict == "inflated"
 
 

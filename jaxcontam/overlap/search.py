@@ -2,15 +2,20 @@
 
 The corpus is read in batches. The state is one count and one place per n-gram, and the
 closest stretch to each text. A batch repeats the end of an unfinished document, so that
-the result does not depend on where batches are cut.
+the result does not depend on where batches are cut, nor on where a search is taken up.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontam.data.corpus import Segment
+from jaxcontam.data.corpus import CorpusFile, Fault, Segment, read_segments
 from jaxcontam.data.ngrams import (
     LONG,
     SHINGLE,
@@ -23,7 +28,22 @@ from jaxcontam.data.ngrams import (
     word_ids,
     words_of,
 )
+from jaxcontam.data.records import Place
+from jaxcontam.errors import InputError
+from jaxcontam.reports.archive import DAMAGED_ARRAY
+from jaxcontam.reports.read import read_result
+from jaxcontam.reports.report_files import replace_bytes
 
+if TYPE_CHECKING:
+    from jaxcontam.overlap.nearest import NearestSearch
+
+STATE_NAME = "search.npz"
+
+_BATCH_CHARACTERS = 1 << 20
+_SAVE_SECONDS = 10.0
+_NAMED_FAULTS = 20
+# So many records without one text mean that a flag is wrong, not the records.
+_HOPELESS = 1000
 # Most occurrences in the texts of a SHORT-gram that starts a comparison. More frequent
 # ones are the frame around a benchmark's examples, or one word repeated.
 _MAX_HELD = 100
@@ -31,6 +51,189 @@ _MAX_HELD = 100
 _PAIRS = 1 << 18
 # Least words of a text for an exact comparison; shorter ones occur everywhere.
 _MIN_COMPARED = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A part of the corpus that was skipped."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a search stands.
+
+    Attributes:
+        place: Where in that file; None where it begins.
+        finished: Digest of the result, once there is one.
+    """
+
+    file: int = 0
+    place: Place | None = None
+    n_faults: int = 0
+    faults: tuple[NamedFault, ...] = ()
+    finished: str | None = None
+
+
+def search_files(
+    search: "OverlapSearch",
+    nearest: "NearestSearch | None",
+    files: list[CorpusFile],
+    *,
+    text_field: str,
+    reached: Reached,
+    save: Callable[[Reached], None],
+    progress: Callable[[int, int], None],
+    batch_characters: int = _BATCH_CHARACTERS,
+) -> Reached:
+    """Read a corpus from where a search stands to its end.
+
+    `save` is called every so often with a place to go on from, `progress` with bytes
+    done and in all. `batch_characters` is text searched at a time; never less than four
+    times the longest text that is looked for, since a batch repeats twice as much.
+    """
+    done = sum(file.size for file in files[: reached.file])
+    in_all = sum(file.size for file in files)
+    longest = max(map(len, search.index.texts), default=0)
+    batch_characters = max(batch_characters, 4 * longest)
+    batch: list[tuple[int, Segment]] = []
+    n_characters, saved = 0, time.monotonic()
+    for number in range(reached.file, len(files)):
+        file = files[number]
+        start = reached.place if number == reached.file else None
+        found = read_segments(file.path, text_field=text_field, start=start)
+        for item in found:
+            if isinstance(item, Fault):
+                reached = _with_fault(reached, file.name, item)
+                if reached.n_faults >= _HOPELESS and not (search.n_documents or batch):
+                    raise without_text(file.name, reached)
+            else:
+                batch.append((number, item))
+                n_characters += len(item.text)
+            # Many blank or damaged records fill no batch but take time as well.
+            if n_characters + 64 * len(batch) < batch_characters and isinstance(
+                item, Segment
+            ):
+                continue
+            _add(batch, search, nearest)
+            batch, n_characters = [], 0
+            place = item.after
+            if isinstance(item, Fault) and place is None:
+                reached = dataclasses.replace(reached, file=number + 1, place=None)
+                continue
+            if place is None:
+                continue
+            progress(done + place.stored, in_all)
+            reached = dataclasses.replace(reached, file=number, place=place)
+            if time.monotonic() - saved >= _SAVE_SECONDS:
+                save(reached)
+                saved = time.monotonic()
+        done += file.size
+    _add(batch, search, nearest)
+    progress(in_all, in_all)
+    return dataclasses.replace(reached, file=len(files), place=None)
+
+
+def _add(
+    batch: list[tuple[int, Segment]],
+    search: "OverlapSearch",
+    nearest: "NearestSearch | None",
+) -> None:
+    search.add(batch)
+    if nearest is not None:
+        for file, segment in batch:
+            nearest.add(file, segment)
+
+
+def _with_fault(reached: Reached, file: str, fault: Fault) -> Reached:
+    named = reached.faults
+    if len(named) < _NAMED_FAULTS:
+        named = (*named, NamedFault(file, fault.line, fault.reason))
+    return dataclasses.replace(reached, n_faults=reached.n_faults + 1, faults=named)
+
+
+def without_text(name: str, reached: Reached) -> InputError:
+    """The refusal of a corpus in which no text was met."""
+    if not reached.faults:
+        return InputError(f"{name}: no text", hint="nothing to search in this corpus")
+    first = reached.faults[0]
+    return InputError(
+        f"{first.file}:{first.line}: {first.reason}; no text in "
+        f"{reached.n_faults} records",
+        hint="--text-field names the field of the corpus that is its text",
+    )
+
+
+def save_state(
+    out: Path,
+    key: str,
+    reached: Reached,
+    search: "OverlapSearch | None",
+    nearest: "NearestSearch | None" = None,
+) -> None:
+    """Write the state, whole or not at all; no search once the result is written."""
+    about = {"key": key, "reached": dataclasses.asdict(reached)}
+    arrays: dict[str, np.ndarray] = {}
+    if search is not None:
+        about["search"] = {
+            "n_documents": search.n_documents,
+            "n_words": search.n_words,
+            "carried": search.carried(),
+        }
+        if nearest is not None:
+            about["stretches"] = nearest.stretches
+        arrays = _arrays(search, nearest)
+    buffer = io.BytesIO()
+    # No text in another encoding: unpaired surrogate of a damaged record is escaped.
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    replace_bytes(out / STATE_NAME, buffer.getvalue())
+
+
+def load_state(
+    out: Path, key: str, search: "OverlapSearch", nearest: "NearestSearch | None" = None
+) -> Reached:
+    """Take up the search of the same key in `search`; a new one starts at the top.
+
+    A state that is damaged or belongs to another search counts as none.
+    """
+    try:
+        with open(out / STATE_NAME, "rb") as file, np.load(file) as saved:
+            about = json.loads(saved["about"].tobytes())
+            if about["key"] != key:
+                return Reached()
+            reached = read_result(Reached, about["reached"], STATE_NAME)
+            if reached.finished is not None:
+                return reached
+            arrays = {name: saved[name] for name in _arrays(search, nearest)}
+            stretches = about["stretches"] if nearest is not None else []
+    except (OSError, KeyError, RecursionError, InputError, *DAMAGED_ARRAY):
+        return Reached()
+    for name, array in _arrays(search, nearest).items():
+        array[...] = arrays[name]
+    if nearest is not None:
+        nearest.stretches[:] = stretches
+    search.n_documents = about["search"]["n_documents"]
+    search.n_words = about["search"]["n_words"]
+    search.resume(about["search"]["carried"])
+    return reached
+
+
+def _arrays(
+    search: "OverlapSearch", nearest: "NearestSearch | None"
+) -> dict[str, np.ndarray]:
+    marks = {f"ngrams_{n}": marks for n, marks in search.ngrams.items()}
+    kept = marks | {"texts": search.texts}
+    if nearest is not None:
+        kept |= {"nearest": nearest.marks}
+    return {
+        f"{name}_{field.name}": getattr(one, field.name)
+        for name, one in kept.items()
+        for field in dataclasses.fields(one)
+    }
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -48,6 +251,12 @@ class NgramMarks:
     last_document: np.ndarray
     file: np.ndarray
     line: np.ndarray
+
+    @classmethod
+    def of(cls, n: int) -> "NgramMarks":
+        """Marks of n-grams that were not met yet."""
+        zeros = np.zeros(n, np.int64)
+        return cls(zeros, zeros.copy(), np.full(n, -1, np.int32), zeros.copy())
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -87,15 +296,7 @@ class OverlapSearch:
 
     def __init__(self, index: OverlapIndex):
         self.index = index
-        self.ngrams = {
-            n: NgramMarks(
-                np.zeros(len(table), np.int64),
-                np.zeros(len(table), np.int64),
-                np.full(len(table), -1, np.int32),
-                np.zeros(len(table), np.int64),
-            )
-            for n, table in index.tables.items()
-        }
+        self.ngrams = {n: NgramMarks.of(len(one)) for n, one in index.tables.items()}
         n_texts = len(index.texts)
         self.texts = TextMarks(
             np.zeros(n_texts, np.int64),
@@ -167,19 +368,16 @@ class OverlapSearch:
             places, ngrams = table.find(hashes[n], batch.ids)
             if not len(places):
                 continue
-            self._mark(self.ngrams[n], batch, places, ngrams)
+            self._mark(n, batch, places, ngrams)
             if n < LONG:
                 self._mark_whole(table, batch, places, ngrams)
             if n == SHORT:
                 self._compare(table, batch, places, ngrams)
 
     def _mark(
-        self,
-        marks: NgramMarks,
-        batch: "_Batch",
-        places: np.ndarray,
-        ngrams: np.ndarray,
+        self, n: int, batch: "_Batch", places: np.ndarray, ngrams: np.ndarray
     ) -> None:
+        marks = self.ngrams[n]
         parts = batch.part_at(places)
         found, earliest = np.unique(ngrams, return_index=True)
         is_new = marks.n_documents[found] == 0

@@ -1,4 +1,4 @@
-"""`jaxcontam verify`: rebuild a report from its evidence; no model, no JAX."""
+"""`jaxcontam verify` and `report`: a report again from its evidence; no JAX."""
 
 import dataclasses
 from pathlib import Path
@@ -12,14 +12,17 @@ from jaxcontam.reports.archive import P_VALUES_NAME, TEXTS_NAME
 from jaxcontam.reports.kinds import Asked, kind_of
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
+    DAMAGE,
     PAGE_NAME,
     REPORT_NAME,
     RESULTS_NAME,
     SUMS_NAME,
     command_of,
     read_document,
+    read_report,
     read_sums,
 )
+from jaxcontam.reports.saved import write_page
 from jaxcontam.terminal import Terminal, printable, shell_line
 
 _EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)
@@ -102,3 +105,29 @@ def _check_whole(directory: Path) -> None:
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Write report.html and results.csv again, from report.json and what it names.
+
+    Examples:
+        jaxcontam report runs/audit/FOLDER
+    """
+
+    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folder of a finished run."""
+
+    def run(self) -> None:
+        """Write page and table beside the report."""
+        import jinja2
+
+        report = read_report(self.directory / REPORT_NAME)
+        try:
+            print(printable(write_page(report, self.directory)))
+        except (*DAMAGE, jinja2.TemplateError) as e:
+            raise InputError(
+                f"{self.directory}: the report cannot be rendered ({e!r})",
+                hint="it is damaged, or not of this version; jaxcontam verify says "
+                "what differs",
+            ) from e
