@@ -203,8 +203,7 @@ def calibrate_test(
 
 def counts_of(drawn: DrawnPValues) -> dict[str, Any]:
     """Fields of a `CalibrationResult` that follow from its p-values."""
-    is_exact = drawn.p_randomised is not None
-    compared_R = drawn.p_randomised if is_exact else drawn.p_value
+    compared_R = drawn.p_value if drawn.p_randomised is None else drawn.p_randomised
     statistic, p_value = distance_from_uniform(compared_R)
     return {
         "n_draws": len(drawn.p_value),

@@ -17,6 +17,7 @@ from jaxcontam.orders.options import METHOD
 from jaxcontam.orders.verify import ask_again
 from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
+from jaxcontam.reports.kinds import Asked
 from jaxcontam.stats.randomisation import row_spread
 from tests.orders.test_reference_model import forged, nothing
 from tests.support.verified import verified
@@ -167,14 +168,14 @@ def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
 def test_checks_of_options_are_made_again(read, beside, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(beside[1], out)
-    asked = {"benchmarks": [read[0]], "rescore": 0, "model": None}
-    assert ask_again(out, **asked) == ([], ["pre-tests were run again"])
+    asked = Asked(benchmarks=(read[0],))
+    assert ask_again(out, asked) == ([], ["pre-tests were run again"])
 
     def better(row):
         row["pretests"][0]["p_value"] = 0.999
 
     forged(out, better, nothing)
-    (fault,), _ = ask_again(out, **asked)
+    (fault,), _ = ask_again(out, asked)
     assert fault.startswith("x: pre-tests[0].p_value is 0.999, recomputed")
 
 
