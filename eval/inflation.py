@@ -42,7 +42,7 @@ from eval.study import (
 )
 from jaxcontam.data.questions import Question
 from jaxcontam.progress import progress_bar
-from jaxcontam.scoring.choices import choice_scores
+from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.population_device import train_scanned

@@ -33,9 +33,8 @@ from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.result import MembershipResult, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.saved import write_files
-from jaxcontam.reports.stopwatch import library_versions, utc_now
+from jaxcontam.reports.report import Report, library_versions, utc_now
+from jaxcontam.reports.report_files import write_files
 from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong

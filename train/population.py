@@ -22,8 +22,8 @@ from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import progress_bar
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
+from jaxcontam.reports.report import library_versions, utc_now
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from jaxcontam.reports.stopwatch import library_versions, utc_now
 from jaxcontam.scoring.identity import cpu_name, keep_compiled
 from jaxcontam.sources import source_digest
 from jaxcontam.terminal import Terminal

@@ -28,7 +28,7 @@ from eval.speed.measure import versions
 from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.reports.flags import check_positive
-from jaxcontam.reports.stopwatch import utc_now
+from jaxcontam.reports.report import utc_now
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

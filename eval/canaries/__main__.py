@@ -53,10 +53,8 @@ from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import STORE_DIR, flags_of
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.report_files import PAGE_NAME
-from jaxcontam.reports.saved import write_files
-from jaxcontam.reports.stopwatch import library_versions
+from jaxcontam.reports.report import Report, library_versions
+from jaxcontam.reports.report_files import PAGE_NAME, write_files
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.scoring.opened import ModelInfo
 from train.background_check import found_in

@@ -27,7 +27,7 @@ from jaxcontam.errors import InputError, check_names
 from jaxcontam.members.blind import bag_of_words, cross_validated, grouped_folds
 from jaxcontam.members.scores import score_method
 from jaxcontam.orders.methods import SHARDED_T, STRATIFIED
-from jaxcontam.scoring.choices import choice_scores
+from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.stats import conformal
 from jaxcontam.stats.inflation import gap_estimate
 from jaxcontam.stats.relabelling import set_level_test

@@ -35,7 +35,7 @@ from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
-from jaxcontam.proof.reference import reference_result
+from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer

@@ -21,7 +21,7 @@ from rich.console import Console
 from eval.speed.measure import import_torch, pin_to_one_core, versions
 from eval.study import run_study, say, write_json
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.reports.stopwatch import utc_now
+from jaxcontam.reports.report import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
 PARTS: Mapping[str, tuple[Any, ...]] = {

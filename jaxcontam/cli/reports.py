@@ -21,8 +21,8 @@ from jaxcontam.reports.report_files import (
     read_document,
     read_report,
     read_sums,
+    write_page,
 )
-from jaxcontam.reports.saved import write_page
 from jaxcontam.terminal import Terminal, printable, shell_line
 
 _EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)

@@ -40,8 +40,7 @@ from jaxcontam.reports.flags import (
 )
 from jaxcontam.reports.numbers import plain_p
 from jaxcontam.reports.page import looks_sentence
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.terminal import Terminal, printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.report import Report, ResultRow
 from jaxcontam.reports.terms import RankingVerdict
 
 N_PERMUTATIONS = 9_999

@@ -69,10 +69,8 @@ from jaxcontam.reports.archive import (
     typed_rows,
 )
 from jaxcontam.reports.page import Page
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.report_files import replace_bytes
-from jaxcontam.reports.saved import Writable, write_files
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
+from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
 from jaxcontam.scoring.api.budget import Budget
 from jaxcontam.scoring.api.prompts import (
     ApiEstimate,

@@ -45,10 +45,8 @@ from jaxcontam.reports.page import (
     Table,
     report_page,
 )
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.report_files import make_folder
-from jaxcontam.reports.saved import write_files
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
+from jaxcontam.reports.report_files import make_folder, write_files
 from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.proportions import LEVELS
 from jaxcontam.stats.result import Rejection

@@ -27,8 +27,8 @@ from jaxcontam.proof.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.proof.publish import earlier_reports, report_name, shown
 from jaxcontam.reports.flags import ScoringFlags, flags_of, open_for
 from jaxcontam.reports.page import looks_sentence
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder
-from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from jaxcontam.orders.order_test import (
     strata_of,
 )
 from jaxcontam.progress import Progress
-from jaxcontam.proof.reference import pair_strata
 from jaxcontam.proof.result import Evidence, OrderResult
+from jaxcontam.proof.test_row import pair_strata
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import PairPlan, plan_pairs

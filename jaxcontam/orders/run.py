@@ -35,15 +35,15 @@ from jaxcontam.orders.order_test import (
     score_test,
 )
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
-from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import (
     DECLARED,
     AuditResult,
     Evidence,
     OrderResult,
 )
+from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import decide, screen
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored, each_scored

@@ -48,7 +48,7 @@ from jaxcontam.reports.flags import (
 )
 from jaxcontam.reports.new_files import write_new_files
 from jaxcontam.reports.numbers import p_text
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.result import OrderNumbers

@@ -22,7 +22,7 @@ from jaxcontam.data.release import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.reports.new_files import write_new_files
-from jaxcontam.reports.stopwatch import utc_now
+from jaxcontam.reports.report import utc_now
 from jaxcontam.terminal import Terminal, printable, shell_line
 
 

@@ -27,7 +27,7 @@ from jaxcontam.reports.flags import (
     check_positive,
     open_for,
 )
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.terms import Null, ProofWords
 from jaxcontam.stats.rows import padded
 from jaxcontam.terminal import Terminal, printable

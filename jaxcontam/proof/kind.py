@@ -10,7 +10,6 @@ import numpy as np
 from jaxcontam.progress import log_of_large
 from jaxcontam.proof.decision import audited_files, why
 from jaxcontam.proof.order_words import gains_of
-from jaxcontam.proof.reference import pair_strata
 from jaxcontam.proof.result import (
     MATRIX as MATRIX_METHOD,
 )
@@ -20,7 +19,7 @@ from jaxcontam.proof.result import (
     OrderReport,
     OrderResult,
 )
-from jaxcontam.proof.test_row import TestRow
+from jaxcontam.proof.test_row import TestRow, pair_strata
 from jaxcontam.proof.verify import commitment_faults, verify_report
 from jaxcontam.reports.archive import ARCHIVE_NAME, read_arrays
 from jaxcontam.reports.kinds import Asked, Checked, Kind

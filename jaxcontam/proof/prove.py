@@ -10,7 +10,7 @@ from jaxcontam.arguments import check_min_effect, public
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.proof.result import MATRIX, AuditResult, Evidence, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.stats.randomisation import (
     LARGEST,
     MATRIX_TOLERANCE,

@@ -13,10 +13,8 @@ from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.verdict import decide
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import ReportFlags, flags_of
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.report_files import REPORT_NAME, read_report
-from jaxcontam.reports.saved import write_files
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
+from jaxcontam.reports.report_files import REPORT_NAME, read_report, write_files
 from jaxcontam.terminal import Terminal, json_text, printable
 
 if TYPE_CHECKING:

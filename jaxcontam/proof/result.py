@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from jaxcontam.data.files import Commitment, Provenance
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.kinds import kind_of
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.row import ResultRow
-from jaxcontam.reports.saved import Writable, write_files
+from jaxcontam.reports.report import Report, ResultRow
+from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.reports.terms import Null, Reason, Validity, Verdict, base_null
 from jaxcontam.stats.result import OrderNumbers, Pretest
 

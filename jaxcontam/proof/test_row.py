@@ -5,12 +5,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from jaxcontam.proof.result import Evidence, OrderResult
+import numpy as np
+
+from jaxcontam.proof.result import Evidence, OrderResult, ReferenceResult
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.methods import MethodRow
-from jaxcontam.reports.terms import ORDER_WORDS, ProofWords
-from jaxcontam.stats.pair_test import PairStatistic
+from jaxcontam.reports.terms import ORDER_WORDS, REFERENCE_SHARE, ProofWords
+from jaxcontam.stats.direction import backward_spread
+from jaxcontam.stats.pair_test import PairStatistic, PairStrata
+from jaxcontam.stats.randomisation import row_spread
 from jaxcontam.stats.result import OrderNumbers
+from jaxcontam.stats.rows import unpadded
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +85,124 @@ class TestRow(MethodRow, abc.ABC):
             ValueError: If a part of the evidence is missing, or counts contradict, or a
                 pair that the test asks for was not scored.
         """
+
+
+def pair_strata(evidence: Evidence) -> PairStrata:
+    """Pair matrices of stored evidence; ValueError if a part of them is missing."""
+    pairs, orders = evidence.pairs, evidence.orders
+    codes, runs = evidence.codes, evidence.runs
+    if pairs is None or orders is None:
+        raise ValueError("no pair matrices")
+    if codes is None or runs is None:
+        raise ValueError("no groups or runs of the pair matrices")
+    return PairStrata(
+        pairs=pairs,
+        sizes=(orders[:, 0] >= 0).sum(axis=1),
+        codes=codes,
+        runs=runs,
+        starts=orders[:, 0, 0].astype(np.int64),
+    )
+
+
+def reference_result(
+    method: TestRow,
+    evidence: Evidence,
+    *,
+    name: str,
+    fingerprint: str,
+    seed: int,
+    content_digest: str,
+) -> ReferenceResult:
+    """Test the reference model, and the target less the reference.
+
+    The statistic is linear in the pair matrix, or in the scores of versions, so what
+    the model prefers more than the reference does is the same test of the difference
+    of both matrices: paired by stratum, exact under the same null, and blind to order
+    that both models see. A smaller model sees it, but gains fewer nats: so the
+    reference's matrix is first multiplied by `scale`, where its scores vary less with
+    the context than the target's: after later runs, or after any example where all
+    orders are compared, or over all versions of a row, so that no order under test
+    changes it.
+
+    The same test of half of the target less the reference asks whether the reference
+    gains less than half: where it gains just half at every boundary, what is left is
+    noise, and the p-value is exact if no order changes how likely that noise is.
+    Noise that both models share counts half.
+    """
+    field = "pairs" if method.scores_pairs else "scores"
+    scores = getattr(evidence, field)
+    reference = getattr(evidence, f"reference_{field}")
+    if scores is None or reference is None:
+        raise ValueError(f"no {field} of a reference model")
+    missing, missing_of_reference = map(np.isnan, (scores, reference))
+    if not np.array_equal(missing, missing_of_reference):
+        raise ValueError(f"the reference was asked for other {field}")
+    # Where in the file it lies enters no p-value, and takes time.
+    method = dataclasses.replace(method, locates=False)
+    spread, other = (
+        _spread(method, dataclasses.replace(evidence, **{field: one}))
+        for one in (scores, reference)
+    )
+    scale = max(1.0, _ratio(spread, other))
+    own, difference, half = (
+        method.numbers(
+            dataclasses.replace(evidence, **{field: one}),
+            grouped=False,
+            seed=seed,
+            content_digest=content_digest,
+        )
+        for one in (
+            reference,
+            scores - scale * reference,
+            REFERENCE_SHARE * scores - scale * reference,
+        )
+    )
+    return ReferenceResult(
+        name=name,
+        fingerprint=fingerprint,
+        p_value=own.p_value,
+        log10_p=own.log10_p,
+        effect=own.effect,
+        effect_se=own.effect_se,
+        scale=scale,
+        difference=difference.effect,
+        difference_se=difference.effect_se,
+        difference_p=difference.p_value,
+        difference_log10_p=difference.log10_p,
+        half_p=half.p_value,
+        loglik_gap=loglik_gap(evidence),
+    )
+
+
+def _spread(method: TestRow, evidence: Evidence) -> float | None:
+    if evidence.scores is not None:
+        return row_spread(unpadded(evidence.scores))
+    strata = pair_strata(evidence)
+    if method.whole:
+        return backward_spread(strata.matrices(), None)
+    runs = [
+        runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
+    ]
+    return backward_spread(strata.matrices(), runs)
+
+
+def _ratio(target: float | None, reference: float | None) -> float:
+    """One where there is nothing to compare."""
+    return target / reference if target and reference else 1.0
+
+
+def loglik_gap(evidence: Evidence) -> float:
+    """Mean log-likelihood of an example under the reference, less the model's, in nats.
+
+    Over the pairs that were scored, or over all versions. A text may be cut elsewhere
+    for a shorter context.
+    """
+    if evidence.scores is not None and evidence.reference_scores is not None:
+        return float(np.nanmean(evidence.reference_scores - evidence.scores))
+    assert evidence.orders is not None
+    assert evidence.pairs is not None and evidence.reference_pairs is not None
+    there_KS = evidence.orders[:, 0] >= 0
+    there_KSS = there_KS[:, :, None] & there_KS[:, None, :]
+    there_KSS &= ~np.eye(there_KS.shape[1], dtype=bool)
+    gap_KSS = evidence.reference_pairs - evidence.pairs
+    return float(np.nanmean(gap_KSS[there_KSS]))

@@ -10,7 +10,6 @@ import numpy as np
 from jaxcontam.data.release import commitment
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.proof.prove import prove
-from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import (
     EFFECT_UNIT,
     MATRIX,
@@ -19,7 +18,7 @@ from jaxcontam.proof.result import (
     OrderResult,
     ReferenceResult,
 )
-from jaxcontam.proof.test_row import TestRow
+from jaxcontam.proof.test_row import TestRow, reference_result
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.archive import ARCHIVE_NAME, read_arrays
 from jaxcontam.reports.read import read_result

@@ -43,8 +43,8 @@ from jaxcontam.reports.flags import (
     flag_of,
     flags_of,
 )
+from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from jaxcontam.reports.stopwatch import Stopwatch
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed

@@ -30,7 +30,7 @@ from jaxcontam.replication.overlap import (
     stands_within,
     words_f1,
 )
-from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.report import ResultRow
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
 from jaxcontam.stats.proportions import rate_interval
 

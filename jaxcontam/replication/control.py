@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxcontam.replication.judges import Judged, Judgement, Labels, agreement, is_copy
 from jaxcontam.replication.overlap import ALPHA, LEVEL, ReplicationVerdict
-from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.report import ResultRow
 from jaxcontam.stats.paired import sign_flip_test
 from jaxcontam.stats.proportions import rate_interval, rate_test
 from jaxcontam.stats.relabelling import relabellings

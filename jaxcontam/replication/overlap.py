@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from jaxcontam.replication.instances import Instance
-from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.report import ResultRow
 from jaxcontam.reports.terms import Validity
 from jaxcontam.scoring.completer import Completion, without_thoughts
 from jaxcontam.stats.paired import (

@@ -41,9 +41,8 @@ from jaxcontam.replication.overlap import OverlapResult
 from jaxcontam.replication.page import COMMAND, replication_figure, replication_words
 from jaxcontam.replication.recorded import human_labels
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.saved import Writable, write_files
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
+from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.scoring.completer import Completer, Completion
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.prompted_model import (

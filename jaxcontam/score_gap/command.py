@@ -165,12 +165,12 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
                 f"{more} Nothing was asked."
             )
         # JAX and transformers are imported once the input is known to be good.
+        from jaxcontam.score_gap.items import choice_groups
         from jaxcontam.scoring.api.prompts import (
             CountedPrompts,
             planned_requests,
             sending_words,
         )
-        from jaxcontam.scoring.choices import choice_groups
         from jaxcontam.scoring.cost import groups_cost, scoring_seconds
         from jaxcontam.scoring.remote import RemoteScorer
         from jaxcontam.scoring.scorer import Scorer

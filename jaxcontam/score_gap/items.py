@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.data.benchmark import drawn_places, load_benchmark
+from jaxcontam.data.encoding import encode_texts
 from jaxcontam.data.questions import Question, item_fields, read_questions
 from jaxcontam.data.tables import is_number
 from jaxcontam.data.templates import field_of
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.progress import Progress
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.score_gap.judging import FEWEST_GROUPS, OTHER, PUBLISHED, InflationDesign
+from jaxcontam.scoring.opened import OpenModel, SequenceScorer
+from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.stats.pretests.fields import columns, numbers, shared_heads
 from jaxcontam.terminal import printable
 
@@ -277,3 +281,54 @@ def distinct(names: Sequence[str]) -> list[str]:
         f"{name} ({n + 1})" if (n := list(names[:i]).count(name)) else name
         for i, name in enumerate(names)
     ]
+
+
+def choice_groups(questions: Sequence[Question], model: OpenModel) -> list[PairGroup]:
+    """A prompt with its choices each; a prompt that is too long keeps its end.
+
+    Prompt and choices become ids each by itself, as everywhere in this package.
+    """
+    prefix = [] if model.prefix_id is None else [model.prefix_id]
+    start = np.array(prefix, np.int32)
+    asked = [one.prompt for one in questions]
+    prompts = encode_texts(model.tokenizer, asked, after=model.prefix_id)
+    flat = [text for one in questions for text in one.choices]
+    choices = iter(encode_texts(model.tokenizer, flat))
+    groups = []
+    for one, prompt in zip(questions, prompts, strict=True):
+        own = tuple(next(choices) for _ in one.choices)
+        # The last id of a choice is a target that is not read.
+        room = model.context + 1 - len(start) - max(map(len, own))
+        if not all(map(len, own)) or room < 1 or not len(start) + len(prompt):
+            raise InputError(
+                f"item {one.item!r}: its prompt or a choice has no token, or a choice "
+                f"fills the context of {model.context}"
+            )
+        ids = np.concatenate([start, prompt[max(0, len(prompt) - room) :]])
+        groups.append(PairGroup(ids, own, 0, tuple(range(1, 1 + len(own)))))
+    return groups
+
+
+def choice_scores(
+    questions: Sequence[Question],
+    model: OpenModel,
+    scorer: SequenceScorer,
+    *,
+    per_byte: bool,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """(n_questions,) float64: 1 if the right choice is likeliest; of k as likely 1 / k.
+
+    `per_byte` divides the log-probability of a choice by its length in UTF-8.
+    """
+    if scorer.pairs is None:
+        raise InputError(f"{model.info.name}: scores whole texts alone, no choices")
+    found = scorer.pairs.logprobs(choice_groups(questions, model), progress)
+    scores = np.zeros(len(questions))
+    for i, (one, values) in enumerate(zip(questions, found.logprobs, strict=True)):
+        sums = np.array([own.sum(dtype=np.float64) for own in values])
+        if per_byte:
+            sums /= [len(text.strip().encode()) or 1 for text in one.choices]
+        best = sums >= sums.max()
+        scores[i] = best[one.answer] / best.sum()
+    return scores

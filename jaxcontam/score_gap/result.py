@@ -3,8 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.row import ResultRow
+from jaxcontam.reports.report import Report, ResultRow
 
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
 """What a report says of a score; never that a model has or has not read the items."""

@@ -21,9 +21,8 @@ from jaxcontam.data.questions import (
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
-from jaxcontam.reports.report import Report
-from jaxcontam.reports.saved import Writable, write_files
-from jaxcontam.reports.stopwatch import Stopwatch
+from jaxcontam.reports.report import Report, Stopwatch
+from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.score_gap.items import (
     Sides,
     distinct,
@@ -291,7 +290,7 @@ def chosen_answers(
     per_byte: bool,
 ) -> Answers:
     """Scores of a model that chooses by log-probability."""
-    from jaxcontam.scoring.choices import choice_scores
+    from jaxcontam.score_gap.items import choice_scores
 
     scorer = opened.make_scorer(store=store, batch_tokens=batch_tokens)
     with _asking(opened.info.name, questions, bar) as progress:

@@ -17,8 +17,7 @@ import pytest
 
 from jaxcontam.cli.main import GONE, main
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.report_files import write_report
-from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.report_files import write_files, write_report
 from tests.support.report_documents import audit_report, order_result
 
 pytestmark = pytest.mark.unoptimised

@@ -6,8 +6,8 @@ from scipy.stats import norm
 
 from eval import reference_rule as study
 from jaxcontam.orders.methods import DIRECTION as METHOD
-from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.test_row import reference_result
 from jaxcontam.stats.direction import backward_spread
 
 

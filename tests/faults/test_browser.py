@@ -8,7 +8,7 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.report_files import write_files
 from tests.faults.fuzzed import RECORDED, table
 from tests.support.report_documents import audit_report, order_result
 

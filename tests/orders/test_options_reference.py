@@ -15,8 +15,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.options import METHOD
 from jaxcontam.orders.verify import ask_again
-from jaxcontam.proof.reference import reference_result
 from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.test_row import reference_result
 from jaxcontam.reports.kinds import Asked
 from jaxcontam.stats.randomisation import row_spread
 from tests.orders.test_reference_model import forged, nothing

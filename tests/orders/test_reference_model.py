@@ -12,8 +12,8 @@ import pytest
 from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
-from jaxcontam.proof.reference import loglik_gap, reference_result
 from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.test_row import loglik_gap, reference_result
 from jaxcontam.reports.report_files import (
     ARCHIVE_NAME,
     REPORT_NAME,

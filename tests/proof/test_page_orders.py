@@ -18,7 +18,7 @@ from jaxcontam.proof.order_words import (
 from jaxcontam.proof.outcome import print_outcome
 from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.saved import write_files
+from jaxcontam.reports.report_files import write_files
 from jaxcontam.stats.direction import needed_pairs, runs_of
 from jaxcontam.stats.pair_test import PairStrata, adjacency_test, direction_test
 from jaxcontam.stats.result import Pretest

@@ -18,9 +18,9 @@ from jaxcontam.reports.report_files import (
     read_document,
     replace_bytes,
     to_document,
+    write_files,
     write_report,
 )
-from jaxcontam.reports.saved import write_files
 from jaxcontam.reports.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.stats.result import Local, Neighbours
 from jaxcontam.terminal import visible

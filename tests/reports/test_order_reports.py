@@ -17,8 +17,8 @@ from jaxcontam.reports.report_files import (
     REPORT_NAME,
     archive_digest,
     sealed_text,
+    write_files,
 )
-from jaxcontam.reports.saved import write_files
 from tests.orders.test_order_path import (
     memoriser,
     random_bigrams,

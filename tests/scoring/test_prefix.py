@@ -17,7 +17,7 @@ from jaxcontam.orders.benchmarks import read_files
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.run import plan_audit
 from jaxcontam.proof.versions import VersionSet, plan_texts
-from jaxcontam.scoring.choices import choice_groups
+from jaxcontam.score_gap.items import choice_groups
 from jaxcontam.scoring.completions import LocalCompleter
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.remote import read_local_tokenizer
