@@ -45,11 +45,11 @@ from jaxcontam.members.known_texts import count_words, cut_words, load_labelled
 from jaxcontam.members.run import membership
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
+from jaxcontam.replication.bleurt import text_embeddings
 from jaxcontam.replication.overlap import rouge_l
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.numbers import interval_words
-from jaxcontam.scoring.embedding import text_embeddings
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.prompted_model import open_judge, open_prompted

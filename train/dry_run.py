@@ -6,7 +6,7 @@ Hardware: any; each candidate step is compiled for virtual devices, which takes 
 seconds.
 
 Memory is the compiler's own analysis: the TPU's where libtpu is installed, else the
-CPU's, an upper bound. Operations are those of `models.flops`, since the compilers'
+CPU's, an upper bound. Operations are those of `train.flops`, since the compilers'
 analysis counts the body of a loop once, however often it runs. Time is theirs at an
 assumed share of the datasheet's peak, which stands for all that devices wait for, the
 network among it. Nothing is measured.
@@ -37,13 +37,13 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
-from jaxcontam.models.flops import forward_flops
 from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
 from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
+from train.flops import forward_flops
 from train.loop import compiled_step
 from train.presets import PRESETS, Preset
 from train.step import abstract_params, adamw, param_shardings, state_shardings

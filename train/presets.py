@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import DecoderConfig, RopeScaling, gpt2_shape, llama_shape
-from jaxcontam.models.flops import forward_flops
+from train.flops import forward_flops
 from train.step import PLAIN, Compute, Schedule
 
 

@@ -24,7 +24,6 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
-from jaxcontam.models.flops import forward_flops
 from jaxcontam.orders.methods import order_method
 from jaxcontam.processes import is_first, joined
 from jaxcontam.reports.flags import check_positive, check_seed, flag_of
@@ -33,6 +32,7 @@ from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
 from train.audits import DEFAULT_TESTS
+from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME

@@ -17,7 +17,7 @@ from eval.accelerator.subjects import (
     torch_peak,
 )
 from eval.speed.measure import interleaved, random_ids
-from jaxcontam.models.flops import forward_flops
+from train.flops import forward_flops
 
 # The rival's batches and the positions whose logits it makes at a time: chosen as large
 # as ours. Whether others would be faster for torch was not measured.

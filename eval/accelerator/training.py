@@ -23,7 +23,7 @@ from eval.accelerator.subjects import (
     torch_peak,
 )
 from eval.speed.measure import median_ratio
-from jaxcontam.models.flops import forward_flops
+from train.flops import forward_flops
 
 _TURNS = 2
 _WARM_STEPS = 2

@@ -22,7 +22,7 @@ from eval.speed.measure import (
     sgemm_peaks,
     subject,
 )
-from jaxcontam.models.flops import forward_flops
+from train.flops import forward_flops
 
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}

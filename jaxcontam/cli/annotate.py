@@ -20,8 +20,12 @@ from jaxcontam.data.tables import CsvTable
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.proof.decision import verdict_fields
 from jaxcontam.proof.result import OrderResult, UnscoredFile
-from jaxcontam.reports.new_files import write_new_files
-from jaxcontam.reports.report_files import REPORT_NAME, is_sealed, read_report
+from jaxcontam.reports.report_files import (
+    REPORT_NAME,
+    is_sealed,
+    read_report,
+    write_new_files,
+)
 from jaxcontam.reports.table_csv import csv_cell
 from jaxcontam.terminal import Terminal, printable
 

@@ -46,9 +46,9 @@ from jaxcontam.reports.flags import (
     flag_of,
     open_for,
 )
-from jaxcontam.reports.new_files import write_new_files
 from jaxcontam.reports.numbers import p_text
 from jaxcontam.reports.report import Stopwatch
+from jaxcontam.reports.report_files import write_new_files
 from jaxcontam.reports.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.result import OrderNumbers

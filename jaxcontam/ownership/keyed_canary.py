@@ -51,9 +51,8 @@ from jaxcontam.proof.result import (
 from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionMethod, version_numbers
 from jaxcontam.reports.flags import flags_of
-from jaxcontam.reports.new_files import write_new_files
 from jaxcontam.reports.report import Stopwatch, utc_now
-from jaxcontam.reports.report_files import make_folder
+from jaxcontam.reports.report_files import make_folder, write_new_files
 from jaxcontam.reports.terms import ProofWords
 from jaxcontam.scoring.api.address import PREFIX
 from jaxcontam.scoring.api.budget import Spending

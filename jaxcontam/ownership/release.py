@@ -21,8 +21,8 @@ from jaxcontam.data.release import (
     search_warnings,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.reports.new_files import write_new_files
 from jaxcontam.reports.report import utc_now
+from jaxcontam.reports.report_files import write_new_files
 from jaxcontam.terminal import Terminal, printable, shell_line
 
 

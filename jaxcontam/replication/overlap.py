@@ -219,7 +219,7 @@ class EmbeddingOverlap:
 
     def scores(self, pairs: Pairs) -> np.ndarray:
         """Cosine of mean hidden states; 0 where a text has no tokens."""
-        from jaxcontam.scoring.embedding import text_embeddings
+        from jaxcontam.replication.bleurt import text_embeddings
 
         if not pairs:
             return np.zeros(0)

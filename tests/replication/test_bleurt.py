@@ -254,7 +254,7 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path, damage, message):
 
 def test_embedding_overlap_is_the_cosine_of_mean_states():
     from jaxcontam.models.checkpoint import Checkpoint
-    from jaxcontam.scoring.embedding import text_embeddings
+    from jaxcontam.replication.bleurt import text_embeddings
     from tests.support.unlearning_models import BOS, fresh_decoder, word_tokenizer
 
     checkpoint = Checkpoint(

@@ -9,7 +9,7 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
-from jaxcontam.models.flops import forward_flops
+from train.flops import forward_flops
 from train.presets import Preset
 from train.run_log import TrainingProgress
 from train.step_log import MetricsLog, cut_rows, read_rows, smoothed

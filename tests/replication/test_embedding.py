@@ -6,8 +6,8 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.models.checkpoint import Checkpoint
+from jaxcontam.replication.bleurt import text_embeddings
 from jaxcontam.scoring.completions import LocalCompleter
-from jaxcontam.scoring.embedding import text_embeddings
 from tests.support.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
 pytestmark = pytest.mark.unoptimised

@@ -16,7 +16,7 @@ from jaxcontam.models.config import (
     llama_shape,
 )
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.flops import forward_flops, product_weights
+from train.flops import forward_flops, product_weights
 
 _LLAMA = llama_shape(
     vocab_size=50, d_model=8, n_layers=3, n_heads=2, d_ff=20, context=16
