@@ -221,6 +221,13 @@ def test_the_init_of_a_room_holds_its_docstring_alone(room):
     assert isinstance(node, ast.Expr)
 
 
+@pytest.mark.parametrize("name", sorted({*jaxcontam._EXPORTS} - {"METHODS"}))
+def test_no_module_is_named_like_what_the_package_exports(name):
+    # The first import of anything inside it would put it in the function's place.
+    place = ROOT / "jaxcontam" / name
+    assert not place.is_dir() and not place.with_suffix(".py").exists()
+
+
 def test_tracked_files_name_no_registry_and_no_unpickling():
     # The words are put together here, so that this file does not hold them.
     forbidden = ["--" + "index-url", "--extra-" + "index-url", "--find-" + "links"]
