@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxcontam.reports.terms import ProofWords
@@ -76,15 +76,7 @@ def own_rows() -> dict[str, MethodRow]:
         ValueError: If an entry point is no method, or its name is taken.
     """
     rows: dict[str, MethodRow] = {}
-    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    for point in sorted(points, key=lambda one: one.name):
-        row = point.load()
-        package = point.dist.name if point.dist else point.value
-        where = f"{package}: {ENTRY_POINTS}:"
-        if not isinstance(row, MethodRow):
-            raise ValueError(
-                f"{where} {point.value} must be a test or a score, got {row!r}"
-            )
+    for where, row in _own():
         if row.name in rows:
             raise ValueError(f"{where} the name {row.name!r} is taken")
         rows[row.name] = row
@@ -94,7 +86,23 @@ def own_rows() -> dict[str, MethodRow]:
 def joined_rows(here: Sequence[R], kind: type[R]) -> dict[str, R]:
     """Name -> row: those that are here, then those of other packages of this kind."""
     rows = {row.name: row for row in here}
-    own = {name: row for name, row in own_rows().items() if isinstance(row, kind)}
-    if taken := rows.keys() & own.keys():
-        raise ValueError(f"{ENTRY_POINTS}: the name {min(taken)!r} is taken")
-    return rows | own
+    for where, row in _own():
+        if isinstance(row, kind):
+            if row.name in rows:
+                raise ValueError(f"{where} the name {row.name!r} is taken")
+            rows[row.name] = row
+    return rows
+
+
+def _own() -> Iterator[tuple[str, MethodRow]]:
+    """Where each row comes from, for messages, and the row."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    for point in sorted(points, key=lambda one: one.name):
+        row = point.load()
+        package = point.dist.name if point.dist else point.value
+        where = f"{package}: {ENTRY_POINTS}:"
+        if not isinstance(row, MethodRow):
+            raise ValueError(
+                f"{where} {point.value} must be a test or a score, got {row!r}"
+            )
+        yield where, row
