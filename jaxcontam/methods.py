@@ -23,9 +23,11 @@ _PROOFS: Mapping[str, TestRow] = {**TESTS, **OF_OWNERS}
 def method_words(names: Iterable[str] = ()) -> Words:
     """Name -> words of every test, and of the methods that are named, where known."""
     found = {name: words_of(row) for name, row in _PROOFS.items()}
-    found[MATRIX_WORDS.name] = MATRIX_WORDS
-    scores = {name: score_words(name) for name in names if name not in found}
-    return found | {name: words for name, words in scores.items() if words is not None}
+    for name in names:
+        words = MATRIX_WORDS if name == MATRIX_WORDS.name else score_words(name)
+        if name not in found and words is not None:
+            found[name] = words
+    return found
 
 
 def named_rows(names: Iterable[str]) -> list[tuple[str, str, str]]:

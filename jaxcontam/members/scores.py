@@ -8,9 +8,11 @@ Dimension key
     V  vocabulary
 """
 
+import functools
 import itertools
 import zlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -471,25 +473,24 @@ def corpus_logprobs(counts_V: np.ndarray) -> np.ndarray:
     return np.log1p(counts_V.astype(np.float64)) - np.log(total)
 
 
-SCORES: Mapping[str, ScoreMethod] = joined_rows(
-    (
-        MIN_K,
-        MIN_K_PP,
-        LOSS,
-        ZLIB,
-        SURP,
-        GAP_K,
-        DC_PDD,
-        LOWERCASE,
-        NEIGHBOURHOOD,
-        REFERENCE,
-        RECALL,
-        CON_RECALL,
-        CODEC,
-        GRADIENT_NORM,
-    ),
-    ScoreMethod,
+_HERE: tuple[ScoreMethod, ...] = (
+    MIN_K,
+    MIN_K_PP,
+    LOSS,
+    ZLIB,
+    SURP,
+    GAP_K,
+    DC_PDD,
+    LOWERCASE,
+    NEIGHBOURHOOD,
+    REFERENCE,
+    RECALL,
+    CON_RECALL,
+    CODEC,
+    GRADIENT_NORM,
 )
+
+SCORES: Mapping[str, ScoreMethod]
 """Scores that may follow `--scores`, those of other packages last."""
 
 # A set of texts is judged by several scores together.
@@ -509,15 +510,15 @@ def score_method(name: str) -> ScoreMethod:
 
     Min-K% and Min-K%++ take any share of tokens: a number of percent after the name.
     """
-    if name in SCORES:
-        return SCORES[name]
+    if name in _scores():
+        return _scores()[name]
     kind, _, percent = name.rpartition("_")
     try:
         if kind in AT_K and 0 < float(percent) <= 100:
             return AT_K[kind](float(percent) / 100)
     except ValueError:
         pass
-    raise unknown_name("score", name, SCORES)
+    raise unknown_name("score", name, _scores())
 
 
 def score_words(name: str) -> MethodWords | None:
@@ -528,3 +529,15 @@ def score_words(name: str) -> MethodWords | None:
         return words_of(score_method(name), name)
     except InputError:
         return None
+
+
+def __getattr__(name: str) -> Any:
+    """`SCORES`, once it is asked for: a package's row may need this module whole."""
+    if name != "SCORES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _scores()
+
+
+@functools.cache
+def _scores() -> Mapping[str, ScoreMethod]:
+    return joined_rows(_HERE, ScoreMethod)

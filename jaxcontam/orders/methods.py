@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from jaxcontam.orders.order_test import OrderFile, TestMethod
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.test_row import TestRow
-from jaxcontam.reports.methods import joined_rows, words_of
+from jaxcontam.reports.methods import Words, joined_rows, words_of
 from jaxcontam.reports.terms import ProofWords
 from jaxcontam.stats.orders import reversed_orders, split_strata, stratum_size
 from jaxcontam.stats.pair_test import ADJACENCY as ADJACENCY_STATISTIC
@@ -282,34 +283,50 @@ SHARDED_T_RELEASED = dataclasses.replace(
 )
 
 
-TESTS: Mapping[str, TestRow] = joined_rows(
-    (
-        DIRECTION,
-        ADJACENCY,
-        STRATIFIED,
-        REVERSAL,
-        PERMUTATION,
-        SHARDED_T,
-        SHARDED_T_RELEASED,
-        options.METHOD,
-    ),
-    TestRow,
+_HERE: tuple[TestRow, ...] = (
+    DIRECTION,
+    ADJACENCY,
+    STRATIFIED,
+    REVERSAL,
+    PERMUTATION,
+    SHARDED_T,
+    SHARDED_T_RELEASED,
+    options.METHOD,
 )
+
+TESTS: Mapping[str, TestRow]
 """Tests that may follow `--tests`, those of other packages last."""
 
-WORDS = {name: words_of(row) for name, row in TESTS.items()}
+WORDS: Words
 """What reports say of each."""
 
 
 def methods_to_score(names: Sequence[str]) -> list[TestRow]:
     """Tests that names after `--tests` ask for."""
-    check_names("test", names, TESTS)
-    return [TESTS[name] for name in names]
+    check_names("test", names, _tests())
+    return [_tests()[name] for name in names]
 
 
 def order_method(name: str) -> TestMethod:
     """Look up a test of the order of a file by name."""
-    tests = {key: row for key, row in TESTS.items() if isinstance(row, TestMethod)}
+    tests = {key: row for key, row in _tests().items() if isinstance(row, TestMethod)}
     if name not in tests:
         raise unknown_name("test", name, tests)
     return tests[name]
+
+
+def __getattr__(name: str) -> Any:
+    """`TESTS` and `WORDS`, once they are asked for.
+
+    A package's row may need this module whole.
+    """
+    if name == "TESTS":
+        return _tests()
+    if name == "WORDS":
+        return {name: words_of(row) for name, row in _tests().items()}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@functools.cache
+def _tests() -> Mapping[str, TestRow]:
+    return joined_rows(_HERE, TestRow)
