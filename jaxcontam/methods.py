@@ -8,13 +8,13 @@ from jaxcontam.orders.methods import TESTS
 from jaxcontam.ownership.methods import TESTS as OF_OWNERS
 from jaxcontam.proof.kind import MATRIX_WORDS, kind_of_tests
 from jaxcontam.proof.test_row import TestRow
-from jaxcontam.reports.methods import Words, own_rows, words_of
+from jaxcontam.reports.methods import MethodRow, Words, joined_rows, words_of
 from jaxcontam.reports.page import method_rows, named_methods
 from jaxcontam.reports.report import Report
 
 METHODS: Mapping[str, TestRow | ScoreMethod] = {**TESTS, **OF_OWNERS, **SCORES}
 
-OWN = own_rows()
+OWN = joined_rows((), MethodRow)
 """Those of other packages."""
 
 _PROOFS: Mapping[str, TestRow] = {**TESTS, **OF_OWNERS}

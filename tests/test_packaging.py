@@ -155,7 +155,7 @@ def test_command_of_the_wheel_answers_help_without_jax(wheel, tmp_path):
     # The wheel itself on the path, not the checkout.
     code = (
         "import sys; from jaxcontam.cli.main import main; code = main(['--help']); "
-        "assert 'jax' not in sys.modules and 'transformers' not in sys.modules; "
+        "assert not {'jax', 'transformers', 'matplotlib'} & sys.modules.keys(); "
         "import jaxcontam; assert '.whl' in jaxcontam.__file__; sys.exit(code)"
     )
     done = subprocess.run(
@@ -179,10 +179,10 @@ def test_package_imports_nothing_heavy_and_an_audit_few_modules():
     )
     package, audit = map(ast.literal_eval, done.stdout.splitlines())
     assert {"jax", "transformers", "torch", "numpy"}.isdisjoint(package)
-    assert {"jax", "transformers", "torch"}.isdisjoint(audit)
+    assert {"jax", "transformers", "torch", "matplotlib"}.isdisjoint(audit)
     # What must be read to follow an audit; functions import what they alone need.
     own = [name for name in audit if name.partition(".")[0] == "jaxcontam"]
-    assert len(own) <= 143
+    assert len(own) <= 85
 
 
 def test_library_never_imports_training_or_studies():

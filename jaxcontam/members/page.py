@@ -46,6 +46,8 @@ from jaxcontam.reports.report import Report
 if TYPE_CHECKING:
     import matplotlib.figure
 
+# Points of an ROC curve; a screen shows no more across a plot.
+_MOST_POINTS = 200
 _WORDS = PageWords(
     assumed=(
         "That nothing but training tells the two sides apart: the same source, years, "
@@ -414,8 +416,6 @@ def roc_plot(pictures: Sequence[ScorePicture], *, primary: str | None = None) ->
 
 def _thinned(fpr_R: np.ndarray, tpr_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fewer points, spread over ranks on a log scale, where few would be told apart."""
-    from jaxcontam.proof.plots import _MOST_POINTS
-
     n = len(fpr_R)
     if n <= _MOST_POINTS:
         return fpr_R, tpr_R

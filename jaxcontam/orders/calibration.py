@@ -204,10 +204,11 @@ def calibrate_test(
 def counts_of(drawn: DrawnPValues) -> dict[str, Any]:
     """Fields of a `CalibrationResult` that follow from its p-values."""
     compared_R = drawn.p_value if drawn.p_randomised is None else drawn.p_randomised
+    rejections = tuple(rejection(drawn.p_value, level) for level in LEVELS)
     statistic, p_value = distance_from_uniform(compared_R)
     return {
         "n_draws": len(drawn.p_value),
-        "rejections": tuple(rejection(drawn.p_value, level) for level in LEVELS),
+        "rejections": rejections,
         "ks_statistic": statistic,
         "ks_p_value": p_value,
     }

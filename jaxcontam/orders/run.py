@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.data.benchmark import Benchmark
@@ -47,9 +47,6 @@ from jaxcontam.reports.report import Stopwatch
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.shares import ShareScored, each_scored
-
-if TYPE_CHECKING:
-    from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 
 
 @public
@@ -233,7 +230,7 @@ Row = tuple[OrderResult, Evidence | None]
 def plan_audit(
     benchmarks: Sequence[Benchmark],
     files: AuditFiles,
-    model: "OpenModel",
+    model: OpenModel,
     design: AuditDesign,
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Design and lay out the tests of every benchmark; scores nothing.
@@ -308,7 +305,7 @@ def plan_audit(
 
 def scored_rows(
     planned: Sequence[Planned],
-    scorer: "SequenceScorer",
+    scorer: SequenceScorer,
     *,
     names: Sequence[str],
     checked: CheckedFiles,

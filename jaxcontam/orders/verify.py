@@ -249,6 +249,9 @@ def _check_calibration(
     directory: Path, document: dict[str, Any], asked: Asked
 ) -> Checked:
     asked.refuse()
+    path = directory / P_VALUES_NAME
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", hint="it stands beside the report")
     faults, n = digest_faults(directory, document, P_VALUES_NAME), 0
     try:
         report = read_result(CalibrationReport, document, REPORT_NAME, more=True)

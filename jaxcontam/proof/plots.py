@@ -35,6 +35,8 @@ from jaxcontam.terminal import Terminal
 
 # Bars of strata: each takes a millisecond to draw, and 200 bytes.
 _MOST_BARS = 1000
+# Points of a plot of p-values: a screen shows no more across it.
+_MOST_P_VALUES = 300
 _LEVEL = 0.001
 
 
@@ -215,7 +217,3 @@ def audit_figure(results: Sequence[OrderResult]) -> Figure:
         if pairs:
             draw_split(panels[1], pairs[0])
     return figure
-
-
-# Points of an ROC curve, and of p-values; a screen shows no more across a plot.
-_MOST_POINTS, _MOST_P_VALUES = 200, 300

@@ -7,10 +7,9 @@ in `Evidence`, which becomes `orders.npz`.
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxcontam.data.files import Commitment, Provenance
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
@@ -19,6 +18,9 @@ from jaxcontam.reports.report import Report, ResultRow
 from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.reports.terms import Null, Reason, Validity, Verdict, base_null
 from jaxcontam.stats.result import OrderNumbers, Pretest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DESIGNED: Null = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""

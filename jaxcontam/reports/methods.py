@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxcontam.reports.terms import ProofWords
@@ -67,35 +67,16 @@ ENTRY_POINTS = "jaxcontam.methods"
 """Group by which other packages name their tests and scores, wherever this file is."""
 
 
-def own_rows() -> dict[str, MethodRow]:
-    """Name -> test or score of another package, in the order of their entry points.
+def joined_rows(here: Sequence[R], kind: type[R]) -> dict[str, R]:
+    """Name -> row: those that are here, then those of other packages of this kind.
 
-    A package names them as entry points of `ENTRY_POINTS`.
+    A package names its tests and scores as entry points of `ENTRY_POINTS`; they come
+    in the order of these names.
 
     Raises:
         ValueError: If an entry point is no method, or its name is taken.
     """
-    rows: dict[str, MethodRow] = {}
-    for where, row in _own():
-        if row.name in rows:
-            raise ValueError(f"{where} the name {row.name!r} is taken")
-        rows[row.name] = row
-    return rows
-
-
-def joined_rows(here: Sequence[R], kind: type[R]) -> dict[str, R]:
-    """Name -> row: those that are here, then those of other packages of this kind."""
     rows = {row.name: row for row in here}
-    for where, row in _own():
-        if isinstance(row, kind):
-            if row.name in rows:
-                raise ValueError(f"{where} the name {row.name!r} is taken")
-            rows[row.name] = row
-    return rows
-
-
-def _own() -> Iterator[tuple[str, MethodRow]]:
-    """Where each row comes from, for messages, and the row."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda one: one.name):
         row = point.load()
@@ -105,4 +86,8 @@ def _own() -> Iterator[tuple[str, MethodRow]]:
             raise ValueError(
                 f"{where} {point.value} must be a test or a score, got {row!r}"
             )
-        yield where, row
+        if isinstance(row, kind):
+            if row.name in rows:
+                raise ValueError(f"{where} the name {row.name!r} is taken")
+            rows[row.name] = row
+    return rows

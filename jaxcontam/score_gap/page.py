@@ -2,14 +2,6 @@
 
 from typing import Any
 
-from jaxcontam.reports.figure import (
-    BLUE,
-    GREY,
-    ORANGE,
-    Interval,
-    interval_row,
-    intervals_plot,
-)
 from jaxcontam.reports.methods import MethodWords
 from jaxcontam.reports.numbers import (
     interval_of,
@@ -210,6 +202,16 @@ def _points(one: InflationEstimate) -> str:
 
 
 def _gaps_svg(result: InflationResult) -> str:
+    # matplotlib takes a third of a second to import: only for a page.
+    from jaxcontam.reports.figure import (
+        BLUE,
+        GREY,
+        ORANGE,
+        Interval,
+        interval_row,
+        intervals_plot,
+    )
+
     colours, group = {True: GREY, False: BLUE}, "published less other"
     rows = [
         interval_row(one, "gap", one.model, colours[one.reference], group)

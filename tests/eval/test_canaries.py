@@ -230,9 +230,9 @@ def test_model_of_other_inputs_or_code_is_not_reused(
     monkeypatch.setattr("train.prepare.code_version", lambda: code)
     monkeypatch.setattr("train.run.train", lambda *_, **__: 1 / 0)
     # Other code trains again; a model of other inputs is kept, and named.
-    error, words = (
-        (InputError, "of other inputs") if change else (ZeroDivisionError, "")
-    )
+    error, words = ZeroDivisionError, "division by zero"
+    if change:
+        error, words = InputError, "of other inputs"
     with pytest.raises(error, match=words):
         study(files, out, **change).run()
 

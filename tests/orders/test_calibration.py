@@ -186,7 +186,7 @@ def test_calibration_of_a_real_model_is_kept_shown_and_resumed(
     first["results"][1]["ks_p_value"] /= 2
     (tmp_path / "out" / "report.json").write_text(sealed_text(first))
     assert main(["verify", "out"]) == 3
-    assert "differs: results[1].ks_p_value: " in capsys.readouterr().out
+    assert "differs: results[1].ks_p_value is " in capsys.readouterr().out
 
     assert main([*words, "--out", "out", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
