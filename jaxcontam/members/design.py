@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxcontam.arguments import check_fields, check_seed
 from jaxcontam.errors import InputError
-from jaxcontam.reports.flags import Flags, check_positive
+from jaxcontam.reports.flags import TextFlags, check_positive
 
 Source = str | Path | Sequence[str]
 """Texts, a file of them, a folder of .txt files, or `hf:ORG/NAME[...]:SPLIT`."""
@@ -18,7 +18,7 @@ AUTO, ALL = "auto", "all"
 
 # No slots: the command joins these fields to those of devices.
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MembershipDesign(Flags):
+class MembershipDesign(TextFlags):
     """Texts, scores and rates of a run; the fields are flags of `membership`.
 
     Raises:
@@ -27,14 +27,6 @@ class MembershipDesign(Flags):
 
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
-    template: str | None = None
-    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
-    text_field: str | None = None
-    """Field that is the text (default: the raw line; membership knows the fields of
-    WikiMIA and BookMIA)."""
-    no_header: bool = False
-    """The first row of a .csv or .tsv file is an example, too; its columns are called
-    column_1, column_2, ..."""
     texts: Source | None = None
     """In question, or a file with labels: strings, a path, or an hf: name. A folder
     gives random snippets of each of its .txt files, which is a document."""
@@ -72,7 +64,7 @@ class MembershipDesign(Flags):
         check_fields(self)
         super().__post_init__()
         check_seed(self.seed)
-        check_positive(self, "length", "limit")
+        check_positive(self, "length")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
