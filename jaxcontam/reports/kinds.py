@@ -32,7 +32,7 @@ _STUDY = "methods:STUDY"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What `verify` is asked beside its folder: files, and rows to score again."""
+    """Files and rows to score again that `verify` is asked for."""
 
     benchmarks: tuple[Path, ...] = ()
     rescore: int = 0
@@ -46,7 +46,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a report's evidence says of it.
+    """Differences between a report and its evidence.
 
     Attributes:
         faults: Differences, a line each.
