@@ -2,7 +2,7 @@
 
 MkDocs calls these while it builds (`mkdocs build --strict`). A page under `commands/`
 is what `--help` says. A page under `methods/` holds the formula of a method; title,
-table and place in the menu come from the rows of METHODS and REPLICATION_METHODS.
+table and place in the menu come from the rows of METHODS.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
-from jaxcontam.replication.page import REPLICATION_METHODS, ReplicationMethod
+from jaxcontam.replication.page import ReplicationMethod
 
 _GROUPS = ("Tests", "Membership scores", "Replication")
 _FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")
@@ -47,10 +47,10 @@ def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
     for name, row in METHODS.items():
         if name in OWN:
             continue
-        group = _GROUPS[1] if isinstance(row, ScoreMethod) else _GROUPS[0]
-        groups[group][name] = facts_of(row)
-    for row in REPLICATION_METHODS:
-        groups[_GROUPS[2]][row.name] = facts_of(row)
+        group = (
+            2 if isinstance(row, ReplicationMethod) else isinstance(row, ScoreMethod)
+        )
+        groups[_GROUPS[group]][name] = facts_of(row)
     return groups
 
 

@@ -1,32 +1,51 @@
-"""Every test and every membership score, by name: `METHODS`."""
+"""The index of methods: `METHODS`, from the tables of the rooms."""
 
+import importlib
 from collections.abc import Iterable, Mapping
 
-from jaxcontam.members.score import ScoreMethod
-from jaxcontam.members.scores import SCORES, score_words
-from jaxcontam.orders.methods import TESTS
-from jaxcontam.ownership.methods import TESTS as OF_OWNERS
 from jaxcontam.proof.kind import MATRIX_WORDS, kind_of_tests
 from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.methods import MethodRow, Words, joined_rows, words_of
 from jaxcontam.reports.page import method_rows, named_methods
 from jaxcontam.reports.report import Report
 
-METHODS: Mapping[str, TestRow | ScoreMethod] = {**TESTS, **OF_OWNERS, **SCORES}
+# What the methods of a table give, and where it stands: a line a table.
+_TABLES = (
+    ("proofs", "orders.methods:TESTS"),
+    ("proofs", "ownership.methods:TESTS"),
+    ("rankings (membership)", "members.scores:SCORES"),
+    ("completions (replicate)", "replication.page:REPLICATION_METHODS"),
+)
+
+
+def _grouped() -> dict[str, dict[str, MethodRow]]:
+    found: dict[str, dict[str, MethodRow]] = {}
+    for group, place in _TABLES:
+        module, _, name = place.partition(":")
+        table = getattr(importlib.import_module(f"jaxcontam.{module}"), name)
+        found.setdefault(group, {}).update(table)
+    return found
+
+
+GROUPS: Mapping[str, Mapping[str, MethodRow]] = _grouped()
+"""What methods give -> name -> row."""
+
+METHODS: Mapping[str, MethodRow] = {
+    name: row for rows in GROUPS.values() for name, row in rows.items()
+}
 
 OWN = joined_rows((), MethodRow)
 """Those of other packages."""
 
-_PROOFS: Mapping[str, TestRow] = {**TESTS, **OF_OWNERS}
+_PROOFS = {name: row for name, row in METHODS.items() if isinstance(row, TestRow)}
 
 
 def method_words(names: Iterable[str] = ()) -> Words:
     """Name -> words of every test, and of the methods that are named, where known."""
-    found = {name: words_of(row) for name, row in _PROOFS.items()}
-    for name in names:
-        words = MATRIX_WORDS if name == MATRIX_WORDS.name else score_words(name)
-        if name not in found and words is not None:
-            found[name] = words
+    wanted = {*_PROOFS, *names}
+    found = {name: words_of(row) for name, row in METHODS.items() if name in wanted}
+    if MATRIX_WORDS.name in wanted:
+        found[MATRIX_WORDS.name] = MATRIX_WORDS
     return found
 
 

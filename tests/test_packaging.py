@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -212,6 +213,58 @@ def test_a_room_can_be_read_in_a_day(room):
     files = (ROOT / "jaxcontam" / room).glob("*.py")
     texts = [path.read_text(encoding="utf-8") for path in files]
     assert sum(text.count("\n") for text in texts) <= MOST_LINES
+
+
+# Tests of a room that need no other one.
+OF_ROOM = {
+    "orders": "test_sharded_t.py",
+    "members": "test_frequencies.py",
+    "replication": "test_rouge.py",
+    "score_gap": "test_judging.py",
+    "overlap": "test_overlap.py",
+    "ownership": "test_variants.py",
+}
+# Tables that have a line a command, a report or a method.
+TABLES = ("__init__.py", "methods.py", "reports/kinds.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_taken_out_with_its_folder_and_its_lines_of_three_tables(
+    room, tmp_path
+):
+    package = tmp_path / "jaxcontam"
+    for name in ("jaxcontam", "tests", "pyproject.toml"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    shutil.rmtree(package / room)
+    for name in TABLES:
+        lines = (package / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        left = "".join(line for line in lines if f"{room}." not in line)
+        (package / name).write_text(left, encoding="utf-8")
+    # `doctor` alone asks what an audit would say of a file, when it is given one.
+    named = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if any(f"jaxcontam.{room}." in module for module in imported(path))
+    ]
+    assert named == ["cli/doctor.py"] * (room == "orders")
+    code = (
+        "import jaxcontam; from jaxcontam.cli.main import main; "
+        "[getattr(jaxcontam, name) for name in jaxcontam._EXPORTS]; "
+        "assert jaxcontam.__file__.startswith({!r}); "
+        "assert main(['--help']) == main(['methods']) == 0"
+    )
+    first, second = [other for other in ROOMS if other != room][:2]
+    tests = [f"tests/{other}/{OF_ROOM[other]}" for other in (first, second)]
+    for words in (
+        ["-c", code.format(str(tmp_path))],
+        ["-m", "pytest", "-q", "-n", "0", *tests],
+    ):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -7,16 +7,14 @@ random orders.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from rich.padding import Padding
 from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.errors import unknown_name
-from jaxcontam.members.scores import SCORES
-from jaxcontam.methods import METHODS
-from jaxcontam.orders.methods import TESTS
-from jaxcontam.replication.page import REPLICATION_METHODS
+from jaxcontam.methods import GROUPS, METHODS
 from jaxcontam.terminal import Terminal
 
 FORMULAS: Mapping[str, str] = {
@@ -77,8 +75,6 @@ FORMULAS: Mapping[str, str] = {
 }
 """The formula of each method in a line; docs/methods has the rest of each."""
 
-_REPLICATION = {row.name: row for row in REPLICATION_METHODS}
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
@@ -95,25 +91,20 @@ class Methods:
     def run(self) -> None:
         """Print the tests, then the membership scores, then what `replicate` does."""
         console = Terminal()
-        known = [*METHODS, *_REPLICATION]
         for name in self.name:
-            if name not in known:
-                raise unknown_name("method", name, known)
+            if name not in METHODS:
+                raise unknown_name("method", name, METHODS)
             console.print(name, style="bold")
-            for line in [*_lines(name), *_example(name)]:
+            for line in _lines(name):
                 console.print(Padding(line, (0, 0, 0, 2)))
         if self.name:
             return
-        for title, names in {
-            "proofs": [name for name in METHODS if name not in SCORES],
-            "rankings (membership)": list(SCORES),
-            "completions (replicate)": list(_REPLICATION),
-        }.items():
+        for title, rows in GROUPS.items():
             table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
             table.add_column(title, no_wrap=True)
             table.add_column("gives; costs")
             table.add_column("finds")
-            for name in names:
+            for name in rows:
                 given, finds = _lines(name)[:2]
                 table.add_row(name, given, finds.removeprefix("finds: "))
             console.print(table, "")
@@ -121,7 +112,7 @@ class Methods:
 
 
 def _lines(name: str) -> list[str]:
-    row = METHODS.get(name) or _REPLICATION[name]
+    row: Any = METHODS[name]
     lines = [f"{row.gives}; {row.cost}", f"finds: {row.finds}", f"needs: {row.needs}"]
     # A method of another package has none.
     if formula := FORMULAS.get(name):
@@ -131,12 +122,6 @@ def _lines(name: str) -> list[str]:
     lines.append(f"source: {row.source}")
     if departure := getattr(row, "departure", ""):
         lines.append(f"not as in the authors' code: {departure}")
+    if row.example:
+        lines.append(f"example: {row.example}")
     return lines
-
-
-def _example(name: str) -> list[str]:
-    if name in TESTS:
-        return [f"example: jaxcontam audit MODEL benchmark.jsonl --tests {name}"]
-    if name in SCORES:
-        return [f"example: jaxcontam membership MODEL labelled.jsonl --scores {name}"]
-    return []

@@ -93,6 +93,11 @@ class ScoreMethod(MethodRow):
         """A ranking, with its parameter."""
         return f"a ranking, {self.setting}" if self.setting else "a ranking"
 
+    @property
+    def example(self) -> str:
+        """Of any score."""
+        return f"jaxcontam membership MODEL labelled.jsonl --scores {self.name}"
+
 
 def moments_of(text: ScoredText) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means, variances and tops of a text, each (T,) float64."""

@@ -51,6 +51,13 @@ class TestRow(MethodRow, abc.ABC):
         """A p-value, and when it holds."""
         return f"p-value, {self.validity}"
 
+    @property
+    def example(self) -> str:
+        """Of the tests that `audit` names."""
+        if self.command != "audit":
+            return ""
+        return f"jaxcontam audit MODEL benchmark.jsonl --tests {self.name}"
+
     def least_effect(self, unit: str) -> float:
         """Effect that `no evidence` must have been able to find by default."""
         return self.least_effects.get(unit, MIN_EFFECT)

@@ -1,7 +1,7 @@
 """Reports of `replicate`: methods, sentences, tables, completions and plots."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.replication.comparisons import ComparisonResult
@@ -46,7 +46,7 @@ class ReplicationMethod(MethodRow):
 
 _GOLCHIN = "Golchin and Surdeanu 2023"
 _BOTH = "2k answers, shared by all overlaps"
-REPLICATION_METHODS = (
+_ROWS = (
     ReplicationMethod(
         name="judge_local",
         label="local judge",
@@ -172,6 +172,8 @@ REPLICATION_METHODS = (
         "out; a test in place of two rates",
     ),
 )
+
+REPLICATION_METHODS: Mapping[str, ReplicationMethod] = {row.name: row for row in _ROWS}
 """In the order of reports."""
 
 
@@ -180,7 +182,7 @@ def replication_words(report: Report) -> Words:
     rows = {
         name: row
         for name in named_methods(report)
-        for row in REPLICATION_METHODS
+        for row in REPLICATION_METHODS.values()
         if name == row.name or name.startswith(f"{row.name}_")
     }
     return {name: words_of(row, name) for name, row in rows.items()}

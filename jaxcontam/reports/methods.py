@@ -25,6 +25,11 @@ class MethodRow:
     finds: str
     source: str
 
+    @property
+    def example(self) -> str:
+        """A command that asks for it; empty where none names it."""
+        return ""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodWords:

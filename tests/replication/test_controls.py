@@ -27,7 +27,7 @@ from jaxcontam.reports.methods import words_of
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.proportions import rate_test
 
-WORDS = {row.name: words_of(row) for row in REPLICATION_METHODS}
+WORDS = {name: words_of(row) for name, row in REPLICATION_METHODS.items()}
 
 
 def result(labels, **more):

@@ -11,7 +11,7 @@ from jaxcontam.replication.page import REPLICATION_METHODS, replication_sentence
 from jaxcontam.reports.methods import words_of
 from jaxcontam.scoring.completer import Completion
 
-WORDS = {row.name: words_of(row) for row in REPLICATION_METHODS}
+WORDS = {name: words_of(row) for name, row in REPLICATION_METHODS.items()}
 N_ROWS = 13
 KINDS = {
     "a word again": lambda i: f"word{i} " * 12,
