@@ -7,6 +7,7 @@ table and place in the menu come from the rows of METHODS.
 
 import contextlib
 import io
+import json
 import re
 import textwrap
 from typing import Any
@@ -15,6 +16,9 @@ from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
 from jaxcontam.replication.page import ReplicationMethod
+from jaxcontam.reports.kinds import COMMANDS as REPORTED
+from jaxcontam.reports.kinds import kind_of
+from jaxcontam.reports.read import json_schema
 
 _GROUPS = ("Tests", "Membership scores", "Replication")
 _FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")
@@ -73,10 +77,13 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """Add a page for each command, which stands in no folder."""
+    """Add a page for each command and a JSON Schema of its report."""
     # Part of MkDocs, which tests of these functions do without.
     from mkdocs.structure.files import File
 
+    for name in REPORTED:
+        text = json.dumps(json_schema(kind_of([name]).report), indent=1)
+        files.append(File.generated(config, f"schema/{name}.json", content=text))
     for name in COMMANDS:
         page = File.generated(config, f"commands/{name}.md", content=command_page(name))
         files.append(page)
@@ -88,6 +95,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if name == "commands":
         return markdown.replace("<!-- commands -->", command_table())
+    if name == "report_fields":
+        return markdown.replace("<!-- fields -->", field_tables())
     if folder != "methods":
         return markdown
     groups = grouped_methods()
@@ -107,6 +116,51 @@ def command_table() -> str:
         (does, *_) = (kind.__doc__ or "").splitlines()
         rows.append(f"| [{name}](commands/{name}.md) | {_cell(does)} |")
     return "\n".join(["| command | does |", "|---|---|", *rows])
+
+
+def field_tables() -> str:
+    """A table a class of results, as the reader of reports knows it."""
+    schemas = {name: json_schema(kind_of([name]).report) for name in REPORTED}
+    said, parts = set(), []
+    for schema in schemas.values():
+        title = schema["title"]
+        of = [
+            f"[{name}](schema/{name}.json)"
+            for name, one in schemas.items()
+            if one["title"] == title
+        ]
+        head = f"Of {', '.join(of)}. "
+        for name, one in {title: schema, **schema["$defs"]}.items():
+            if name in said:
+                continue
+            said.add(name)
+            about = (head if name == title else "") + one["description"]
+            parts += [
+                f"## {name}",
+                "",
+                about,
+                "",
+                "| field | type | |",
+                "|---|---|---|",
+            ]
+            for field, kind in one["properties"].items():
+                words = _cell(kind.get("description", ""))
+                parts.append(f"| `{field}` | {_cell(_type_words(kind))} | {words} |")
+            parts.append("")
+    return "\n".join(parts)
+
+
+def _type_words(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type_words(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    if "items" in schema:
+        return f"list of {_type_words(schema['items'])}"
+    return schema.get("type", "any")
 
 
 def command_page(name: str) -> str:

@@ -26,6 +26,9 @@ _PLACES = {
     "replicate": "replication.recorded:REPLICATION",
     "inflation": "score_gap.page:INFLATION",
 }
+COMMANDS = tuple(_PLACES)
+"""Commands that write reports."""
+
 # A study plants what several rooms test.
 _STUDY = "methods:STUDY"
 

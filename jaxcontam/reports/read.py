@@ -1,4 +1,4 @@
-"""From JSON back to result dataclasses: the one reader of reports."""
+"""Annotations of result dataclasses: from JSON back to them, and as a JSON Schema."""
 
 import dataclasses
 import functools
@@ -6,6 +6,8 @@ import math
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import docstring_parser
 
 from jaxcontam.errors import InputError
 
@@ -131,6 +133,79 @@ def _is_flat(field: dataclasses.Field, hint: Any) -> bool:
 def _has_default(field: dataclasses.Field) -> bool:
     missing = dataclasses.MISSING
     return field.default is not missing or field.default_factory is not missing
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of what `read_result` takes for a dataclass.
+
+    Descriptions are the `Attributes` of its docstring. Each dataclass within stands
+    once, in `$defs`.
+    """
+    classes: dict[str, Any] = {}
+    own = _object_schema(kind, classes)
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "title": kind.__name__, **own, "$defs": classes}
+
+
+def _object_schema(kind: Any, classes: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required = []
+    # A class says of its own fields alone.
+    abouts = [docstring_parser.parse(one.__doc__ or "") for one in kind.__mro__[-2::-1]]
+    said = {one.arg_name: one.description for about in abouts for one in about.params}
+    for field in dataclasses.fields(kind):
+        hint = _hints(kind)[field.name]
+        if _is_flat(field, hint):
+            flat = _object_schema(hint, classes)
+            properties |= flat["properties"]
+            required += flat["required"]
+            continue
+        properties[field.name] = _schema(hint, classes)
+        if words := said.get(field.name):
+            properties[field.name]["description"] = " ".join(words.split())
+        if not _has_default(field):
+            required.append(field.name)
+    return {
+        "type": "object",
+        "description": abouts[-1].short_description or "",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+_TYPES = {
+    float: "number",
+    int: "integer",
+    str: "string",
+    bool: "boolean",
+    types.NoneType: "null",
+}
+
+
+def _schema(hint: Any, classes: dict[str, Any]) -> dict[str, Any]:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in (Any, object):
+        return {}
+    if dataclasses.is_dataclass(hint):
+        name = hint.__name__  # pyright: ignore[reportAttributeAccessIssue]
+        if name not in classes:
+            # Known before it is filled, where it holds its own kind.
+            classes[name] = {}
+            classes[name] |= _object_schema(hint, classes)
+        return {"$ref": f"#/$defs/{name}"}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(one, classes) for one in args]}
+    if origin is Literal:
+        return {"enum": list(args)}
+    if origin is tuple:
+        if args[1:] == (...,):
+            return {"type": "array", "items": _schema(args[0], classes)}
+        items = [_schema(one, classes) for one in args]
+        return {"type": "array", "prefixItems": items, "minItems": len(items)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema(args[1], classes)}
+    return {"type": _TYPES[hint]}
 
 
 @functools.cache

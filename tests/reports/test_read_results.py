@@ -3,17 +3,19 @@
 import dataclasses
 import json
 
+import jsonschema
 import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.proof.result import MembershipResult, OrderReport, OrderResult
 from jaxcontam.replication.comparisons import ComparisonResult
-from jaxcontam.reports.read import read_result
+from jaxcontam.reports.kinds import COMMANDS, kind_of
+from jaxcontam.reports.read import json_schema, read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import result_row, to_document
 from jaxcontam.scoring.opened import ModelInfo, ServedInfo
 from jaxcontam.stats.result import Local, Pretest
-from tests.support.report_documents import order_result
+from tests.support.report_documents import audit_report, order_result
 
 RANKING = MembershipResult(
     benchmark="set",
@@ -114,3 +116,33 @@ def test_word_that_is_none_of_the_choices_is_refused():
     with pytest.raises(InputError, match=r"verdict: expected 'contaminated' or"):
         read_result(ComparisonResult, row)
     assert read_result(ComparisonResult, row | {"verdict": None}).verdict is None
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_schema_of_every_report_is_one_and_describes_its_rows(command):
+    schema = json_schema(kind_of([command]).report)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    # Fields of the report itself are told where its class is derived.
+    assert schema["properties"]["wall_seconds"]["description"]
+
+
+def test_schema_takes_what_the_reader_takes_and_refuses_what_it_refuses():
+    pretest = Pretest("length_trend", 0.5, 0.25, True)
+    report = audit_report(results=(order_result(pretests=(pretest,)), RANKING))
+    document = to_document(report)
+    schema = jsonschema.Draft202012Validator(json_schema(OrderReport))
+    assert schema.is_valid(document)
+    for path, value in (
+        (("verdict",), "clean"),
+        (("p_value",), None),
+        (("pretests", 0, "passed"), "yes"),
+        (("unknown",), 1),
+    ):
+        changed = json.loads(json.dumps(document))
+        place = changed["results"][0]
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+        assert not schema.is_valid(changed), path
+        with pytest.raises(InputError):
+            read_result(OrderReport, changed)
