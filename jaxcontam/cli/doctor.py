@@ -213,8 +213,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     from jaxcontam.orders.benchmarks import HEAD, check_files, read_files
     from jaxcontam.orders.design import AuditDesign
     from jaxcontam.orders.methods import WORDS
-    from jaxcontam.proof.decision import plain_name
-    from jaxcontam.proof.order_words import Advice
+    from jaxcontam.proof.decision import next_steps, plain_name
 
     design = AuditDesign()
     try:
@@ -241,8 +240,8 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     )
     for file in checked.unscored:
         command = ("audit", "MODEL", benchmark)
-        (way,) = Advice(command, WORDS).about_file(file)
-        hint = f"it points forwards: {way}"
+        (step,) = next_steps(file, command, WORDS)
+        hint = f"it points forwards: {step}"
     yield ("note", f"its order is not random: {names}", hint)
 
 

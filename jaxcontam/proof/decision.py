@@ -1,28 +1,33 @@
-"""Why a verdict is what it is: which test decides, and what it can say of this file.
+"""Why a verdict is what it is, and what to do next.
 
 The rule is that of `jaxcontam.proof.verdict`; this is the reason in words, read off the
-results. Terminal, page and results.csv say the same.
+results, and the steps that could settle it. Terminal, page and results.csv say the
+same.
 """
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
+from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     OF_OPTIONS,
+    ORDER_WORDS,
     REFERENCE_SHARE,
     SHARE_LEVEL,
     SUSPECTED_LEVEL,
+    ProofWords,
     Reason,
     base_null,
 )
-from jaxcontam.terminal import printable
+from jaxcontam.terminal import printable, shell_line
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {
@@ -46,6 +51,43 @@ OF_REFERENCE: tuple[Reason, ...] = (
 )
 """What a reference leaves open; one sentence gives them together."""
 
+
+_SENTENCES: dict[Reason, str] = {
+    "approximate": "Its p-value is approximate, and an approximate test never says "
+    "more than suspected.",
+    "alone": "Files that nobody shuffled put like beside like, which any model that "
+    "copies from its context prefers, so that test alone says no more than suspected.",
+    "no reference": "An order that means something ({means}) can be foretold by "
+    "reading: only a reference model that reads as well and cannot have seen the file "
+    "tells that from memory.",
+    "weak": "The p-value is too large for more than a suspicion.",
+}
+# In the order in which they are tried: ids in the text spoil every test; then strata,
+# then blocks.
+_CURES = {
+    "--template": "leave the numbers out of the text",
+    "--text-field": "leave the numbers out of the text",
+    "--group-field": "permute only among examples of equal {value}",
+    "--block-field": "move examples of equal {value} as one block",
+}
+_STRIPS = ("--template", "--text-field")
+_DIRECTION = "test the direction alone: neighbours are as alike read backwards"
+_LET_DIRECTION = "let the test decide that a reference model can take, too"
+_REWRITE = "write the file again without the numbers in its texts"
+_NOTHING_LEFT = (
+    "no order test of this file alone is sound, and the reference model prefers its "
+    "order, too: ask with other texts of the same benchmark, or of their options"
+)
+_REFERENCE = "compare with a model that cannot have seen the file"
+_OTHER_REFERENCE = (
+    "compare with another such model, of the same kind and size as this one"
+)
+_POINTS_FORWARD = (
+    "no order test of this file alone is sound; score it beside a model that cannot "
+    "have seen it: the verdict stays, the difference of the two is what to look at"
+)
+_SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
+_EXACT = "take an exact test"
 
 _PLAIN = {
     "length_autocorrelation": "neighbours of like length",
@@ -252,17 +294,7 @@ def _said_of(reason: Reason, file: AuditedFile) -> str:
     if reason == "attraction":
         return _attraction_words(file)
     means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN
-    return {
-        "approximate": "Its p-value is approximate, and an approximate test never says "
-        "more than suspected.",
-        "alone": "Files that nobody shuffled put like beside like, which any model "
-        "that copies from its context prefers, so that test alone says no more than "
-        "suspected.",
-        "no reference": f"An order that means something ({means}) can be foretold by "
-        "reading: only a reference model that reads as well and cannot have seen the "
-        "file tells that from memory.",
-        "weak": "The p-value is too large for more than a suspicion.",
-    }[reason]
+    return _SENTENCES[reason].format(means=means)
 
 
 def _attraction_words(file: AuditedFile) -> str:
@@ -330,6 +362,119 @@ def _little_words(reference: ReferenceResult) -> str:
         f"{effect_words(reference.effect, reference.effect_se)}{times}, and {share} of "
         f"the model's scores less its own have p = {plain_p(reference.half_p)}"
     )
+
+
+class Step(NamedTuple):
+    """A next step: what to do, and the flags of `audit` that do it."""
+
+    words: str
+    flags: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.words} ({shell_line(self.flags)})" if self.flags else self.words
+
+
+def next_steps(
+    file: AuditedFile | UnscoredFile, command: Sequence[str], words: Words
+) -> tuple[Step, ...]:
+    """Next steps after the verdict of a file, the best one first.
+
+    More orders of the same file after a look at the result would be a second test, and
+    hardly a stronger one: only more examples are.
+    """
+    test = file if isinstance(file, UnscoredFile) else file.test
+    if test.verdict == "invalid design":
+        steps = [_out_of_invalid(test, command, words)]
+    elif isinstance(file, AuditedFile) and test.verdict == "suspected":
+        steps = _after_suspicion(file, command, words) if is_of_order(test) else []
+    else:
+        steps = []
+    if list(command[:1]) == ["audit"]:
+        return tuple(steps)
+    return tuple(Step(step.words) for step in steps)
+
+
+def _out_of_invalid(
+    test: OrderResult | UnscoredFile, command: Sequence[str], words: Words
+) -> Step:
+    failed, own = list(test.refusals), proof_words(words, test.method)
+    if own.otherwise:
+        names = [check.name for check in failed]
+        said, flag = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
+        if flag and flag not in command:
+            return Step(said, (flag,))
+        return Step(own.otherwise)
+    # Of several fields the one with the most equal neighbours explains the most.
+    failed.sort(key=lambda check: -check.statistic)
+    cures = [tuple(shlex.split(check.remedy)) for check in failed]
+    moved = isinstance(test, OrderResult) and test.group_field is not None
+    moved |= bool({"--block-field", "--group-field"} & set(command))
+    for flag, said in _CURES.items():
+        for cure in cures:
+            if cure[:1] != (flag,) or (moved and flag not in _STRIPS):
+                continue
+            if flag not in command or command[command.index(flag) + 1] != cure[1]:
+                return Step(said.format(value=printable(cure[1])), cure)
+    # Numbers that stand in the texts.
+    if any(check.name.startswith("number_") for check in failed):
+        return Step(_REWRITE)
+    arrow = any(check.directional for check in failed)
+    if not arrow and base_null(test.null) != "reversibility":
+        return Step(_DIRECTION, _test_under("reversibility", words))
+    if "--reference" in command:
+        return Step(_NOTHING_LEFT)
+    anyway = () if "--score-anyway" in command else ("--score-anyway",)
+    return Step(_POINTS_FORWARD, (*_reference_flags(command, words), *anyway))
+
+
+def _after_suspicion(
+    file: AuditedFile, command: Sequence[str], words: Words
+) -> list[Step]:
+    reasons = set(file.test.reasons)
+    if "alone" in reasons:
+        return [Step(_DIRECTION, _test_under("reversibility", words))]
+    if "approximate" in reasons:
+        null = "exchangeability" if file.directed is None else "reversibility"
+        return [Step(_EXACT, _test_under(null, words))]
+    steps: list[Step] = []
+    if "no reference" in reasons:
+        if "--reference" in command:
+            # The test that decides takes none.
+            return [Step(_LET_DIRECTION, _test_under("reversibility", words))]
+        steps.append(Step(_REFERENCE, _reference_flags(command, words)))
+    if reasons.intersection(OF_REFERENCE):
+        steps.append(Step(_OTHER_REFERENCE, ("--reference", "DIR")))
+    if reasons - {"weak"} and "--shuffled" not in command:
+        flags = ("--shuffled",)
+        # The test that then decides, if the command names another.
+        if file.attracting is not None and "--tests" in command:
+            flags = ("--tests", file.attracting.method, *flags)
+        what = "each list of options" if is_of_options(file.test) else "the file"
+        steps.append(Step(_SHUFFLED.format(what=what), flags))
+    return steps
+
+
+def _test_under(null: str, words: Words) -> tuple[str, str]:
+    """The flag that asks for the first exact test of a null."""
+    found = (
+        n for n, one in words.items() if (one.null, one.validity) == (null, "exact")
+    )
+    return "--tests", next(found)
+
+
+def _reference_flags(command: Sequence[str], words: Words) -> tuple[str, ...]:
+    tests = _test_under("reversibility", words)
+    named = command[command.index("--tests") + 1] if "--tests" in command else tests[1]
+    taken = [
+        proof_words(words, one.strip()).takes_reference for one in named.split(",")
+    ]
+    return (*(() if any(taken) else tests), "--reference", "DIR")
+
+
+def proof_words(words: Words, method: str) -> ProofWords:
+    """Words for a test; a study's own test is one of orders of a file."""
+    found = words.get(method)
+    return (found and found.proof) or ORDER_WORDS
 
 
 def told(names: Sequence[str]) -> str:

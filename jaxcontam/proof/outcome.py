@@ -12,20 +12,21 @@ from rich.text import Text
 
 from jaxcontam.proof.decision import (
     AuditedFile,
+    Step,
     audited_files,
     effect_words,
+    next_steps,
     plain_name,
+    proof_words,
     told,
     why,
 )
 from jaxcontam.proof.order_words import (
-    Advice,
     attraction_sentence,
     commitment_sentence,
     invalid_sentence,
     own_order_sentence,
     pair_test,
-    proof_words,
     reference_sentence,
     referred_test,
     why_inconclusive,
@@ -35,7 +36,7 @@ from jaxcontam.reports import page
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_text
 from jaxcontam.stats.result import Pretest
-from jaxcontam.terminal import Terminal, visible
+from jaxcontam.terminal import Terminal, shell_line, visible
 
 _VERDICT_STYLE = {
     "contaminated": "bold red",
@@ -70,18 +71,17 @@ def print_outcome(
     """Print decided results, notes of primary ones, and what to do about them."""
     print_results(results, console)
     files = audited_files(results)
-    advice = Advice(command, words)
     notes: dict[str, list[str]] = {}
-    ways: dict[tuple[str, ...], list[str]] = {}
+    ways: dict[tuple[Step, ...], list[str]] = {}
     for file in files:
         name = file.test.benchmark
         for note in (*file.test.warnings, *_notes(file, words)):
             notes.setdefault(note, []).append(name)
-        ways.setdefault(tuple(advice.about(file)), []).append(name)
+        ways.setdefault(next_steps(file, command, words), []).append(name)
     for note, names in notes.items():
         console.print(f"{told(names)}: {note}")
     for found, names in ways.items():
-        _print_ways(found, console, names if len(files) > 1 else ())
+        _print_steps(found, console, names if len(files) > 1 else ())
 
 
 def print_unscored(
@@ -96,23 +96,22 @@ def print_unscored(
         console.say(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
-        _print_ways(Advice(command, words).about_file(file), console)
+        _print_steps(next_steps(file, command, words), console)
         console.print("  --score-anyway scores it, and the verdict stays.")
 
 
-def _print_ways(
-    ways: Sequence[str], console: Terminal, names: Sequence[str] = ()
+def _print_steps(
+    steps: Sequence[Step], console: Terminal, names: Sequence[str] = ()
 ) -> None:
-    for i, way in enumerate(ways):
+    for i, step in enumerate(steps):
         remedy = f"remedy for {told(names)}" if names else "remedy"
-        line = f"  {'or' if i else remedy}: {way}"
-        sentence, begin, flags = line.rpartition(" (--")
-        if begin and len(line) > console.width:
-            console.print(sentence)
+        begin = f"  {'or' if i else remedy}: "
+        if step.flags and len(f"{begin}{step}") > console.width:
+            console.print(f"{begin}{step.words}")
             # Flags are copied: never broken over lines.
-            console.say(f"    (--{flags}")
+            console.say(f"    ({shell_line(step.flags)})")
         else:
-            console.print(line)
+            console.print(f"{begin}{step}")
 
 
 def _notes(file: AuditedFile, words: Words) -> list[str]:

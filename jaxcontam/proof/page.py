@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.proof.decision import AuditedFile, audited_files, effect_words, told, why
+from jaxcontam.proof.decision import (
+    AuditedFile,
+    audited_files,
+    effect_words,
+    next_steps,
+    proof_words,
+    told,
+    why,
+)
 from jaxcontam.proof.order_words import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
-    Advice,
     assumed_sentence,
     attraction_sentence,
     chance_sentence,
@@ -16,7 +23,6 @@ from jaxcontam.proof.order_words import (
     own_order_rows,
     own_order_sentence,
     pair_test,
-    proof_words,
     reference_sentence,
     referred_test,
     screening_sentence,
@@ -153,7 +159,6 @@ def order_page(
         id(result): picture
         for result, picture in zip(report.results, pictures, strict=True)
     }
-    advice = Advice(report.command, words)
     verdicts: dict[str, Verdict | None] = {
         file.test.benchmark: file.test.verdict for file in files
     }
@@ -170,7 +175,7 @@ def order_page(
     is_folded = len(files) + len(unscored) > _MOST_OPEN
     sections += [
         Section(
-            _file_parts(file, drawn[id(file.test)], report, advice),
+            _file_parts(file, drawn[id(file.test)], report, words),
             file.test.benchmark,
             file.test.verdict,
             is_folded,
@@ -178,7 +183,12 @@ def order_page(
         for file in files
     ]
     sections += [
-        Section(_unscored_parts(file, advice), file.benchmark, file.verdict, is_folded)
+        Section(
+            _unscored_parts(file, report, words),
+            file.benchmark,
+            file.verdict,
+            is_folded,
+        )
         for file in unscored
     ]
     is_of_order = any(one.limits == "order" for one in own) or not own
@@ -282,13 +292,13 @@ def _numbers(test: OrderResult) -> list[str]:
 
 
 def _file_parts(
-    file: AuditedFile, picture: NullPicture | None, report: Report, advice: Advice
+    file: AuditedFile, picture: NullPicture | None, report: Report, words: Words
 ) -> list[Part]:
     """All that is said of one file: a sentence, a picture, what to do; then evidence.
 
     A file whose test is silent shows noise alone, so nothing is said of its details.
     """
-    test, words = file.test, advice.words
+    test = file.test
     is_silent = test.verdict in _SILENT
     parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
     pairs = None if is_silent else pair_test(file)
@@ -302,7 +312,7 @@ def _file_parts(
         parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
     if test.verdict == "suspected":
         parts.append(Paragraph(why(file)))
-    parts += _ways_out(advice.about(file))
+    parts += _steps(file, report, words)
     if (referred := referred_test(file)) is not None:
         parts.append(Paragraph(reference_sentence(referred) or ""))
     if (committed := commitment_sentence(test)) is not None:
@@ -363,18 +373,21 @@ def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
     return [table, *([Paragraph(_AUC, "quiet")] if scores else [])]
 
 
-def _unscored_parts(file: UnscoredFile, advice: Advice) -> list[Part]:
-    evidence = [Paragraph(checked_sentence(file, advice.words))]
+def _unscored_parts(file: UnscoredFile, report: Report, words: Words) -> list[Part]:
+    evidence = [Paragraph(checked_sentence(file, words))]
     return [
-        Paragraph(f"{invalid_sentence(file, advice.words)} It was not scored."),
-        *_ways_out(advice.about_file(file)),
+        Paragraph(f"{invalid_sentence(file, words)} It was not scored."),
+        *_steps(file, report, words),
         Details("How it was checked", parts=[*evidence, *_own_order(file.pretests)]),
     ]
 
 
-def _ways_out(ways: Sequence[str]) -> list[Part]:
+def _steps(
+    file: AuditedFile | UnscoredFile, report: Report, words: Words
+) -> list[Part]:
     return [
-        Paragraph(f"{'Or' if i else 'Remedy'}: {way}.") for i, way in enumerate(ways)
+        Paragraph(f"{'Or' if i else 'Remedy'}: {step}.")
+        for i, step in enumerate(next_steps(file, report.command, words))
     ]
 
 

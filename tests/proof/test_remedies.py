@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from jaxcontam.methods import method_words
-from jaxcontam.proof.decision import AuditedFile, plain_name
-from jaxcontam.proof.order_words import Advice
+from jaxcontam.proof.decision import AuditedFile, next_steps, plain_name
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.stats.result import Pretest
 from tests.support.report_documents import order_result
@@ -48,7 +47,8 @@ def row(*failed, method="adjacency", verdict="invalid design", **changes):
 
 
 def ways_out(test, command, beside=()):
-    return Advice(command, method_words()).about(AuditedFile(test, tuple(beside)))
+    steps = next_steps(AuditedFile(test, tuple(beside)), command, method_words())
+    return [str(step) for step in steps]
 
 
 def flags_of(way):
