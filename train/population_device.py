@@ -30,9 +30,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware
 from jaxcontam.orders.order_test import PlannedTest, ScoredTest, unscorable
-from jaxcontam.orders.pairs import PairLayout
 from jaxcontam.scoring.local import default_batch_tokens
-from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
 from jaxcontam.scoring.pair_scorer import (
     PairBatch,
     PairScores,
@@ -319,37 +318,34 @@ def score_population_tests(
     Raises:
         ValueError: If a test scores whole orders.
     """
-    layouts: list[list[PairLayout]] = []
+    plans: list[list[PairPlan]] = []
     for of_model in planned:
-        layouts.append([])
+        plans.append([])
         for test in of_model:
-            if not isinstance(test.layout, PairLayout):
+            if not isinstance(test.layout.plan, PairPlan):
                 raise ValueError(f"{test.method.name} scores no pairs")
-            layouts[-1].append(test.layout)
+            plans[-1].append(test.layout.plan)
     scored = score_population(
         graphdef,
         states,
-        [
-            [group for layout in of_model for group in layout.plan.groups]
-            for of_model in layouts
-        ],
+        [[group for plan in of_model for group in plan.groups] for of_model in plans],
         context=context,
         side_by_side=side_by_side,
     )
     found: list[list[ScoredTest] | InputError] = []
-    for tests, of_model, scores in zip(planned, layouts, scored, strict=True):
-        stops = np.cumsum([len(layout.plan.groups) for layout in of_model])
+    for tests, of_model, scores in zip(planned, plans, scored, strict=True):
+        stops = np.cumsum([len(plan.groups) for plan in of_model])
         if isinstance(scores, NonFiniteScoreError):
             at = int(np.searchsorted(stops, scores.sequence, side="right"))
-            index = scores.sequence - int(stops[at]) + len(of_model[at].plan.groups)
-            example = of_model[at].plan.groups[index].others[scores.position]
+            index = scores.sequence - int(stops[at]) + len(of_model[at].groups)
+            example = of_model[at].groups[index].others[scores.position]
             found.append(unscorable(tests[at], example))
             continue
-        starts = stops - [len(layout.plan.groups) for layout in of_model]
+        starts = stops - [len(plan.groups) for plan in of_model]
         found.append(
             [
-                ScoredTest(layout.evidence(scores.logprobs[start:stop]), 0)
-                for layout, start, stop in zip(of_model, starts, stops, strict=True)
+                ScoredTest(test.layout.pair_evidence(scores.logprobs[start:stop]), 0)
+                for test, start, stop in zip(tests, starts, stops, strict=True)
             ]
         )
     return found

@@ -20,8 +20,9 @@ from jaxcontam.members.score import Reading, ScoreMethod
 from jaxcontam.members.scores import score_method
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, score_test
-from jaxcontam.orders.pairs import PairLayout, PairMethod
-from jaxcontam.orders.sequences import OrderMethod, SequenceLayout
+from jaxcontam.orders.pairs import PairMethod
+from jaxcontam.orders.sequences import OrderMethod
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.result import OrderNumbers
@@ -91,14 +92,14 @@ def affordable_strata(
     sizes, fitting = [], []
     for size in range(_SMALLEST_STRATUM, method.size + 1):
         smaller = dataclasses.replace(method, size=size)
-        layout = _planned(subject, smaller, None).layout
-        if not isinstance(layout, PairLayout):
+        plan = _planned(subject, smaller, None).layout.plan
+        if not isinstance(plan, PairPlan):
             raise ValueError(f"{method.name} does not score pairs")
         # A number of examples that does not divide leaves smaller strata.
-        if min(map(len, layout.plan.members)) < _SMALLEST_STRATUM:
+        if min(map(len, plan.members)) < _SMALLEST_STRATUM:
             continue
         sizes.append(smaller)
-        if size <= most and pairs.cost(layout.plan.groups) <= subject.budget.left:
+        if size <= most and pairs.cost(plan.groups) <= subject.budget.left:
             fitting.append(smaller)
     if fitting:
         return fitting[-1]
@@ -131,10 +132,10 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
 
 
 def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
-    layout = _planned(subject, method, n_orders).layout
-    if not isinstance(layout, SequenceLayout):
+    plan = _planned(subject, method, n_orders).layout.plan
+    if not isinstance(plan, ScoringPlan):
         raise ValueError(f"{method.name} does not score whole orders")
-    return layout.plan
+    return plan
 
 
 def _detect(method: TestMethod, subject: Subject) -> Finding:

@@ -21,10 +21,10 @@ from jaxcontam.orders.order_test import (
     plan_test,
     score_test,
 )
-from jaxcontam.orders.pairs import PairLayout
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.result import Evidence
 from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.result import OrderNumbers
 from train.plan import PlannedSet
@@ -196,7 +196,7 @@ def method_of(variant: Variant) -> TestMethod:
 def n_read(layout: Layout) -> int:
     """Tokens that the model reads; a prefix counts once, however often it is shared."""
     prefixes = 0
-    if isinstance(layout, PairLayout):
+    if isinstance(layout.plan, PairPlan):
         prefixes = sum(len(group.prefix) for group in layout.plan.groups)
     return layout.n_targets + prefixes
 

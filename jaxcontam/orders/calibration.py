@@ -12,6 +12,7 @@ from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, scor
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import Validity
 from jaxcontam.scoring.opened import SequenceScorer
@@ -274,15 +275,6 @@ def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.
     )
 
 
-def _p_value(method: TestMethod, planned: PlannedTest, evidence: Evidence) -> float:
+def _p_value(method: TestRow, planned: PlannedTest, evidence: Evidence) -> float:
     # Where in the file the evidence lies enters no p-value, and takes time.
-    return (
-        dataclasses.replace(method, locates=False)
-        .numbers(
-            evidence,
-            grouped=planned.group_field is not None,
-            seed=planned.seed,
-            content_digest=planned.benchmark.content_digest,
-        )
-        .p_value
-    )
+    return planned.numbers(evidence, dataclasses.replace(method, locates=False)).p_value

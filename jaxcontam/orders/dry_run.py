@@ -7,8 +7,7 @@ from typing import Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import DIRECTION
-from jaxcontam.orders.order_test import Planned, PlannedTest
-from jaxcontam.orders.pairs import PairLayout
+from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.progress import waiting_for
@@ -86,7 +85,7 @@ class Estimate:
 
 
 def dry_run(
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTest],
     scorer: SequenceScorer,
     *,
     names: Sequence[str],
@@ -127,7 +126,7 @@ def dry_run(
 
 
 def _estimated_tests(
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTest],
     scorer: Scorer | RemoteScorer,
     names: Sequence[str],
 ) -> tuple[tuple[TestEstimate, ...], collections.Counter[tuple[int, ...]]]:
@@ -136,9 +135,9 @@ def _estimated_tests(
     positions: collections.Counter[tuple[int, ...]] = collections.Counter()
     promised: set[bytes] = set()
     level = LEVEL / len({test.benchmark.name for test in planned})
-    n_of_pairs = sum(isinstance(test.layout, PairLayout) for test in planned)
+    n_of_pairs = sum(test.method.scores_pairs for test in planned)
     for test in planned:
-        is_alone = n_of_pairs == 1 and isinstance(test.layout, PairLayout)
+        is_alone = n_of_pairs == 1 and test.method.scores_pairs
         cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
         rows = [
@@ -152,7 +151,6 @@ def _estimated_tests(
         ]
         if DIRECTION.name in names and test.method.whole:
             # Direction is read from the same pairs.
-            assert isinstance(test, PlannedTest) and isinstance(test.layout, PairLayout)
             method = DIRECTION
             layout = dataclasses.replace(test.layout, statistic=method.statistic)
             read = dataclasses.replace(test, method=method, layout=layout)
@@ -162,7 +160,7 @@ def _estimated_tests(
     return tuple(tests), positions
 
 
-def _free_estimate(test: Planned, level: float) -> TestEstimate:
+def _free_estimate(test: PlannedTest, level: float) -> TestEstimate:
     mde_low, mde_high = _mde_range(test, level)
     # The published order is best in every stratum, and nothing ties with it.
     is_exact = test.method.validity == "exact"
@@ -239,8 +237,8 @@ def _print(found: Estimate, console: Terminal) -> None:
     console.print(f"\n{words}")
 
 
-def _mde_range(test: Planned, level: float) -> tuple[float | None, float | None]:
-    if not isinstance(test, PlannedTest) or test.group_field is not None:
+def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | None]:
+    if test.checks is not None or test.group_field is not None:
         return None, None
     design = scored_design(
         test.method.name,

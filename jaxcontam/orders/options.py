@@ -7,7 +7,6 @@ Dimension key
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,14 +16,10 @@ from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
-from jaxcontam.orders.order_test import Layout, Planned, ScoredTest, TestMethod
-from jaxcontam.progress import Progress
-from jaxcontam.proof.result import Evidence, OrderResult
+from jaxcontam.orders.order_test import Layout, PlannedTest
 from jaxcontam.proof.versions import VersionMethod
 from jaxcontam.reports.terms import Null, ProofWords
-from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.plan import VersionPlan, plan_versions
-from jaxcontam.scoring.scorer import NonFiniteScoreError
+from jaxcontam.scoring.plan import plan_versions
 from jaxcontam.stats.option_orders import (
     NUMERIC,
     ONE_ORDER,
@@ -38,7 +33,6 @@ from jaxcontam.stats.option_orders import (
 )
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.result import Pretest
-from jaxcontam.stats.rows import padded
 
 EFFECT_UNIT = "nats per item"
 NULL: Null = "exchangeability of options"
@@ -61,103 +55,6 @@ _OF_ONE = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class OptionLayout(Layout):
-    """Items in several orders of their options, as sequences of ids.
-
-    `numbers` are 1-based places in the file of the items that take part.
-    """
-
-    plan: VersionPlan
-    drawn: OptionDesign
-    numbers: tuple[int, ...]
-
-    @property
-    def log10_floor(self) -> float:
-        """log10 of the smallest p-value, if nothing ties."""
-        return -sum(math.log10(len(orders)) for orders in self.drawn.orders)
-
-    @property
-    def cut(self) -> np.ndarray:
-        """Nothing is cut: long items are scored in windows."""
-        return np.zeros(self.n_strata + self.n_dropped, np.int32)
-
-    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """Score every version of every item."""
-        sums = scorer.sums(self.plan.sequences, progress)
-        evidence = Evidence(
-            scores=padded(self.plan.rows(sums.loglik)),
-            orders=self.design.orders,
-            place=self.plan.place,
-        )
-        return ScoredTest(evidence, sums.n_cached)
-
-    def example_of(self, error: NonFiniteScoreError) -> int:
-        """Index of the item's record in the file."""
-        return self.numbers[self.plan.version_of(error.sequence)[0]] - 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedOptions(Planned):
-    """The test of one benchmark's options, ready to be scored.
-
-    The benchmark has no template; see `plan_options`.
-    """
-
-    items: tuple[Item, ...]
-    layout: OptionLayout
-    fixed: bool
-    order_provenance: Provenance
-
-    @property
-    def content_digest(self) -> str:
-        """Digest of the items, blind to the order of options and of items."""
-        return options_digest(self.items)
-
-    def result(
-        self,
-        scored: ScoredTest,
-        *,
-        primary: bool,
-        pretests: tuple[Pretest, ...],
-        method: TestMethod | None = None,
-    ) -> OrderResult:
-        """The row, with pre-tests of its own.
-
-        Null hypothesis: within each item that takes part, the published order of the
-        options was as likely as any other order that may stand (none sorted; with
-        `fixed`, none that moves the right option), independently over items: so of
-        items with the same set of options one takes part. The test sees each item
-        alone, so it needs nothing of the order of the file.
-        """
-        layout, digest = self.layout, self.content_digest
-        numbers = METHOD.numbers(
-            scored.evidence, grouped=False, seed=self.seed, content_digest=digest
-        )
-        return OrderResult(
-            benchmark=self.benchmark.name,
-            fingerprint=options_fingerprint(self.items),
-            content_digest=digest,
-            order_provenance=self.order_provenance,
-            n_examples=len(self.benchmark),
-            n_cut=0,
-            method=METHOD.name,
-            primary=primary,
-            null=FIXED_NULL if self.fixed else NULL,
-            validity=METHOD.validity,  # pyright: ignore[reportArgumentType]
-            n_strata=layout.n_strata,
-            n_dropped=layout.n_dropped,
-            n_orders=layout.n_orders,
-            group_field=None,
-            tokens_scored=layout.n_targets - scored.n_cached,
-            cached_tokens=scored.n_cached,
-            numbers=numbers,
-            effect_unit=EFFECT_UNIT,
-            pretests=_checks(self.items, layout.drawn, self.seed, fixed=self.fixed),
-            warnings=_warnings(self),
-        )
-
-
 def plan_options(
     benchmark: Benchmark,
     items: Sequence[Item],
@@ -168,11 +65,18 @@ def plan_options(
     n_orders: int | None = None,
     fixed: bool = False,
     order_provenance: Provenance = "published",
-) -> PlannedOptions:
+) -> PlannedTest:
     """Draw option orders and lay out the items in each of them; asks no model.
 
+    Null hypothesis: within each item that takes part, the published order of the
+    options was as likely as any other order that may stand (none sorted; with `fixed`,
+    none that moves the right option), independently over items: so of items with the
+    same set of options one takes part. The test sees each item alone, so it needs
+    nothing of the order of the file.
+
     Items with fewer than `n_orders` take all they have; `fixed` keeps each right option
-    where it is. `order_provenance` speaks of options, not of items.
+    where it is. `order_provenance` speaks of options, not of items. The benchmark has
+    no template.
 
     Raises:
         InputError: If no item can take part, or the right option is not known.
@@ -201,19 +105,24 @@ def plan_options(
     rows = [[next(encoded) for _ in orders] for orders in design.orders]
     plan = plan_versions(rows, prefix_id=prefix_id, seed=seed, content_digest=digest)
     orders_KMS = _padded_orders(design.orders)
-    return PlannedOptions(
+    return PlannedTest(
         benchmark=benchmark,
-        method=METHOD,
-        items=tuple(items),
-        layout=OptionLayout(
-            OrderDesign(orders_KMS, plan.place, len(benchmark) - len(orders_KMS)),
-            plan,
-            drawn=design,
-            numbers=tuple(items[i].number for i in design.items.tolist()),
+        method=dataclasses.replace(METHOD, null=FIXED_NULL) if fixed else METHOD,
+        layout=Layout(
+            design=OrderDesign(
+                orders_KMS, plan.place, len(benchmark) - len(orders_KMS)
+            ),
+            plan=plan,
+            cut=None,
+            items=tuple(items[i].number - 1 for i in design.items.tolist()),
         ),
-        fixed=fixed,
-        order_provenance=order_provenance,
         seed=seed,
+        fingerprint=options_fingerprint(items),
+        content_digest=digest,
+        order_provenance=order_provenance,
+        effect_unit=EFFECT_UNIT,
+        checks=lambda: _checks(items, design, seed, fixed=fixed),
+        warnings=_warnings(benchmark, items, design, fixed=fixed),
     )
 
 
@@ -267,18 +176,19 @@ def _item_digests(items: Sequence[Item]) -> list[str]:
     return digests
 
 
-def _warnings(planned: PlannedOptions) -> tuple[str, ...]:
-    layout, warnings = planned.layout, []
-    n_items = len(planned.items)
-    if n_out := n_items - layout.n_strata:
+def _warnings(
+    benchmark: Benchmark, items: Sequence[Item], drawn: OptionDesign, *, fixed: bool
+) -> tuple[str, ...]:
+    n_items, warnings = len(items), []
+    if n_out := n_items - len(drawn.orders):
         warnings.append(
             f"{n_out} of {n_items} items {'was' if n_out == 1 else 'were'} left "
-            f"out: {_reasons(layout.drawn)}"
+            f"out: {_reasons(drawn)}"
         )
-    if n_without := len(planned.benchmark) - n_items:
+    if n_without := len(benchmark) - n_items:
         has = "record has" if n_without == 1 else "records have"
         warnings.append(f"{n_without} {has} no options")
-    if not planned.fixed and any(item.answer is None for item in planned.items):
+    if not fixed and any(item.answer is None for item in items):
         warnings.append(
             "no field tells the right option, so its place could not be checked "
             "(--answer-field)"

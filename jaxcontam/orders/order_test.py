@@ -3,12 +3,13 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.files import Provenance
 from jaxcontam.data.release import search_warnings
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
@@ -20,15 +21,16 @@ from jaxcontam.proof.result import (
     OrderResult,
 )
 from jaxcontam.proof.test_row import TestRow
-from jaxcontam.reports.terms import Null, Validity, restricted_null
-from jaxcontam.scoring.cost import Costed, ScoringCost, sequence_cost
+from jaxcontam.reports.terms import restricted_null
+from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.local import Run
 from jaxcontam.stats.orders import OrderDesign
-from jaxcontam.stats.result import Local, Pretest
+from jaxcontam.stats.pair_test import PairStatistic, pair_columns
+from jaxcontam.stats.result import Local, OrderNumbers, Pretest
 
 _ALL_ALIKE = (
     "all orders score the same: check that the model is given what stands before an "
@@ -44,12 +46,25 @@ class ScoredTest:
     n_cached: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Layout(abc.ABC):
-    """A laid-out test: its orders, and what is scored of them."""
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Layout:
+    """A laid-out test: its orders, and what is scored of them.
+
+    Attributes:
+        cut: (n_examples,) int32, ids removed from each example; None where long texts
+            are scored in windows.
+        items: Record of each row of versions, counted from 0.
+        statistic: What a test of pairs sums; None for sequences.
+        codes: (K, S) int64 as in `Evidence`, of pairs; like `runs`.
+    """
 
     design: OrderDesign
     plan: ScoringPlan | VersionPlan | PairPlan
+    cut: np.ndarray | None
+    items: tuple[int, ...] = ()
+    statistic: PairStatistic | None = None
+    codes: np.ndarray | None = None
+    runs: np.ndarray | None = None
 
     @property
     def n_strata(self) -> int:
@@ -62,30 +77,37 @@ class Layout(abc.ABC):
         return self.design.n_dropped
 
     @property
+    def columns(self) -> list[int]:
+        """Orders of each stratum that are compared, the published one included."""
+        orders_KMS = self.design.orders
+        if self.statistic is None:
+            return (orders_KMS[:, :, 0] >= 0).sum(axis=1).tolist()
+        assert self.codes is not None and self.runs is not None
+        return pair_columns(self.statistic, orders_KMS[:, 0], self.codes, self.runs)
+
+    @property
     def n_orders(self) -> int:
         """Counterfactual orders of a stratum, at most."""
-        return self.design.n_orders
+        return max(self.columns, default=1) - 1
 
     @property
     def log10_floor(self) -> float:
         """log10 of the smallest p-value, if nothing ties."""
-        return -self.n_strata * math.log10(self.n_orders + 1)
+        return -sum(math.log10(n_columns) for n_columns in self.columns)
 
     @property
     def n_scored(self) -> int:
         """Distinct sequences, or pairs."""
-        return len(self._sequences)
+        if isinstance(self.plan, PairPlan):
+            return self.plan.n_pairs
+        return len(self.plan.sequences)
 
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
-        return n_targets(self._sequences)
-
-    @property
-    def cut(self) -> np.ndarray:
-        """(n_examples,) int32, ids removed from each example."""
-        assert not isinstance(self.plan, VersionPlan)
-        return self.plan.cut
+        if isinstance(self.plan, PairPlan):
+            return self.plan.n_targets
+        return n_targets(self.plan.sequences)
 
     def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
         """Price the scoring; asks no model.
@@ -93,14 +115,10 @@ class Layout(abc.ABC):
         `planned` are keys that tests before this one put into the store, and grows;
         None where no other test can ask for the same.
         """
-        return sequence_cost(scorer, self._sequences, planned)
+        if isinstance(self.plan, PairPlan):
+            return pair_cost(scorer, self.plan, planned)
+        return sequence_cost(scorer, self.plan.sequences, planned)
 
-    @property
-    def _sequences(self) -> Sequence[np.ndarray]:
-        assert not isinstance(self.plan, PairPlan)
-        return self.plan.sequences
-
-    @abc.abstractmethod
     def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
         """Score everything.
 
@@ -108,10 +126,38 @@ class Layout(abc.ABC):
             NonFiniteScoreError: See `example_of`.
             InputError: If the model gives less than the test needs.
         """
+        if isinstance(self.plan, PairPlan):
+            if scorer.pairs is None:
+                raise ValueError("this scorer has no pairs")
+            scored = scorer.pairs.logprobs(self.plan.groups, progress)
+            return ScoredTest(self.pair_evidence(scored.logprobs), scored.n_cached)
+        sums = scorer.sums(self.plan.sequences, progress)
+        evidence = Evidence(
+            scores=self.plan.matrix(sums.loglik),
+            orders=self.design.orders,
+            place=self.design.place,
+            cut=self.cut,
+        )
+        return ScoredTest(evidence, sums.n_cached)
 
-    @abc.abstractmethod
+    def pair_evidence(self, logprobs: Sequence[Sequence[np.ndarray]]) -> Evidence:
+        """Pair matrices from the scores of each group of the plan."""
+        assert isinstance(self.plan, PairPlan)
+        return Evidence(
+            orders=self.design.orders,
+            cut=self.cut,
+            pairs=self.plan.matrices(logprobs),
+            codes=self.codes,
+            runs=self.runs,
+        )
+
     def example_of(self, error: NonFiniteScoreError) -> int:
-        """Index of the example whose score is not finite."""
+        """Index of the example, or record, whose score is not finite."""
+        if isinstance(self.plan, PairPlan):
+            return self.plan.groups[error.sequence].others[error.position]
+        if isinstance(self.plan, VersionPlan):
+            return self.items[self.plan.version_of(error.sequence)[0]]
+        return self.plan.example_at(error.sequence, error.position)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +193,6 @@ class TestMethod(TestRow):
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
-    null: Null
-    validity: Validity
 
     @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
@@ -156,75 +200,82 @@ class TestMethod(TestRow):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Planned(abc.ABC):
-    """A test of one benchmark, ready to be scored."""
+class PlannedTest:
+    """One test of one benchmark, ready to be scored.
+
+    Attributes:
+        fingerprint: Digest of what is tested: of examples in their order, or of items.
+        content_digest: The same whatever the order.
+        encoded: Ids of the examples of the file; None where items are tested.
+        order_provenance: That of the order under test.
+        checks: Pre-tests of its own; None: those of the order of the file.
+        warnings: What the reader should know before anything is scored.
+        alike: One more where all orders score alike; or empty.
+    """
 
     benchmark: Benchmark
     method: TestRow
     layout: Layout
     seed: int
+    fingerprint: str
+    content_digest: str
+    order_provenance: Provenance
+    encoded: Encoded | None = None
+    group_field: str | None = None
+    block_field: str | None = None
+    effect_unit: str = EFFECT_UNIT
+    checks: Callable[[], tuple[Pretest, ...]] | None = None
+    warnings: tuple[str, ...] = ()
+    alike: str = ""
 
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
 
-    @abc.abstractmethod
+    def numbers(
+        self, evidence: Evidence, method: TestRow | None = None
+    ) -> OrderNumbers:
+        """Analyse evidence by the method, or by another one that reads the same."""
+        return (method or self.method).numbers(
+            evidence,
+            grouped=self.group_field is not None,
+            seed=self.seed,
+            content_digest=self.content_digest,
+        )
+
     def result(
         self,
         scored: ScoredTest,
         *,
         primary: bool,
         pretests: tuple[Pretest, ...],
-        method: TestMethod | None = None,
+        method: TestRow | None = None,
     ) -> OrderResult:
         """The row of the scored test, before verdicts are given.
 
-        Another `method` analyses the same scores, at no cost.
+        `pretests` are those of the file. Another `method` analyses the same scores, at
+        no cost.
         """
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedTest(Planned):
-    """One test of the order of one benchmark, ready to be scored."""
-
-    encoded: Encoded
-    method: TestMethod
-    group_field: str | None
-    block_field: str | None
-
-    def result(
-        self,
-        scored: ScoredTest,
-        *,
-        primary: bool,
-        pretests: tuple[Pretest, ...],
-        method: TestMethod | None = None,
-    ) -> OrderResult:
-        """By the method, or by another one that reads the same evidence."""
-        benchmark = self.benchmark
         n_cached = scored.n_cached if method is None else self.n_targets
         method, layout = method or self.method, self.layout
         n_strata, n_orders = method.counts(scored.evidence)
-        grouped = self.group_field is not None
         null = restricted_null(
-            method.null, grouped=grouped, blocks=self.block_field is not None
+            method.null,
+            grouped=self.group_field is not None,
+            blocks=self.block_field is not None,
         )
-        if benchmark.order_provenance in ("seeded", RELEASED):
+        if self.order_provenance in ("seeded", RELEASED):
             null = DESIGNED
-        numbers = method.numbers(
-            scored.evidence,
-            grouped=grouped,
-            seed=self.seed,
-            content_digest=benchmark.content_digest,
-        )
+        numbers = self.numbers(scored.evidence, method)
+        pretests = pretests if self.checks is None else self.checks()
         return OrderResult(
-            benchmark=benchmark.name,
-            fingerprint=benchmark.fingerprint,
-            content_digest=benchmark.content_digest,
-            order_provenance=benchmark.order_provenance,
-            n_examples=len(benchmark),
-            n_cut=int(np.count_nonzero(layout.cut)),
+            benchmark=self.benchmark.name,
+            fingerprint=self.fingerprint,
+            content_digest=self.content_digest,
+            order_provenance=self.order_provenance,
+            n_examples=len(self.benchmark),
+            n_cut=0 if layout.cut is None else int(np.count_nonzero(layout.cut)),
             method=method.name,
             primary=primary,
             null=null,
@@ -237,12 +288,12 @@ class PlannedTest(Planned):
             tokens_scored=self.n_targets - n_cached,
             cached_tokens=n_cached,
             numbers=numbers,
-            effect_unit=EFFECT_UNIT,
+            effect_unit=self.effect_unit,
             pretests=pretests,
-            commitments=benchmark.commitments,
+            commitments=self.benchmark.commitments if self.checks is None else (),
             warnings=(
-                *_warnings(self),
-                *[_ALL_ALIKE] * numbers.all_alike,
+                *self.warnings,
+                *([self.alike] if numbers.all_alike and self.alike else []),
                 *(test.note for test in pretests if test.note is not None),
             ),
         )
@@ -287,13 +338,14 @@ def plan_test(
             f"{method.name} cannot keep orders to groups",
             hint=f"drop --group-field {group_field}, or use --tests adjacency",
         )
+    digest = benchmark.content_digest
     layout = method.lay_out(
         OrderFile(
             n_examples=len(benchmark),
             n_ids=int(encoded.lengths.sum()),
             context=context,
             seed=seed,
-            content_digest=benchmark.content_digest,
+            content_digest=digest,
             groups=groups,
             prefix_id=prefix_id,
             n_orders=n_orders,
@@ -312,17 +364,22 @@ def plan_test(
         )
     return PlannedTest(
         benchmark=benchmark,
-        encoded=encoded,
         method=method,
         layout=layout,
+        seed=seed,
+        fingerprint=benchmark.fingerprint,
+        content_digest=digest,
+        order_provenance=benchmark.order_provenance,
+        encoded=encoded,
         group_field=group_field,
         block_field=block_field,
-        seed=seed,
+        warnings=_warnings(benchmark, encoded, layout),
+        alike=_ALL_ALIKE,
     )
 
 
 def score_test(
-    planned: Planned,
+    planned: PlannedTest,
     scorer: SequenceScorer,
     progress: Progress | None = None,
 ) -> ScoredTest:
@@ -333,7 +390,7 @@ def score_test(
         raise unscorable(planned, planned.layout.example_of(e)) from e
 
 
-def unscorable(planned: Planned, example: int) -> InputError:
+def unscorable(planned: PlannedTest, example: int) -> InputError:
     """Error about an example that the model gives no finite number."""
     return InputError(
         f"{planned.benchmark.name}: example {example + 1}: its log-probability is not "
@@ -342,12 +399,12 @@ def unscorable(planned: Planned, example: int) -> InputError:
     )
 
 
-def _warnings(planned: PlannedTest) -> tuple[str, ...]:
-    n, layout = len(planned.benchmark), planned.layout
-    cut = layout.cut
-    encoded = planned.encoded
+def _warnings(
+    benchmark: Benchmark, encoded: Encoded, layout: Layout
+) -> tuple[str, ...]:
+    n, cut = len(benchmark), layout.cut
+    assert cut is not None
     lengths = encoded.lengths - (cut - encoded.n_cut_ids)
-    benchmark = planned.benchmark
     warnings = [*benchmark.left_out, *search_warnings(benchmark.commitments)]
     if n_cut := int(np.count_nonzero(cut)):
         longest = int(lengths[cut > 0].max())

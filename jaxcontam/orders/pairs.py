@@ -6,8 +6,7 @@ Dimension key
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -16,88 +15,29 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import (
     Layout,
     OrderFile,
-    ScoredTest,
     TestMethod,
     in_examples,
     strata_of,
 )
-from jaxcontam.progress import Progress
 from jaxcontam.proof.result import Evidence, OrderResult
 from jaxcontam.proof.test_row import pair_strata
-from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost
-from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import PairPlan, plan_pairs
-from jaxcontam.scoring.scorer import NonFiniteScoreError
+from jaxcontam.scoring.pair_plan import plan_pairs
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.orders import published_orders, split_strata
-from jaxcontam.stats.pair_test import PairStatistic, PairStrata, sampled_columns
+from jaxcontam.stats.pair_test import (
+    PairStatistic,
+    PairStrata,
+    pair_columns,
+    sampled_columns,
+)
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.stats.result import Local, OrderNumbers
 
 # Orders of a stratum besides the published one. A stratum of eight has 40,320, and
 # those of a large file do not fit in memory together.
 _N_SAMPLED = 999
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PairLayout(Layout):
-    """Examples after others of their stratum; `codes` and `runs` are (K, S) int64."""
-
-    plan: PairPlan
-    codes: np.ndarray
-    runs: np.ndarray
-    statistic: PairStatistic
-
-    @property
-    def n_orders(self) -> int:
-        """Orders that the statistic compares with the published one, at most."""
-        return max(self._columns(), default=1) - 1
-
-    @property
-    def log10_floor(self) -> float:
-        """log10 of the smallest p-value, if nothing ties."""
-        return -sum(math.log10(n_columns) for n_columns in self._columns())
-
-    @property
-    def n_scored(self) -> int:
-        """Distinct pairs."""
-        return self.plan.n_pairs
-
-    @property
-    def n_targets(self) -> int:
-        """Target tokens that scoring will cost."""
-        return self.plan.n_targets
-
-    def cost(self, scorer: Costed, planned: set[bytes] | None) -> ScoringCost:
-        """Price the pairs."""
-        return pair_cost(scorer, self.plan, planned)
-
-    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """Score all pairs."""
-        if scorer.pairs is None:
-            raise ValueError("this scorer has no pairs")
-        scored = scorer.pairs.logprobs(self.plan.groups, progress)
-        return ScoredTest(self.evidence(scored.logprobs), scored.n_cached)
-
-    def example_of(self, error: NonFiniteScoreError) -> int:
-        """Index of the pair's second example."""
-        return self.plan.groups[error.sequence].others[error.position]
-
-    def evidence(self, logprobs: Sequence[Sequence[np.ndarray]]) -> Evidence:
-        """Pair matrices from the scores of each group of the plan."""
-        return Evidence(
-            orders=self.design.orders,
-            cut=self.plan.cut,
-            pairs=self.plan.matrices(logprobs),
-            codes=self.codes,
-            runs=self.runs,
-        )
-
-    def _columns(self) -> list[int]:
-        published_KS = self.design.orders[:, 0]
-        return pair_columns(self.statistic, published_KS, self.codes, self.runs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +56,7 @@ class PairMethod(TestMethod):
     whole: bool = True
     fewest_examples: int = FEWEST_EXAMPLES
 
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> PairLayout:
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
         """Pairs of each stratum; its orders are columns, whatever n_orders.
 
         With groups all pairs are scored: a run that keeps to its groups has other
@@ -137,7 +77,14 @@ class PairMethod(TestMethod):
             context=file.context,
             wanted_KSS=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
         )
-        return PairLayout(design, plan, codes_KS, runs_KS, self.statistic)
+        return Layout(
+            design=design,
+            plan=plan,
+            cut=plan.cut,
+            statistic=self.statistic,
+            codes=codes_KS,
+            runs=runs_KS,
+        )
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str
@@ -229,22 +176,3 @@ def where_in_pairs(
     largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
     ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)
     return in_examples(local_evidence(rows, ties_K, seed=seed), orders_KMS[:, 0])
-
-
-def pair_columns(
-    statistic: PairStatistic,
-    published_KS: np.ndarray,
-    codes_KS: np.ndarray,
-    runs_KS: np.ndarray,
-) -> list[int]:
-    """Orders of each stratum that a pair test compares, the published one included."""
-    there_KS = published_KS >= 0
-    # Strata of a file are of few kinds.
-    kinds, of_K = np.unique(
-        np.stack([codes_KS, runs_KS, there_KS]), axis=1, return_inverse=True
-    )
-    n_columns = [
-        statistic.n_orders(codes_S[there_S > 0], runs_S[there_S > 0])
-        for codes_S, runs_S, there_S in kinds.swapaxes(0, 1)
-    ]
-    return [n_columns[kind] for kind in of_K.tolist()]

@@ -29,7 +29,7 @@ from jaxcontam.orders.methods import DIRECTION, TESTS, methods_to_score
 from jaxcontam.orders.options import plan_options
 from jaxcontam.orders.order_test import (
     NothingToPermuteError,
-    Planned,
+    PlannedTest,
     TestMethod,
     plan_test,
     score_test,
@@ -41,7 +41,7 @@ from jaxcontam.proof.result import (
     Evidence,
     OrderResult,
 )
-from jaxcontam.proof.test_row import reference_result
+from jaxcontam.proof.test_row import TestRow, reference_result
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.scoring.load import load
@@ -161,7 +161,7 @@ class ReadyAudit:
     """A model, its tests of all benchmarks, and what scores them."""
 
     model: OpenModel
-    tests: tuple[Planned, ...]
+    tests: tuple[PlannedTest, ...]
     scorer: SequenceScorer
 
 
@@ -232,13 +232,13 @@ def plan_audit(
     files: AuditFiles,
     model: OpenModel,
     design: AuditDesign,
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+) -> tuple[tuple[PlannedTest, ...], tuple[str, ...]]:
     """Design and lay out the tests of every benchmark; scores nothing.
 
     Returns:
         The tests, and why tests that do not decide are left out.
     """
-    tests: list[Planned] = []
+    tests: list[PlannedTest] = []
     left_out: list[str] = []
     methods = methods_to_score(design.test_names)
     if any(method.whole for method in methods):
@@ -304,7 +304,7 @@ def plan_audit(
 
 
 def scored_rows(
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTest],
     scorer: SequenceScorer,
     *,
     names: Sequence[str],
@@ -325,7 +325,7 @@ def scored_rows(
     rows: list[Row] = []
     for scored, test in zip(each_scored(calls), planned, strict=True):
         own, name = test.method, test.benchmark.name
-        read: list[TestMethod | None] = [None]
+        read: list[TestRow | None] = [None]
         if DIRECTION.name in names and own.whole:
             read.append(DIRECTION)
         for method in read:
@@ -335,7 +335,7 @@ def scored_rows(
                 pretests=checked.pretests.get(name, ()),
                 method=method,
             )
-            if isinstance(own, TestMethod):
+            if test.checks is None:
                 n_repeats = checked.n_repeats[name]
                 result = dataclasses.replace(result, n_repeats=n_repeats)
             rows.append((result, scored.evidence))

@@ -9,42 +9,16 @@ from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import (
     Layout,
     OrderFile,
-    ScoredTest,
     TestMethod,
     in_examples,
     strata_of,
 )
-from jaxcontam.progress import Progress
 from jaxcontam.proof.result import Evidence, OrderResult
-from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.plan import ScoringPlan, plan_orders
-from jaxcontam.scoring.scorer import NonFiniteScoreError
+from jaxcontam.scoring.plan import plan_orders
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.orders import OrderDesign, boundaries_gained, draw_orders
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.stats.result import Local, OrderNumbers
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SequenceLayout(Layout):
-    """Orders as sequences of ids, each distinct one once."""
-
-    plan: ScoringPlan
-
-    def score(self, scorer: SequenceScorer, progress: Progress | None) -> ScoredTest:
-        """Score all sequences at once."""
-        sums = scorer.sums(self.plan.sequences, progress)
-        evidence = Evidence(
-            scores=self.plan.matrix(sums.loglik),
-            orders=self.design.orders,
-            place=self.design.place,
-            cut=self.plan.cut,
-        )
-        return ScoredTest(evidence, sums.n_cached)
-
-    def example_of(self, error: NonFiniteScoreError) -> int:
-        """Index of the example at the token."""
-        return self.plan.example_at(error.sequence, error.position)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +50,7 @@ class OrderMethod(TestMethod):
             groups=file.groups,
         )
 
-    def lay_out(self, file: OrderFile, encoded: Encoded) -> SequenceLayout:
+    def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
         """Orders of the file as sequences."""
         # A method with one fixed counterfactual, such as reversal, keeps its own m.
         fixed = self.default_orders == 1
@@ -89,7 +63,7 @@ class OrderMethod(TestMethod):
             context=file.context,
             windowed=self.windowed,
         )
-        return SequenceLayout(design, plan)
+        return Layout(design=design, plan=plan, cut=plan.cut)
 
     def numbers(
         self, evidence: Evidence, *, grouped: bool, seed: int, content_digest: str

@@ -24,7 +24,8 @@ from jaxcontam.orders.calibration import CalibrationReport, DrawnPValues, counts
 from jaxcontam.orders.command import Audit
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import TESTS, WORDS
-from jaxcontam.orders.run import Planned, plan_audit
+from jaxcontam.orders.order_test import PlannedTest
+from jaxcontam.orders.run import plan_audit
 from jaxcontam.proof.kind import kind_of_tests
 from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.archive import P_VALUES_NAME, read_arrays
@@ -141,7 +142,7 @@ def _score_again(
     report: Report,
     evidence: Sequence[Evidence | None],
     info: ModelInfo,
-    tests: Sequence[Planned],
+    tests: Sequence[PlannedTest],
     sample: "_Sample",
 ) -> list[str]:
     """Differences of stored rows to those of the model, or of the reference."""

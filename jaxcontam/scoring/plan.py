@@ -24,6 +24,7 @@ from jaxcontam.stats.orders import (
     from_scoring_columns,
     to_scoring_columns,
 )
+from jaxcontam.stats.rows import padded
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +128,10 @@ class VersionPlan:
                 (values_C[index] for index in self.index), self.place, strict=True
             )
         ]
+
+    def matrix(self, values_C: np.ndarray) -> np.ndarray:
+        """(K, m + 1) float64, see `rows`; short rows end in NaN."""
+        return padded(self.rows(values_C))
 
     def version_of(self, sequence: int) -> tuple[int, int]:
         """The first row and version (0 = published) that a sequence belongs to."""

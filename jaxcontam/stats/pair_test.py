@@ -438,3 +438,22 @@ def _tie_tolerance(strata: PairStrata) -> float:
     """Sums that differ by no more are ties: no order has a larger raw sum than this."""
     largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
     return MODEL_TOLERANCE * float(largest_KS.sum())
+
+
+def pair_columns(
+    statistic: PairStatistic,
+    published_KS: np.ndarray,
+    codes_KS: np.ndarray,
+    runs_KS: np.ndarray,
+) -> list[int]:
+    """Orders of each stratum that a pair test compares, the published one included."""
+    there_KS = published_KS >= 0
+    # Strata of a file are of few kinds.
+    kinds, of_K = np.unique(
+        np.stack([codes_KS, runs_KS, there_KS]), axis=1, return_inverse=True
+    )
+    n_columns = [
+        statistic.n_orders(codes_S[there_S > 0], runs_S[there_S > 0])
+        for codes_S, runs_S, there_S in kinds.swapaxes(0, 1)
+    ]
+    return [n_columns[kind] for kind in of_K.tolist()]
