@@ -1,8 +1,8 @@
 """What the site of the documentation takes from the code: commands and methods.
 
 MkDocs calls these while it builds (`mkdocs build --strict`). A page under `commands/`
-is what `--help` says. A page under `methods/` holds the formula of a method; title,
-table and place in the menu come from the rows of METHODS.
+is what `--help` says. A page under `methods/ROOM/` holds the formula of a method;
+title, table and place in the menu come from the rows of the room's table.
 """
 
 import contextlib
@@ -10,17 +10,24 @@ import io
 import json
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
-from jaxcontam.methods import METHODS, OWN
+from jaxcontam.methods import OWN, ROOMS
 from jaxcontam.replication.page import ReplicationMethod
 from jaxcontam.reports.kinds import COMMANDS as REPORTED
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import json_schema
 
-_GROUPS = ("Tests", "Membership scores", "Replication")
+_QUESTIONS = {
+    "orders": "Was this file read, in this order?",
+    "members": "Which texts were seen?",
+    "replication": "Does it write them by heart?",
+    "ownership": "What will let me prove it later?",
+}
+"""Room -> its question, as the menu of mkdocs.yml has it."""
 _FACTS = ("gives", "null", "needs", "cost", "setting", "finds", "source", "departure")
 _TITLES = {
     "gives": "Gives",
@@ -46,38 +53,34 @@ def facts_of(row: Any) -> dict[str, str]:
 
 
 def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
-    """Group -> name of a method -> its facts."""
-    groups: dict[str, dict[str, dict[str, str]]] = {name: {} for name in _GROUPS}
-    for name, row in METHODS.items():
-        if name in OWN:
-            continue
-        group = (
-            2 if isinstance(row, ReplicationMethod) else isinstance(row, ScoreMethod)
-        )
-        groups[_GROUPS[group]][name] = facts_of(row)
-    return groups
+    """Room -> name of a method -> its facts."""
+    return {
+        room: {
+            name: facts_of(row) for name, row in ROOMS[room].items() if name not in OWN
+        }
+        for room in _QUESTIONS
+    }
 
 
 def on_config(config: Any) -> Any:
     """Put a page for each method and each command into the menu."""
-    methods = [
-        "methods/index.md",
-        *(
-            {group: [{name: f"methods/{name}.md"} for name in rows]}
-            for group, rows in grouped_methods().items()
-        ),
-    ]
+    methods = {
+        _QUESTIONS[room]: [{name: f"methods/{room}/{name}.md"} for name in rows]
+        for room, rows in grouped_methods().items()
+    }
     pages = [{name: f"commands/{name}.md"} for name in COMMANDS]
     for entry in config["nav"]:
-        if "Methods" in entry:
-            entry["Methods"] = methods
-        if "Commands" in entry:
-            entry["Commands"] = ["commands.md", *pages]
+        ((title, part),) = entry.items()
+        if title in methods:
+            part.append({"Methods": methods.pop(title)})
+        if title == "Commands":
+            entry[title] = ["commands.md", *pages]
+    assert not methods, f"no question of the menu: {methods}"
     return config
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """Add a page for each command and a JSON Schema of its report."""
+    """Add what stands in no folder: pages of commands, schemas, the log's index."""
     # Part of MkDocs, which tests of these functions do without.
     from mkdocs.structure.files import File
 
@@ -87,6 +90,9 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
     for name in COMMANDS:
         page = File.generated(config, f"commands/{name}.md", content=command_page(name))
         files.append(page)
+    index = Path(__file__).parents[1].joinpath("LOG.md").read_text(encoding="utf-8")
+    text = index.replace("](docs/log/", "](")
+    files.append(File.generated(config, "log/index.md", content=text))
     return files
 
 
@@ -97,14 +103,15 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return markdown.replace("<!-- commands -->", command_table())
     if name == "report_fields":
         return markdown.replace("<!-- fields -->", field_tables())
-    if folder != "methods":
-        return markdown
     groups = grouped_methods()
-    if name == "index":
+    if (folder, name) == ("methods", "index"):
         return markdown.replace("<!-- methods -->", overview(groups))
-    facts = {key: text for rows in groups.values() for key, text in rows.items()}
+    of_methods, _, room = folder.partition("/")
+    if of_methods != "methods":
+        return markdown
     table = "\n".join(
-        f"| **{_TITLES[fact]}** | {_cell(text)} |" for fact, text in facts[name].items()
+        f"| **{_TITLES[fact]}** | {_cell(text)} |"
+        for fact, text in groups[room][name].items()
     )
     return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
 
@@ -188,17 +195,17 @@ def command_page(name: str) -> str:
 
 
 def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
-    """A table a group."""
+    """A table a room."""
     lines = []
-    for group, rows in groups.items():
+    for room, rows in groups.items():
         lines += [
-            f"## {group}",
+            f"## {_QUESTIONS[room]}",
             "",
             "| method | gives | assumes | cost | finds |",
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| [{name}]({name}.md) | {_cell(facts['gives'])} "
+            f"| [{name}]({room}/{name}.md) | {_cell(facts['gives'])} "
             f"| {_cell(facts.get('null', ''))} | {_cell(facts['cost'])} "
             f"| {_cell(facts['finds'])} |"
             for name, facts in rows.items()

@@ -5,7 +5,7 @@ another order of items. How many sets are called contaminated beside a model tha
 the background alone? And simulated: items whose order a clean model likes, beside
 references that like it as much or less. How many of these are accused?
 Command: `python -m eval.options`. Hardware: 2 CPU cores, five minutes. Headline:
-docs/methods/options.md.
+docs/methods/orders/options.md.
 
 The simulation takes normal noise, 100 items in four orders, and p-values by the normal
 law. Without a reference no set is called contaminated, planted or not.

@@ -5,7 +5,7 @@ silent on sets that were never planted or planted in shuffled orders, is a file 
 natural order, which was never planted, left alone, and does a membership score rank
 what order tests cannot see?
 Command: `python -m eval.quickstart`. Hardware: 2 CPU cores, about 50 seconds.
-Headline: LOG.md has the table of seeds 0 to 9.
+Headline: docs/log has the table of seeds 0 to 9.
 
 An easy setting on purpose: 85 % of the training text is planted. It shows that
 the tool works, not how strong it is on large models.

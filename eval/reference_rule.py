@@ -7,7 +7,7 @@ to the model's? How often does the test of half the model less the reference rej
 where the reference gains just half, among all files and among those that the model's
 own p-value picks? And how many are found that were remembered?
 Command: `python -m eval.reference_rule`. Hardware: one CPU core, minutes, no model.
-Headline: LOG.md.
+Headline: docs/log.
 
 Strata of eight examples with the pairs that `direction` asks for; more or less natural
 order each way, p-values by the normal law (37 strata and more).

@@ -4,7 +4,7 @@ Question: files of which a known share was seen, beside texts that were not. How
 is the bound of the share seen above it (5 % are due), and how close is it? How often
 do CoDeC and the path probe rank it first? Scores of two normal laws, and of models
 trained here that read texts 0 to 50 times (those of `eval.membership`) or issues.
-Command: `python -m eval.seen`. Hardware: one CPU core, 15 minutes. Headline: LOG.md.
+Command: `python -m eval.seen`. Hardware: one CPU core, 15 minutes. Headline: docs/log.
 """
 
 import dataclasses

@@ -9,30 +9,29 @@ from jaxcontam.reports.methods import MethodRow, Words, joined_rows, words_of
 from jaxcontam.reports.page import method_rows, named_methods
 from jaxcontam.reports.report import Report
 
-# What the methods of a table give, and where it stands: a line a table.
-_TABLES = (
-    ("proofs", "orders.methods:TESTS"),
-    ("proofs", "ownership.methods:TESTS"),
-    ("rankings (membership)", "members.scores:SCORES"),
-    ("completions (replicate)", "replication.page:REPLICATION_METHODS"),
-)
+# Room -> its table, and what its methods give: a line a room.
+_TABLES = {
+    "orders": ("orders.methods:TESTS", "proofs"),
+    "ownership": ("ownership.methods:TESTS", "proofs"),
+    "members": ("members.scores:SCORES", "rankings (membership)"),
+    "replication": ("replication.page:REPLICATION_METHODS", "completions (replicate)"),
+}
 
 
-def _grouped() -> dict[str, dict[str, MethodRow]]:
-    found: dict[str, dict[str, MethodRow]] = {}
-    for group, place in _TABLES:
-        module, _, name = place.partition(":")
-        table = getattr(importlib.import_module(f"jaxcontam.{module}"), name)
-        found.setdefault(group, {}).update(table)
-    return found
+def _table(place: str) -> Mapping[str, MethodRow]:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"jaxcontam.{module}"), name)
 
 
-GROUPS: Mapping[str, Mapping[str, MethodRow]] = _grouped()
-"""What methods give -> name -> row."""
+ROOMS = {room: _table(place) for room, (place, _) in _TABLES.items()}
+"""Room -> its methods by name."""
 
 METHODS: Mapping[str, MethodRow] = {
-    name: row for rows in GROUPS.values() for name, row in rows.items()
+    name: row for rows in ROOMS.values() for name, row in rows.items()
 }
+
+GIVES = {name: _TABLES[room][1] for room, rows in ROOMS.items() for name in rows}
+"""Method -> what it gives."""
 
 OWN = joined_rows((), MethodRow)
 """Those of other packages."""

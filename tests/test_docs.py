@@ -20,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 # Pages of the repository, whose links no builder checks.
 TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
-PAGES = [*TOP, *sorted(DOCS.rglob("*.md"))]
+LOGS = [ROOT / "LOG.md", *sorted((DOCS / "log").glob("*.md"))]
+"""What was found once, by commands that may be gone."""
+PAGES = [*TOP, *sorted({*DOCS.rglob("*.md")} - {*LOGS})]
 METHODS = {name for rows in grouped_methods().values() for name in rows}
 
 
@@ -63,8 +65,38 @@ def anchor_of(title):
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
+def test_entries_of_the_log_say_what_came_of_them_and_stand_in_the_index():
+    _, index = LOGS[0].read_text().split("| question")
+    named = set(re.findall(r"\]\((docs/log/[^)]+)\)", index))
+    found = set()
+    for month in LOGS[1:]:
+        _, *entries = re.split(r"^## ", month.read_text(), flags=re.MULTILINE)
+        for entry in entries:
+            title, *_, before, last = entry.strip().splitlines()
+            assert not before, title
+            assert re.match(r"(Adopted|Not adopted|Open): \S.*\.$", last), title
+            found.add(f"docs/log/{month.name}#{anchor_of(title)}")
+    assert found == named
+
+
+def prose_of(text):
+    """Lines of paragraphs and lists: no code, tables, titles, HTML or front matter."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for line in text.splitlines():
+        if not line.lstrip().startswith(("|", "#", "<", "![")):
+            yield line
+
+
+def test_lines_of_prose_are_at_most_100_characters_long():
+    for page in [*PAGES, *LOGS, ROOT / "CHANGELOG.md"]:
+        for line in prose_of(page.read_text()):
+            one_word = " " not in re.sub(r"^\s*[-*\d.]+ ", "", line).strip()
+            assert len(line) <= 100 or one_word, (page.name, line)
+
+
 def test_links_of_the_pages_outside_the_site_lead_somewhere():
-    for page in [*TOP, ROOT / "LOG.md"]:
+    for page in [*TOP, LOGS[0]]:
         links = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', page.read_text())
         for link in map("".join, links):
             if link.startswith("https://"):
@@ -96,21 +128,27 @@ def test_python_call_of_the_readme_finds_what_a_model_read(
 
 
 def test_table_of_all_methods_has_a_row_for_each():
-    rows = re.findall(r"^\| \[(\w+)\]\(\1\.md\)", overview(grouped_methods()), re.M)
+    row = r"^\| \[(\w+)\]\(\w+/\1\.md\)"
+    rows = re.findall(row, overview(grouped_methods()), re.M)
     assert sorted(rows) == sorted({*ROWS} - {*OWN})
 
 
 def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
-    pages = {page.stem for page in (DOCS / "methods").glob("*.md")} - {"index"}
-    assert pages == METHODS
-    for name in METHODS:
-        assert (DOCS / "methods" / f"{name}.md").read_text().strip(), name
+    pages = {
+        f"{page.parent.name}/{page.stem}": page.read_text().strip()
+        for page in (DOCS / "methods").glob("*/*.md")
+    }
+    groups = grouped_methods()
+    assert {*pages} == {
+        f"{room}/{name}" for room, rows in groups.items() for name in rows
+    }
+    assert all(pages.values())
     assert set(FORMULAS) == METHODS
     assert all(line.isascii() for line in FORMULAS.values())
 
 
 def test_method_of_the_how_to_page_is_a_score():
-    (code,) = re.findall(
+    code, _ = re.findall(
         r"```python\n(.*?)```", (DOCS / "how_to/own_method.md").read_text(), re.DOTALL
     )
     names = {}

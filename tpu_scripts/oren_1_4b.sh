@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # oren_1_4b.sh prepare|pretrain: the experiment of Oren et al., arXiv:2310.17623, on this
 # machine, or on each host of a slice: a GPT-2 of 1.4 B parameters reads 20 B tokens of
-# Wikipedia with ten test sets planted 1 to 100 times. docs/how_to/tpu.md launches it.
+# Wikipedia with ten test sets planted 1 to 100 times. docs/how_to/devices.md launches it.
 #
 # BUCKET (without gs://) is mounted at INPUTS and holds corpus/ (JSONL with a field `text`),
 # canaries/ (the authors' ten files) and tokenizer/ (GPT-2's). Prepared text, checkpoints

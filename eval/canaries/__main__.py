@@ -6,8 +6,8 @@ were not planted, left alone? The same for the lower counts of the authors' seco
 model.
 Command: `python -m eval.canaries --corpus DIR --canaries DIR [--dup-counts lower]`
 trains and tests; `--trained DIR` tests the finished run of another folder. Hardware: 2
-CPU cores, an hour or two, of which testing takes half an hour. Headline: LOG.md has the
-tables.
+CPU cores, an hour or two, of which testing takes half an hour. Headline: docs/log has
+the tables.
 
 The ten files are those that the authors published with their code, in the order in
 which they planted them; the paper's model has 1.4 B parameters and saw all lines.

@@ -5,7 +5,7 @@ rows, two rows, groups, passages; published in a drawn order, or in an order tha
 drew; sides of unequal size or ease), and models that are functions of texts and never
 saw a file. How often is each test below its level, and how often does a verdict accuse?
 Command: `python -m eval.clean_files`. Hardware: 2 CPU cores, 20 minutes; no model is
-trained or loaded; finished commands stay. Headline: LOG.md.
+trained or loaded; finished commands stay. Headline: docs/log.
 
 Rule, fixed beforehand: where the file satisfies the null hypothesis and the test says
 that it is exact, p-values are counted at 0.05, 0.01 and 0.001. Everywhere the word

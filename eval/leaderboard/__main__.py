@@ -4,8 +4,8 @@ Question: given one model, one set and tokens for ten passes over it, which dete
 tells sets that the model was trained on from sets that it was not, at how many copies,
 and do the p-values among them keep to their level?
 Command: `python -m eval.leaderboard`. Hardware: one CPU core, half an hour; a killed
-run goes on where it stopped. Headline: LOG.md has the table. `docs/leaderboard.md` says
-how to add a detector by writing one file.
+run goes on where it stopped. Headline: docs/log has the table.
+docs/how_to/own_method.md says how to add a detector by writing one file.
 
 Fixed before any result of these seeds was looked at:
 
@@ -102,7 +102,7 @@ class Leaderboard(StudyFlags):
     """Names of entries (default: all)."""
     entry: tuple[Path, ...] = ()
     """Python files with an entry of yours each, run as your own code; see
-    docs/leaderboard.md."""
+    docs/how_to/own_method.md."""
     budget: float = 10.0
     """Passes over the set that a detector may have read."""
     seed: int = 8000

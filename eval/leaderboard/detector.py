@@ -3,8 +3,8 @@
 A token is counted each time that the model reads it: in every window, after every
 prefix, and once for a prefix that many texts share. What one detector asked before
 another one is not computed again, and is charged to both. Answers are read-only, so
-that no detector changes what the next one is told. `docs/leaderboard.md` has a whole
-example.
+that no detector changes what the next one is told. docs/how_to/own_method.md has a
+whole example.
 """
 
 import dataclasses

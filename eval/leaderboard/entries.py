@@ -186,7 +186,8 @@ def entry_of_file(path: Path) -> FoundEntry:
     if not path.is_file() or path.suffix != ".py":
         raise InputError(
             f"{path}: no such Python file",
-            hint="--entry names a file that holds an ENTRY; see docs/leaderboard.md",
+            hint="--entry names a file that holds an ENTRY; see "
+            "docs/how_to/own_method.md",
         )
     # Files of one name in two folders are two modules.
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
@@ -207,7 +208,7 @@ def entry_of_file(path: Path) -> FoundEntry:
         raise InputError(
             f"{path}: holds no ENTRY",
             hint="ENTRY = Entry(...) from eval.leaderboard.detector; see "
-            "docs/leaderboard.md",
+            "docs/how_to/own_method.md",
         )
     return FoundEntry(entry, hashlib.sha256(path.read_bytes()).hexdigest())
 

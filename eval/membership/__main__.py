@@ -4,7 +4,7 @@ Question: how well does each score tell texts that a model was trained on from t
 that it was not, by number of copies? Members and non-members are drawn at random from
 one pool, so that whoever reads the texts alone is at chance.
 Command: `python -m eval.membership`. Hardware: one CPU core, eight minutes; nothing is
-downloaded. Headline: LOG.md, which also has the trends of Shi et al.
+downloaded. Headline: docs/log, which also has the trends of Shi et al.
 (arXiv:2310.16789, sections 5.2 and 6) and the commit whose code found them.
 
 Everything is scaled down: models of .73 M weights. Order of scores can be compared with

@@ -5,7 +5,7 @@ orders (16 kinds), how many are refused, suspected, or called contaminated when 
 that never saw them and copies from its context is audited; when it also knows what
 follows what (13 of the kinds); and how many are found when it remembers them?
 Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, an hour and a half; a
-killed run goes on where it stopped. Headline: LOG.md has the table.
+killed run goes on where it stopped. Headline: docs/log has the table.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
 context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.

@@ -2,8 +2,8 @@
 
 Question: how often does each order test find a set that a model saw 0 to 32 times?
 Command: `python -m eval.power`. Hardware: 2 CPU cores, two hours for each of both
-populations of 1,000 models; a killed run goes on where it stopped. Headline: LOG.md has
-the tables.
+populations of 1,000 models; a killed run goes on where it stopped. Headline: docs/log
+has the tables.
 
 What is made and tested was fixed before any result of its seeds was looked at:
 eval/power/designs.py. An easy setting: half of the training text is planted. It ranks

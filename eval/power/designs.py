@@ -11,7 +11,7 @@ pool of questions, another one for each model: 60 examples of at most 20 tokens,
   for, and from all pairs of adjacency, whose test stands beside it.
 
 Populations that asked for the number of examples, shards and orders, the size of the
-model, the position in training and the share of the stream are told of in LOG.md.
+model, the position in training and the share of the stream are told of in docs/log.
 Learning rates and lengths were tried on seeds from 90000 on, which are not used.
 """
 

@@ -6,7 +6,7 @@ asked by instructions and by the first piece alone; and how many of one that it 
 read? Beside a control, and a reference model of the same recipe that read other sets.
 Golchin and Surdeanu, arXiv:2308.08493, on models trained here.
 Command: `python -m eval.replication`. Hardware: 2 CPU cores, two minutes a model;
-nothing is downloaded. Headline: LOG.md.
+nothing is downloaded. Headline: docs/log.
 
 One recipe and one size of model: larger models replicate after fewer copies (Carlini et
 al. 2023, arXiv:2202.07646). Silence does not prove that a model did not read a set.

@@ -5,7 +5,7 @@ better than its reference; neither has seen a text. How many of such runs does t
 of `replicate` call contaminated, how many did the one before, whose reference was
 silent by p > 0.05? And how many are found that were learnt by heart?
 Command: `python -m eval.replication.rule`. Hardware: one CPU core, minutes, no model.
-Headline: LOG.md.
+Headline: docs/log.
 
 Judgements are drawn. The ease of a text alone decides what is copied, so that the
 reference copies nothing that the model does not; or chance does. Both write as close to

@@ -6,7 +6,7 @@ membership scores of one pass cost; how reading, checks and planning grow with a
 a training step against a plain torch loop. Everything is measured in one run, ways in
 turn, on one core: ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed`. Hardware: one CPU core, a quarter of an hour, 4 GB.
-Needs torch (`pip install -e .[test]`). Headline: LOG.md.
+Needs torch (`pip install -e .[test]`). Headline: docs/log.
 """
 
 import dataclasses

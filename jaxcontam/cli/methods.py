@@ -14,7 +14,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.errors import unknown_name
-from jaxcontam.methods import GROUPS, METHODS
+from jaxcontam.methods import GIVES, METHODS
 from jaxcontam.terminal import Terminal
 
 FORMULAS: Mapping[str, str] = {
@@ -99,12 +99,12 @@ class Methods:
                 console.print(Padding(line, (0, 0, 0, 2)))
         if self.name:
             return
-        for title, rows in GROUPS.items():
+        for title in dict.fromkeys(GIVES.values()):
             table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
             table.add_column(title, no_wrap=True)
             table.add_column("gives; costs")
             table.add_column("finds")
-            for name in rows:
+            for name in (one for one in METHODS if GIVES[one] == title):
                 given, finds = _lines(name)[:2]
                 table.add_row(name, given, finds.removeprefix("finds: "))
             console.print(table, "")

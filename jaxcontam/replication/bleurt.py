@@ -31,7 +31,10 @@ from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.run_batches import plan_batches
 from jaxcontam.terminal import printable
 
-_HINT = "docs/bleurt.md says which files a checkpoint needs and how to convert one"
+_HINT = (
+    "docs/how_to/replicate.md says which files a checkpoint needs and how to "
+    "convert one"
+)
 _KINDS = {
     "bert": "BertForSequenceClassification",
     "rembert": "RemBertForSequenceClassification",

@@ -110,7 +110,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     judge: str = "local"
     """local, or a chat model api:URL#NAME beside it, which then decides."""
     bleurt: Path | None = None
-    """Folder of a BLEURT checkpoint (docs/bleurt.md), a second measure of overlap."""
+    """Folder of a BLEURT checkpoint (docs/how_to/replicate.md), a second measure of
+    overlap."""
     embedding_model: str | None = None
     """Model whose mean hidden states are compared, a further measure."""
     annotated: Path | None = None
@@ -159,7 +160,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.bleurt is not None and not self.bleurt.is_dir():
             raise InputError(
                 f"--bleurt {self.bleurt}: no such folder",
-                hint="docs/bleurt.md says how to make one",
+                hint="docs/how_to/replicate.md says how to make one",
             )
 
     def _check_recorded(self) -> None:

@@ -417,7 +417,7 @@ def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
     if flips and not any(row.method.startswith("bleurt_") for row in flips):
         sentences.append(
             "BLEURT was left out, since no checkpoint was given (--bleurt, "
-            "docs/bleurt.md)."
+            "docs/how_to/replicate.md)."
         )
     found = (*judges, *overlaps, *comparisons)
     warnings = dict.fromkeys(warning for row in found for warning in row.warnings)

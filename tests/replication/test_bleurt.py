@@ -179,7 +179,7 @@ def test_converted_port_holds_the_same_model(kind, tmp_path, monkeypatch):
     fields = {**SHAPE, "model_type": "bleurt", "embedding_size": width}
     (port / "config.json").write_text(json.dumps(fields))
     write_tokenizer(port)
-    page = Path(__file__).parents[2] / "docs/bleurt.md"
+    page = Path(__file__).parents[2] / "docs/how_to/replicate.md"
     recipe = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
     monkeypatch.chdir(tmp_path)
     exec(recipe, {})
