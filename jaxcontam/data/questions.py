@@ -5,8 +5,8 @@ import string
 from collections.abc import Collection, Mapping, Sequence
 
 from jaxcontam.arguments import check_fields
+from jaxcontam.data.answer_options import Item, field_path, option_paths, read_items
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.options import Item, field_path, option_paths, read_items
 from jaxcontam.data.templates import (
     is_missing,
     template_pieces,

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import (
     Benchmark,
     check_text,
@@ -14,7 +15,6 @@ from jaxcontam.data.benchmark import (
     without_repeats,
 )
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.release import check_release
 from jaxcontam.errors import InputError
 from jaxcontam.orders.design import AuditDesign

@@ -16,7 +16,7 @@ from jaxcontam.arguments import (
     words_of,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.orders import options
+from jaxcontam.orders import answer_options
 from jaxcontam.orders.chat_turns import Turn
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION, methods_to_score
 from jaxcontam.proof.verdict import MIN_EFFECT
@@ -129,17 +129,17 @@ class AuditDesign:
     @property
     def tests_options(self) -> bool:
         """True if options of items are moved as well."""
-        return options.METHOD.name in self.test_names
+        return answer_options.METHOD.name in self.test_names
 
     @property
     def decides_by_options(self) -> bool:
         """True if the order of options decides, so that `shuffled` speaks of it."""
-        return self.test_names[0] == options.METHOD.name
+        return self.test_names[0] == answer_options.METHOD.name
 
     @property
     def tests_options_alone(self) -> bool:
         """True if no order of examples is tested."""
-        return self.test_names == (options.METHOD.name,)
+        return self.test_names == (answer_options.METHOD.name,)
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.errors import check_names, unknown_name
-from jaxcontam.orders import options
+from jaxcontam.orders import answer_options
 from jaxcontam.orders.order_test import OrderFile, TestMethod
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
@@ -291,7 +291,7 @@ _HERE: tuple[TestRow, ...] = (
     PERMUTATION,
     SHARDED_T,
     SHARDED_T_RELEASED,
-    options.METHOD,
+    answer_options.METHOD,
 )
 
 TESTS: Mapping[str, TestRow]

@@ -13,6 +13,7 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
+from jaxcontam.orders.answer_options import plan_options
 from jaxcontam.orders.benchmarks import (
     AuditFiles,
     CheckedFiles,
@@ -26,7 +27,6 @@ from jaxcontam.orders.benchmarks import (
 from jaxcontam.orders.chat_turns import chat_texts, tuning_notes, turn_words
 from jaxcontam.orders.design import AuditDesign, design_of
 from jaxcontam.orders.methods import DIRECTION, TESTS, methods_to_score
-from jaxcontam.orders.options import plan_options
 from jaxcontam.orders.order_test import (
     NothingToPermuteError,
     PlannedTest,

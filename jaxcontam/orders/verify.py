@@ -12,7 +12,7 @@ import tyro
 
 from jaxcontam.data.files import check_file
 from jaxcontam.errors import InputError
-from jaxcontam.orders import options
+from jaxcontam.orders import answer_options
 from jaxcontam.orders.benchmarks import (
     AuditFiles,
     CheckedFiles,
@@ -105,7 +105,8 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
     known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
     known |= {
-        (name, options.options_fingerprint(own)) for name, own in files.items.items()
+        (name, answer_options.options_fingerprint(own))
+        for name, own in files.items.items()
     }
     for row in (*report.results, *report.unscored):
         # The digest of blocks is that of texts which only their test joins.
@@ -122,8 +123,8 @@ def _pretest_faults(
 ) -> Iterator[str]:
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
-        if row.method == options.METHOD.name:
-            again = options.options_pretests(
+        if row.method == answer_options.METHOD.name:
+            again = answer_options.options_pretests(
                 files.items[row.benchmark],
                 seed=design.seed,
                 n_orders=design.n_orders,

@@ -27,11 +27,11 @@ from jaxcontam.ownership.keyed_canary import (
     make_chat_files,
 )
 from jaxcontam.ownership.variants import score_versions
-from jaxcontam.proof.decision import p_of
-from jaxcontam.proof.order_words import commitment_sentence
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import publish
+from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
+from jaxcontam.proof.sentences import commitment_sentence
 from jaxcontam.proof.versions import (
     VersionMethod,
     VersionSet,

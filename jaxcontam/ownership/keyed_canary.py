@@ -38,9 +38,8 @@ from jaxcontam.data.release import (
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, default_bar, progress_bar
-from jaxcontam.proof.decision import p_of
-from jaxcontam.proof.order_words import commitment_sentence
 from jaxcontam.proof.publish import shown
+from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.result import (
     DESIGNED,
     RELEASED,
@@ -48,6 +47,7 @@ from jaxcontam.proof.result import (
     Evidence,
     OrderResult,
 )
+from jaxcontam.proof.sentences import commitment_sentence
 from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionMethod, version_numbers
 from jaxcontam.reports.flags import flags_of

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.progress import log_of_large
-from jaxcontam.proof.decision import audited_files, why
-from jaxcontam.proof.order_words import gains_of
+from jaxcontam.proof.reasons import audited_files, why
 from jaxcontam.proof.result import (
     MATRIX as MATRIX_METHOD,
 )
@@ -19,6 +18,7 @@ from jaxcontam.proof.result import (
     OrderReport,
     OrderResult,
 )
+from jaxcontam.proof.sentences import gains_of
 from jaxcontam.proof.test_row import TestRow, pair_strata
 from jaxcontam.proof.verify import commitment_faults, verify_report
 from jaxcontam.reports.archive import ARCHIVE_NAME, read_arrays

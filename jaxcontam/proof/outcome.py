@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.proof.decision import (
+from jaxcontam.proof.reasons import (
     AuditedFile,
     Step,
     audited_files,
@@ -21,7 +21,8 @@ from jaxcontam.proof.decision import (
     told,
     why,
 )
-from jaxcontam.proof.order_words import (
+from jaxcontam.proof.result import MembershipResult, OrderResult, UnscoredFile
+from jaxcontam.proof.sentences import (
     attraction_sentence,
     commitment_sentence,
     invalid_sentence,
@@ -31,7 +32,6 @@ from jaxcontam.proof.order_words import (
     referred_test,
     why_inconclusive,
 )
-from jaxcontam.proof.result import MembershipResult, OrderResult, UnscoredFile
 from jaxcontam.reports import page
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_text

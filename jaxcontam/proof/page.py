@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.proof.decision import (
+from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
+from jaxcontam.proof.reasons import (
     AuditedFile,
     audited_files,
     effect_words,
@@ -11,7 +12,13 @@ from jaxcontam.proof.decision import (
     told,
     why,
 )
-from jaxcontam.proof.order_words import (
+from jaxcontam.proof.result import (
+    MembershipResult,
+    NullPicture,
+    OrderResult,
+    UnscoredFile,
+)
+from jaxcontam.proof.sentences import (
     OWN_ORDER_HEADER,
     SIDE_BY_SIDE_HEADER,
     assumed_sentence,
@@ -29,13 +36,6 @@ from jaxcontam.proof.order_words import (
     side_by_side,
     verdict_sentence,
     where_sentence,
-)
-from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
-from jaxcontam.proof.result import (
-    MembershipResult,
-    NullPicture,
-    OrderResult,
-    UnscoredFile,
 )
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_cell, p_text, shown_or_dash

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxcontam.proof.order_words import WIDTH
 from jaxcontam.proof.outcome import print_outcome, print_unscored
 from jaxcontam.proof.result import NullPicture, OrderResult
+from jaxcontam.proof.sentences import WIDTH
 from jaxcontam.reports.figure import (
     BLUE,
     DECIDES,

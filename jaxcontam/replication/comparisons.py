@@ -18,8 +18,8 @@ import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from jaxcontam.data.answer_options import Item
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.replication.instances import ANY_WORD, UNSPACED, Instance, filled

@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 
 from jaxcontam.arguments import check_fields, flag_of
+from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.documents import compared
-from jaxcontam.data.options import Item, read_items
 from jaxcontam.data.templates import template_pieces
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.replication.comparisons import Issue

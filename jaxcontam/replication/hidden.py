@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from jaxcontam.data.answer_options import Item
 from jaxcontam.data.benchmark import Benchmark, fingerprint
-from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.replication.comparisons import (

@@ -112,7 +112,7 @@ class ProofWords:
         approximation: What an approximate p-value asks besides.
         unchecked: Why there are no pre-tests, where there are none.
         chance: What would be seen had the model never seen the file; takes the names
-            that `jaxcontam.proof.order_words.chance_sentence` lists.
+            that `jaxcontam.proof.sentences.chance_sentence` lists.
         unit: Unit of the summed score; None: nats above the mean version.
         takes_reference: A reference model can be compared by the same scores.
         cures: Pre-test -> what to do if it alone fails, and the flag that does it.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from jaxcontam.data.answer_options import read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.options import read_items
 from jaxcontam.errors import InputError
 
 MMLU = {"question": "Q?", "subject": "s", "choices": ["w", "x", "y", "z"], "answer": 2}

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from jaxcontam.data.answer_options import read_items
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.corpus import read_segments
 from jaxcontam.data.journal import Journal
-from jaxcontam.data.options import read_items
 from jaxcontam.data.release import (
     KIND,
     METHOD,

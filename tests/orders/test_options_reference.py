@@ -12,8 +12,8 @@ import pytest
 import jaxcontam
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
+from jaxcontam.orders.answer_options import METHOD
 from jaxcontam.orders.design import AuditDesign
-from jaxcontam.orders.options import METHOD
 from jaxcontam.orders.verify import ask_again
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import reference_result

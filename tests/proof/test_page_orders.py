@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from jaxcontam.methods import method_words
-from jaxcontam.proof.order_words import (
+from jaxcontam.proof.outcome import print_outcome
+from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
+from jaxcontam.proof.sentences import (
     own_order_rows,
     own_order_sentence,
     reference_sentence,
     side_by_side,
 )
-from jaxcontam.proof.outcome import print_outcome
-from jaxcontam.proof.result import Evidence, ReferenceResult, UnscoredFile
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report_files import write_files
 from jaxcontam.stats.direction import needed_pairs, runs_of

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxcontam.proof.decision import AuditedFile, why
+from jaxcontam.proof.reasons import AuditedFile, why
 from jaxcontam.proof.result import ReferenceResult
 from jaxcontam.proof.verdict import decide
 from jaxcontam.stats.result import Pretest

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.options import Item, read_items
 from jaxcontam.errors import InputError
 from jaxcontam.replication.hidden import (
     MASK,

@@ -8,14 +8,14 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.methods import method_words
-from jaxcontam.proof.order_words import (
+from jaxcontam.proof.page import order_page
+from jaxcontam.proof.result import Screening
+from jaxcontam.proof.sentences import (
     assumed_sentence,
     screening_sentence,
     verdict_sentence,
     where_sentence,
 )
-from jaxcontam.proof.page import order_page
-from jaxcontam.proof.result import Screening
 from jaxcontam.reports.figure import BLUE, GREY, ORANGE
 from jaxcontam.reports.numbers import p_words
 from jaxcontam.reports.page import render

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.proof.decision import AuditedFile
-from jaxcontam.proof.order_words import (
+from jaxcontam.proof.plots import split_plot
+from jaxcontam.proof.reasons import AuditedFile
+from jaxcontam.proof.sentences import (
     attraction_sentence,
     gains_of,
     kind_of,
     pair_test,
 )
-from jaxcontam.proof.plots import split_plot
 from jaxcontam.stats.direction import neighbours
 from jaxcontam.stats.result import Neighbours
 from tests.support.report_documents import order_result

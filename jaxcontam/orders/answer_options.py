@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontam.data.answer_options import Item
 from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.files import Provenance
-from jaxcontam.data.options import Item
 from jaxcontam.errors import InputError
 from jaxcontam.orders.order_test import Layout, PlannedTest
 from jaxcontam.proof.versions import VersionMethod
