@@ -215,13 +215,8 @@ def test_turns_that_start_again_fail_for_the_reversed_order_too():
     assert found == {"label_steps:turn"}
 
 
-def test_blocks_move_as_wholes_and_groups_stay_in_their_places():
+def test_groups_stay_in_their_places():
     values = ["a", "a", "b", "c", "c", "c", "a"]
-    orders = np.concatenate(list(draw_orders(7, 400, seed=0, blocks=values)))
-    assert {tuple(order) for order in orders.tolist()} == {
-        tuple(sum(blocks, ()))
-        for blocks in itertools.permutations([(0, 1), (2,), (3, 4, 5), (6,)])
-    }
     orders = np.concatenate(list(draw_orders(7, 50, seed=0, groups=values)))
     moved = np.array(values)[orders]
     assert (moved == np.array(values)).all()

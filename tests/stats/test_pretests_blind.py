@@ -171,17 +171,6 @@ def test_rows_that_move_among_equal_values_only_are_not_refused():
     assert not refused(rows, groups=labels)
 
 
-def test_blocks_are_the_rows():
-    rng = np.random.default_rng(4)
-    passages = [files.text(rng) for _ in range(60)]
-    rows = [f"{passage} {files.text(rng)}" for passage in passages for _ in "ab"]
-    blocks = [i // 2 for i in range(120)]
-    assert "blind_attraction:words" in refused(rows)
-    assert not refused(rows, blocks=blocks)
-    with pytest.raises(ValueError, match="must not both"):
-        blind_pretests(rows, groups=blocks, blocks=blocks)
-
-
 @pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "c"], ["same"] * 30])
 def test_what_cannot_vary_is_not_applicable(texts):
     tests = blind_pretests(texts)

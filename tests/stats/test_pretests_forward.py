@@ -78,15 +78,6 @@ def test_rows_are_compared_with_rows_of_their_group():
     assert found["forward_numbers"].applicable
 
 
-def test_blocks_are_the_rows():
-    rng = np.random.default_rng(4)
-    pairs = files.answered(rng, 160)
-    order = rng.permutation(80)
-    rows = [row for i in order for row in pairs[2 * i : 2 * i + 2]]
-    assert "forward_turns" in refused(rows)
-    assert not refused(rows, blocks=[i // 2 for i in range(160)])
-
-
 @pytest.mark.parametrize("texts", [[], ["one"], ["a", "b"], [""] * 9, ["7"] * 30])
 def test_what_cannot_vary_is_not_applicable(texts):
     tests = forward_pretests(texts)

@@ -105,18 +105,9 @@ def test_groups_without_neighbours_do_not_count():
     groups = [*range(3_000), *([0] * 3_000)]
     found = learned_direction(rows, groups=groups)
     assert found.statistic > 10
-    with pytest.raises(ValueError, match="not both"):
-        learned_direction(rows, groups=groups, blocks=groups)
-
-
-def test_groups_and_blocks_are_compared_as_such():
-    rows = rows_of(np.random.default_rng(4), 240, [(m,) for m in MONTHS])
     # Within a group no neighbour follows the one before it.
-    alternate = [i % 8 for i in range(240)]
+    alternate = [i % 8 for i in range(6_000)]
     assert not learned_direction(rows, groups=alternate).applicable
-    # Whole lists are no rule.
-    lists = [i // 8 for i in range(240)]
-    assert learned_direction(rows, blocks=lists).p_value > 0.01
 
 
 @pytest.mark.parametrize("rows", [(), ("one",), ("a b", "c d", "e f", "g h")])

@@ -107,10 +107,8 @@ def test_examples_that_share_a_passage_in_runs_fail_with_blocks_as_remedy():
     assert not context.passed
     assert context.statistic == 60
     assert context.remedy == "--block-field 'my passage'"
-    # As blocks or among themselves they are no longer a fault.
-    fields = {"passage": passages}
-    assert not failed(questions, fields, blocks=passages)
-    assert not failed(questions, fields, groups=passages)
+    # Among themselves they are no longer a fault.
+    assert not failed(questions, {"passage": passages}, groups=passages)
 
 
 def test_passage_in_two_runs_is_permuted_within_instead():

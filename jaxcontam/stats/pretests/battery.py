@@ -42,9 +42,9 @@ from jaxcontam.stats.pretests.null import (
     Statistic,
     draw_orders,
     gate,
+    group_codes,
     null_distributions,
     permutation_p,
-    run_starts,
     tail_p,
     value_codes,
 )
@@ -85,13 +85,13 @@ class Check:
 
     Attributes:
         statistic: None where it is looked at within strata.
-        matrices: (first, last example of runs) -> likeness within strata of runs, for
+        matrices: Examples in some order -> likeness within strata of them, for
             `attraction_of`; or None.
     """
 
     name: str
     statistic: Statistic | None
-    matrices: Callable[[np.ndarray, np.ndarray], list[np.ndarray]] | None = None
+    matrices: Callable[[np.ndarray], list[np.ndarray]] | None = None
     two_sided: bool = True
     counts: bool = False
     remedy: str = ""
@@ -109,7 +109,6 @@ def pretest_battery(
     *,
     seed: int,
     groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Pretest, ...]:
     """Tests of the file's order, Holm-corrected at 0.01; no model is asked.
@@ -130,7 +129,7 @@ def pretest_battery(
     compared within strata of 8 above 4,000 rows. So the work grows no faster than the
     file.
 
-    With groups or blocks orders keep to them, as those of the order test do. `say` is
+    With groups orders keep to them, as those of the order test do. `say` is
     told what is looked at next.
     """
     # Several checks read the same rows.
@@ -138,23 +137,20 @@ def pretest_battery(
     say("words and fields")
     checks = checks_of(texts, fields, read=read)
     say("random orders")
-    found = _by_permutation(checks, len(texts), seed, groups, blocks)
+    found = _by_permutation(checks, len(texts), seed, groups)
     for check in checks:
         if check.matrices is not None:
-            found[check.name] = _in_strata(check, len(texts), seed, groups, blocks)
+            found[check.name] = _in_strata(check, len(texts), seed, groups)
     tests = [found[check.name] for check in checks]
     say("copying scorers")
-    blind = blind_pretests(texts, groups=groups, blocks=blocks, seed=seed)
+    blind = blind_pretests(texts, groups=groups, seed=seed)
     say("what points forward")
-    forward = forward_pretests(
-        texts, groups=groups, blocks=blocks, seed=seed, read=read
-    )
+    forward = forward_pretests(texts, groups=groups, seed=seed, read=read)
     others = [*tests, *forward, *blind]
     say("learned direction")
     learned = learned_direction(
         texts,
         groups=groups,
-        blocks=blocks,
         n_checks=1 + len(others),
         seed=seed,
         read=read,
@@ -174,7 +170,6 @@ def _by_permutation(
     n: int,
     seed: int,
     groups: Sequence[object] | None,
-    blocks: Sequence[object] | None,
 ) -> dict[str, Pretest]:
     published_1N = np.arange(n, dtype=np.int32)[None]
     statistics = {c.name: c.statistic for c in checks if c.statistic is not None}
@@ -192,7 +187,7 @@ def _by_permutation(
             break
         more = null_distributions(
             {c.name: statistics[c.name] for c in left},
-            draw_orders(n, n_orders, seed=(seed, stage), groups=groups, blocks=blocks),
+            draw_orders(n, n_orders, seed=(seed, stage), groups=groups),
         )
         for c in left:
             drawn[c.name] = np.concatenate([drawn[c.name], more[c.name]])
@@ -218,16 +213,12 @@ def _in_strata(
     n: int,
     seed: int,
     groups: Sequence[object] | None,
-    blocks: Sequence[object] | None,
 ) -> Pretest:
     assert check.matrices is not None
-    starts_B = np.arange(n) if blocks is None else run_starts(blocks)
-    lasts_B = np.append(starts_B[1:], n) - 1
-    codes_B = value_codes([None] * len(starts_B) if groups is None else groups)
-    order_B = far_apart(len(starts_B))
-    matrices = check.matrices(starts_B[order_B], lasts_B[order_B])
+    order_N = far_apart(n)
+    matrices = check.matrices(order_N)
     ends = np.cumsum([len(matrix_SS) for matrix_SS in matrices])
-    codes = np.split(codes_B[order_B], ends[:-1])
+    codes = np.split(group_codes(n, groups)[order_N], ends[:-1])
     near, _ = attraction_of(matrices, codes, seed=seed)
     return _row(check, near.statistic, near.p_value, near.applicable)
 

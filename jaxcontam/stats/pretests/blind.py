@@ -44,7 +44,7 @@ from jaxcontam.stats.pretests.attraction import (
     far_apart,
     two_sided_p,
 )
-from jaxcontam.stats.pretests.null import gate, moved_rows
+from jaxcontam.stats.pretests.null import gate, group_codes
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE
 from jaxcontam.stats.result import Pretest
 
@@ -73,7 +73,6 @@ def blind_pretests(
     texts: Sequence[str],
     *,
     groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
     seed: int = 0,
 ) -> tuple[Pretest, ...]:
     """Attraction and direction of the file's own order, in nats, with no model.
@@ -86,9 +85,9 @@ def blind_pretests(
     any order, direction that strata could have been reversed. Rows pass or not by Holm
     over these alone; see `gate`.
     """
-    rows, codes_N = moved_rows(texts, groups, blocks)
+    codes_N = group_codes(len(texts), groups)
     found = [
-        test for kind in KINDS for test in _of_kind(rows, codes_N, kind, seed=seed)
+        test for kind in KINDS for test in _of_kind(texts, codes_N, kind, seed=seed)
     ]
     return gate(found)
 

@@ -36,7 +36,7 @@ from jaxcontam.stats.pretests.attraction import (
     law_of_best,
     two_sided_p,
 )
-from jaxcontam.stats.pretests.null import ends_of, gate, moved_rows, neighbour_pairs
+from jaxcontam.stats.pretests.null import ends_of, gate, group_codes, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import NumberedWords, ReadWords, read_words
 from jaxcontam.stats.result import Pretest
 
@@ -111,7 +111,6 @@ def forward_pretests(
     texts: Sequence[str],
     *,
     groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
     seed: int = 0,
     read: ReadWords = read_words,
 ) -> tuple[Pretest, ...]:
@@ -129,8 +128,8 @@ def forward_pretests(
     Each is the best of several statistics, two-sided, by max-T over shared signs. Rows
     pass or not by Holm over these alone; see `gate`.
     """
-    rows, codes_N = moved_rows(texts, groups, blocks)
-    rows = [ends_of(row) for row in rows]
+    codes_N = group_codes(len(texts), groups)
+    rows = [ends_of(text) for text in texts]
     size = SMALL if len(rows) < _SHORT else _SIZE
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, size)
     found: dict[str, np.ndarray] = {}

@@ -29,7 +29,7 @@ import numpy as np
 
 from jaxcontam.stats.multiple import max_t
 from jaxcontam.stats.pretests.attraction import OPEN, Attraction
-from jaxcontam.stats.pretests.null import ends_of, moved_rows, neighbour_pairs
+from jaxcontam.stats.pretests.null import ends_of, group_codes, neighbour_pairs
 from jaxcontam.stats.pretests.similarity import ReadWords, cosines, read_words, tfidf
 from jaxcontam.stats.result import Pretest
 
@@ -56,7 +56,6 @@ def learned_direction(
     texts: Sequence[str],
     *,
     groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
     n_checks: int = 1,
     seed: int = 0,
     read: ReadWords = read_words,
@@ -78,7 +77,7 @@ def learned_direction(
     Source:
         A U-statistic of the antisymmetric part of a bilinear form; our own.
     """
-    rows, codes_N = moved_rows(texts, groups, blocks)
+    codes_N = group_codes(len(texts), groups)
     left_P, right_P, stratum_P = neighbour_pairs(codes_N, _STRATUM)
     # Strata without a pair say nothing.
     _, stratum_P = np.unique(stratum_P, return_inverse=True)
@@ -88,7 +87,7 @@ def learned_direction(
         slice(*np.searchsorted(stratum_P, (first, first + size)).tolist())
         for first in range(0, K, size)
     ]
-    rows = [ends_of(row) for row in rows]
+    rows = [ends_of(text) for text in texts]
     agreements = [
         [_agreement(vectors_NV, left_P[at], right_P[at], stratum_P[at]) for at in parts]
         for vectors_NV in _vectors(rows, read)

@@ -3,7 +3,6 @@
 Dimension key
     N  examples
     R  random orders
-    B  blocks that move as wholes
 """
 
 import dataclasses
@@ -32,26 +31,16 @@ def draw_orders(
     *,
     seed: int | tuple[int, ...],
     groups: Sequence[object] | None = None,
-    blocks: Sequence[object] | None = None,
 ) -> Iterator[np.ndarray]:
     """Random orders as `orders_RN` of int32, with few rows at a time.
 
-    Groups move examples among positions of equal value; blocks move runs of equal value
-    as wholes. ValueError if both are given.
+    Groups move examples among positions of equal value.
     """
-    if groups is not None and blocks is not None:
-        raise ValueError("groups and blocks must not both be given")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    if blocks is not None:
-        drawn, codes_N = _block_orders, value_codes(blocks)
-    else:
-        drawn, codes_N = (
-            _group_orders,
-            value_codes([None] * n if groups is None else groups),
-        )
+    codes_N = group_codes(n, groups)
     while n_orders:
         n_rows = min(n_orders, max(1, _CHUNK // n))
-        yield drawn(rng, codes_N, n_rows)
+        yield _group_orders(rng, codes_N, n_rows)
         n_orders -= n_rows
 
 
@@ -110,31 +99,9 @@ def value_codes(values: Sequence[object]) -> np.ndarray:
     )
 
 
-def run_starts(values: Sequence[object]) -> np.ndarray:
-    """`starts_B`: where each run of equal values begins."""
-    return np.flatnonzero(np.diff(value_codes(values), prepend=-1))
-
-
-def joined_runs(texts: Sequence[str], values: Sequence[object]) -> list[str]:
-    """The texts of each run of equal values, one below the other."""
-    starts = run_starts(values).tolist()
-    ends = [*starts[1:], len(texts)]
-    return ["\n".join(texts[a:b]) for a, b in zip(starts, ends, strict=True)]
-
-
-def moved_rows(
-    texts: Sequence[str],
-    groups: Sequence[object] | None,
-    blocks: Sequence[object] | None,
-) -> tuple[list[str], np.ndarray]:
-    """Examples or blocks, which move in a file, and `codes_N`, the group of each.
-
-    Groups and blocks together are a ValueError.
-    """
-    if groups is not None and blocks is not None:
-        raise ValueError("groups and blocks must not both be given")
-    rows = list(texts) if blocks is None else joined_runs(texts, blocks)
-    return rows, value_codes([None] * len(rows) if groups is None else groups)
+def group_codes(n: int, groups: Sequence[object] | None) -> np.ndarray:
+    """`codes_N`, the group of each of n rows; one group where there are none."""
+    return value_codes([None] * n if groups is None else groups)
 
 
 def neighbour_pairs(
@@ -166,22 +133,6 @@ def _group_orders(
         tiled_RM = np.tile(members_M, (n_rows, 1))
         orders_RN[:, members_M] = rng.permuted(tiled_RM, axis=1)
     return orders_RN
-
-
-def _block_orders(
-    rng: np.random.Generator, codes_N: np.ndarray, n_rows: int
-) -> np.ndarray:
-    n = len(codes_N)
-    starts_B = np.flatnonzero(np.diff(codes_N, prepend=-1))
-    lengths_B = np.diff(starts_B, append=n)
-    tiled_RB = np.tile(np.arange(len(starts_B)), (n_rows, 1))
-    moved = rng.permuted(tiled_RB, axis=1).ravel()
-    # Where each block begins in the flat result, and where it stood in the file:
-    # their difference, repeated over the block, turns one counter into the orders.
-    ends = np.cumsum(lengths_B[moved])
-    shift = starts_B[moved] - (ends - lengths_B[moved])
-    flat = np.arange(n_rows * n) + np.repeat(shift, lengths_B[moved])
-    return flat.reshape(n_rows, n).astype(np.int32)
 
 
 def ends_of(text: str) -> str:

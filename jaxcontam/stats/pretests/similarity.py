@@ -164,28 +164,27 @@ def cosines(vectors_NV: "csr_array") -> np.ndarray:
 
 
 def stratum_cosines(
-    vectors_NV: "csr_array", firsts_B: np.ndarray, lasts_B: np.ndarray, size: int
+    vectors_NV: "csr_array", order_N: np.ndarray, size: int
 ) -> list[np.ndarray]:
     """Cosines within strata: as many numbers as n strata of a few need.
 
-    Entry [i, j] is that of the last example of run i and the first one of run j, as
-    they would stand side by side. Runs stand stratum by stratum; without blocks every
-    run is one example.
+    Rows stand stratum by stratum in `order_N`.
 
     Returns:
-        (S, S) float64 each.
+        (S, S) float64 each, symmetric, 0 on the diagonal.
     """
-    firsts_BV, lasts_BV = vectors_NV[firsts_B], vectors_NV[lasts_B]
-    sizes = [len(stratum) for stratum in split_strata(len(firsts_B), size)]
-    of_B = np.repeat(np.arange(len(sizes)), sizes)
-    place_B = np.concatenate([np.arange(size) for size in sizes])
+    ordered_NV = vectors_NV[order_N]
+    sizes = [len(stratum) for stratum in split_strata(len(order_N), size)]
+    of_N = np.repeat(np.arange(len(sizes)), sizes)
+    place_N = np.concatenate([np.arange(size) for size in sizes])
     cosines_KSS = np.zeros((len(sizes), max(sizes), max(sizes)))
     for lag in range(1, max(sizes)):
-        pairs = np.flatnonzero(of_B[:-lag] == of_B[lag:])
-        for left, right in ((pairs, pairs + lag), (pairs + lag, pairs)):
-            products = lasts_BV[left].multiply(firsts_BV[right])
-            cosines = np.asarray(products.sum(axis=1)).ravel()
-            cosines_KSS[of_B[left], place_B[left], place_B[right]] = cosines
+        left = np.flatnonzero(of_N[:-lag] == of_N[lag:])
+        right = left + lag
+        products = ordered_NV[left].multiply(ordered_NV[right])
+        cosines = np.asarray(products.sum(axis=1)).ravel()
+        cosines_KSS[of_N[left], place_N[left], place_N[right]] = cosines
+        cosines_KSS[of_N[left], place_N[right], place_N[left]] = cosines
     return [cosines_KSS[k, :size, :size] for k, size in enumerate(sizes)]
 
 
