@@ -13,6 +13,7 @@ Dimension key
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from math import comb
 from typing import Literal
 
@@ -63,9 +64,7 @@ class ReferenceCopies:
     """Copies by a model that has seen neither side, and how the model exceeds them.
 
     Attributes:
-        n_refused: Completions of both sides, or requests to the judge.
-        p_value: Of its copies beside those in the control, as `JudgeResult.p_control`;
-            decides nothing.
+        p_value: As `JudgeResult.p_control`; decides nothing.
         p_share: Its rate in the benchmark is a tenth of the model's, or more
             (`share_p`), by instances, or by sources of which one is copied.
         p_excess: Chance alone makes the model exceed it by so much more in the
@@ -155,12 +154,8 @@ class JudgeResult(ResultRow):
 class Facts:
     """Facts about instances before a model is asked: one value each, or nothing.
 
-    Attributes:
-        is_short: Second pieces so short that a model which knows the answer meets them;
-            exact copies of such do not decide.
-        follows: Those that follow from the first piece by rule (`follows_from_first`).
-            Such instances are left out, copies or not.
-        repeats: Texts that stand before, or on both sides; left out likewise.
+    Exact copies of a short second piece do not decide. Instances whose second piece
+    follows from the first, or whose text repeats another, are left out, copies or not.
     """
 
     is_short: Sequence[bool] = ()
@@ -170,11 +165,13 @@ class Facts:
 
     def counted(self, labels: Labels) -> list[Judgement | None]:
         """Labels that count: None where an instance is left out."""
-        masks = [mask for mask in (self.follows, self.repeats) if mask]
-        return [
-            None if any(mask[i] for mask in masks) else label
-            for i, label in enumerate(labels)
-        ]
+        left_out = {
+            i
+            for mask in (self.follows, self.repeats)
+            for i, is_out in enumerate(mask)
+            if is_out
+        }
+        return [None if i in left_out else label for i, label in enumerate(labels)]
 
 
 NO_FACTS = Facts()
@@ -218,10 +215,7 @@ def judge_result(
     labels = facts.counted(judged.labels)
     found = [label for label in labels if label is not None]
     n_exact, n_near = found.count("exact"), found.count("near")
-    n_short = 0
-    if facts.is_short:
-        pairs = zip(labels, facts.is_short, strict=True)
-        n_short = sum(label == "exact" and short for label, short in pairs)
+    n_short = sum(label == "exact" for label in compress(labels, facts.is_short))
     rate, low, high = rate_interval(n_exact + n_near, len(found))
     # Enough copies for the paper's rule. It calls the partition contaminated then; here
     # that is no verdict, for a clean model copies what is common.
@@ -321,10 +315,11 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 
 def _warnings(judged: Judged, control: Judged | None) -> list[str]:
+    sides = [("", judged)]
+    if control is not None:
+        sides.append(("of the control, ", control))
     warnings = []
-    for which, one in (("", judged), ("of the control, ", control)):
-        if one is None:
-            continue
+    for which, one in sides:
         n_all = len(one.labels)
         if one.n_unparsed:
             warnings.append(
@@ -338,16 +333,24 @@ def _warnings(judged: Judged, control: Judged | None) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Side:
-    """The benchmark, or its control: one value an instance.
+    """The benchmark, or its control: one value an instance, or nothing.
 
-    Attributes:
-        copies: True for a copy by the model; None where it does not count.
-        reference: The same of the reference's; empty without one.
+    True for a copy by the model, or by the reference; None where it does not count.
     """
 
     copies: Sequence[bool | None]
     reference: Sequence[bool | None] = ()
     groups: Sequence[str] = ()
+
+    def counting(self, *, both: bool = False) -> "Side":
+        """The instances that count, of the model or of both models."""
+        pairs = zip(self.copies, self.reference if both else self.copies, strict=True)
+        kept = [None not in pair for pair in pairs]
+        return Side(
+            copies=[*compress(self.copies, kept)],
+            reference=[*compress(self.reference, kept)],
+            groups=[*compress(self.groups, kept)],
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +386,7 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     Returns:
         None if no instance of a side counts.
     """
-    own, theirs = _counting(benchmark), _counting(control)
+    own, theirs = benchmark.counting(), control.counting()
     n, n_control = len(own.copies), len(theirs.copies)
     if not n or not n_control:
         return None
@@ -516,17 +519,12 @@ def beside_reference(
         or source, on which they differ could have been the other one's. So the test
         holds however easy the benchmark and its control are.
     """
-    own, theirs = _counting(benchmark, both=True), _counting(control, both=True)
+    own, theirs = benchmark.counting(both=True), control.counting(both=True)
     n, n_control = len(own.copies), len(theirs.copies)
     if not n or not n_control:
         return None
-    labels = list(zip(control.copies, control.reference, strict=True))
-    if len(closer) != len(labels):
-        raise ValueError(
-            "closer must have a value for each instance of the control, "
-            f"{len(labels)}, got {len(closer)}"
-        )
-    counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
+    known = zip(closer, control.copies, control.reference, strict=True)
+    counted = [value for value, *labels in known if None not in labels]
     guessed, met = (
         dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
     )
@@ -583,20 +581,6 @@ def _flipped(values_N: np.ndarray, groups: Sequence[str]) -> float:
         _, codes_N = np.unique(groups, return_inverse=True)
         values_N = np.bincount(codes_N, values_N)
     return sign_flip_test(values_N, np.zeros(len(values_N))).p_value
-
-
-def _counting(side: Side, *, both: bool = False) -> Side:
-    """The instances that count, of the model or of both models."""
-    values = (side.copies, side.reference) if both else (side.copies,)
-    labels = zip(*values, strict=True)
-    kept = [i for i, one in enumerate(labels) if None not in one]
-
-    def of(values: Sequence) -> list:
-        return [values[i] for i in kept] if values else []
-
-    return Side(
-        copies=of(side.copies), reference=of(side.reference), groups=of(side.groups)
-    )
 
 
 def why_no_more(

@@ -8,7 +8,7 @@ Dimension key
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,13 +21,6 @@ from jaxcontam.stats.paired import (
     sign_flip_test,
     unpaired_bootstrap_p,
 )
-
-if TYPE_CHECKING:
-    from jaxcontam.models.checkpoint import Checkpoint
-
-
-Pairs = Sequence[tuple[str, str]]
-"""References with their candidates."""
 
 ALPHA = 0.05
 """Level of the paper's tests, and of the word `suspected`."""
@@ -130,13 +123,17 @@ class Measure:
     Attributes:
         whole_when_inside: Whether an instance that was cut inside a sentence is
             compared whole, first piece and all: for measures that want sentences.
-        score: Pairs to float64 (N,), higher for more overlap; nan where the measure
-            cannot read the reference.
+        score: (reference, candidate) pairs to float64 (N,), higher for more overlap;
+            nan where the measure cannot read the reference.
+        note: Sentence on the model that measures; "" without one.
+        is_bleurt_20: The local judge may read its scores.
     """
 
     name: str
     whole_when_inside: bool
-    score: Callable[[Pairs], np.ndarray]
+    score: Callable[[Sequence[tuple[str, str]]], np.ndarray]
+    note: str = ""
+    is_bleurt_20: bool = False
 
 
 def overlap_scores(
@@ -174,7 +171,7 @@ def compared_texts(
     return reference, candidate
 
 
-def _rouge_l_f1(pairs: Pairs) -> np.ndarray:
+def _rouge_l_f1(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     return np.array(
         [
             rouge_l(reference, candidate).f1 if has_rouge_words(reference) else np.nan
@@ -186,51 +183,6 @@ def _rouge_l_f1(pairs: Pairs) -> np.ndarray:
 ROUGE_L = Measure(name="rouge_l", whole_when_inside=False, score=_rouge_l_f1)
 """F of ROUGE-L on the new piece alone, at any cut: it counts words, not fluency.
 nan where the reference is mostly of letters that ROUGE does not know."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class EmbeddingOverlap:
-    """Cosine of the embeddings of a model.
-
-    Those of a plain language model are high for any two texts of one language; what
-    counts is how much higher they are with the guided instruction.
-    """
-
-    checkpoint: "Checkpoint"
-    name: str = "embedding"
-
-    @classmethod
-    def load(cls, model: str) -> "EmbeddingOverlap":
-        """Open a folder or a name on the hub; see `load_checkpoint`."""
-        from jaxcontam.models.checkpoint import load_checkpoint
-
-        return cls(load_checkpoint(model))
-
-    @property
-    def version(self) -> str:
-        """Name and digest of the model, for a report."""
-        digest = self.checkpoint.fingerprint.removeprefix("sha256:")
-        return f"{self.checkpoint.name} {digest[:12]}"
-
-    @property
-    def measure(self) -> Measure:
-        """For `overlap_scores`, with the truncation of BLEURT."""
-        return Measure(name=self.name, whole_when_inside=True, score=self.scores)
-
-    def scores(self, pairs: Pairs) -> np.ndarray:
-        """Cosine of mean hidden states; 0 where a text has no tokens."""
-        from jaxcontam.replication.bleurt import text_embeddings
-
-        if not pairs:
-            return np.zeros(0)
-        # A reference stands in two pairs, one an instruction: it is read once.
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        place = {text: i for i, text in enumerate(texts)}
-        vectors_ND = text_embeddings(self.checkpoint, texts).astype(np.float64)
-        first_ND, second_ND = (
-            vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
-        )
-        return np.sum(first_ND * second_ND, axis=1)
 
 
 _FEWEST_PAIRS = 2

@@ -53,11 +53,10 @@ from jaxcontam.replication.judging import (
     OF_REFERENCE,
     PARTITION,
     Arm,
-    OverlapModel,
     Partition,
     measured,
 )
-from jaxcontam.replication.overlap import ROUGE_L, measure_and_test
+from jaxcontam.replication.overlap import ROUGE_L, Measure, measure_and_test
 from jaxcontam.replication.page import (
     AskedInstance,
     ReplicationReport,
@@ -114,7 +113,7 @@ def recorded_partition(
     path: Path,
     design: ReplicationDesign,
     *,
-    measures: Sequence[OverlapModel] = (),
+    measures: Sequence[Measure] = (),
     annotated: Path | None = None,
     bar: Bar = silent,
 ) -> Partition:
