@@ -35,7 +35,14 @@ from jaxcontam.replication.recorded import (
     recorded_partition,
     sheet_text,
 )
-from jaxcontam.replication.run import ReplicationAnalysis, ask, judged_by, opened, room
+from jaxcontam.replication.run import (
+    ReplicationAnalysis,
+    ask,
+    judged_by,
+    labelled_by,
+    opened,
+    room,
+)
 from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
@@ -62,15 +69,8 @@ from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
-    *(
-        "recorded",
-        "control",
-        "group_field",
-        "judge",
-        "bleurt",
-        "embedding_model",
-        "annotated",
-    ),
+    *("recorded", "control", "group_field", "judge", "annotated"),
+    *("bleurt", "embedding_model"),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
     *("seed", "out", "overwrite", "json"),
 }
@@ -171,11 +171,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
                 flag = flag_of(field.name)
-                raise InputError(
-                    f"{flag} does not go with --recorded",
-                    hint="completions of a reference stand beside the model's, as "
-                    "generated_reference_completion" * (field.name == "reference"),
-                )
+                hint = ""
+                if field.name == "reference":
+                    hint = (
+                        "completions of a reference stand beside the model's, as "
+                        "generated_reference_completion"
+                    )
+                raise InputError(f"{flag} does not go with --recorded", hint=hint)
 
     def run(self) -> int:
         """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
@@ -204,19 +206,12 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 Terminal().say(self._planned(plan, settings))
                 return 0
             measures = self._measures()
-            with self._opened(plan, self.model, self.reference, settings) as (
-                models,
-                out,
-            ):
+            models = self.model, self.reference
+            with self._opened(plan, *models, settings) as (asked, out):
                 make_folder(out)
-                found = ask(
-                    plan,
-                    *models,
-                    measures=measures,
-                    annotated=self.annotated,
-                    watch=watch,
-                    bar=_bar,
-                )
+                found = ask(plan, *asked, measures=measures, watch=watch, bar=_bar)
+        if self.annotated is not None:
+            found = labelled_by(found, self.annotated)
         if self.judge != "local":
             with open_judge(
                 self.judge,
@@ -248,9 +243,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 f"--bleurt and --embedding-model compare two instructions, and {path} "
                 "has completions of one"
             )
-        partition = recorded_partition(
-            path, self, measures=self._measures(), annotated=self.annotated, bar=_bar
-        )
+        partition = recorded_partition(path, self, measures=self._measures(), bar=_bar)
         out = self.folder(COMMAND, f"recorded-{partition.name}")
         make_folder(out)
         return ReplicationAnalysis(

@@ -5,8 +5,6 @@ heart writes it again and again also when it is asked to vary. So does one whose
 can hardly be anything else, such as `Yes`, and one that has learnt another text with
 the same beginning: read the rate beside that of a control set, and the overlap with the
 file's own text beside the rate.
-
-
 """
 
 import dataclasses
@@ -20,7 +18,6 @@ from typing import Any
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.options import Item
-from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.replication.instances import ANY_WORD, UNSPACED, Instance, filled
 from jaxcontam.replication.overlap import (
@@ -49,11 +46,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparisonInputs:
-    """All that such a method may ask about, and with what.
-
-    `prompts` are one an instance, without its second piece; `issues` ask for a file,
-    `n_samples` are for `cdd`, `stop` ends a completion.
-    """
+    """All that a method may ask about, and with what; `prompts` are one an instance."""
 
     benchmark: Benchmark
     completer: Completer
@@ -194,17 +187,12 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         [prompt], max_tokens=asked.max_tokens, seed=asked.seed, progress=progress
     )
     answer = without_thoughts(completion.text)
-    rows: list[dict[str, Any]] = []
-    for i in range(n):
-        row = benchmark.rows[i]
-        texts = [benchmark.texts[i]]
-        if row is not None:
-            texts = [text for text in _leaves(row) if text]
-        match = match_of(texts, answer) if answer else None
-        rows.append({"index": i, "match": match})
-    long_enough = [row for row in rows if row["match"] is not None]
-    n_exact = sum(row["match"] == "exact" for row in rows)
-    n_near = sum(row["match"] == "near" for row in rows)
+    matches: list[str | None] = [None] * n
+    if answer:
+        for i, row in enumerate(benchmark.rows[:n]):
+            texts = [benchmark.texts[i]] if row is None else _leaves(row)
+            matches[i] = match_of(texts, answer)
+    n_exact, n_near, n_short = map(matches.count, ("exact", "near", None))
     signs = format_signs(benchmark, n, answer)
     finding: str = "nothing found"
     verdict: ReplicationVerdict | None = "no evidence"
@@ -220,10 +208,10 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
     elif not answer:
         finding, verdict = "no answer", None
         warnings.append("The answer is empty.")
-    elif len(long_enough) < n:
+    elif n_short:
         warnings.append(
-            f"{n - len(long_enough)} of {n} rows have fewer than {FEWEST_WORDS} words, "
-            "too few to tell a copy from chance."
+            f"{n_short} of {n} rows have fewer than {FEWEST_WORDS} words, too few to "
+            "tell a copy from chance."
         )
     if signs and finding != "refused":
         warnings.append(f"The answer has of this file: {', '.join(signs)}.")
@@ -232,14 +220,14 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         "first_instances",
         n_instances=n,
         n_found=n_exact + n_near,
-        n_answered=len(long_enough) if answer else 0,
+        n_answered=n - n_short,
         n_refused=int(bool(completion.refused)),
         finding=finding,
         setting=f"{FIRST_INSTANCES_VERSION}, {N_ASKED} instances",
         verdict=verdict,
         warnings=tuple(warnings),
     )
-    return result, rows
+    return result, [{"index": i, "match": match} for i, match in enumerate(matches)]
 
 
 def match_of(texts: Sequence[str], answer: str) -> str | None:
@@ -285,14 +273,14 @@ def format_signs(benchmark: Benchmark, n: int, answer: str) -> tuple[str, ...]:
 def _leaves(value: object) -> list[str]:
     """Texts and numbers anywhere in a record."""
     if isinstance(value, Mapping):
-        return [text for inner in value.values() for text in _leaves(inner)]
+        value = [*value.values()]
     if isinstance(value, list):
         return [text for inner in value for text in _leaves(inner)]
-    return [] if value is None else [_value(value)]
+    return [_value(value)]
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return "" if value is None else str(value)
 
 
 def _words(text: str) -> list[str]:
@@ -351,9 +339,8 @@ _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Peakedness of the answers to each prompt: a row an instance, and their rate.
 
-    The paper takes 50 samples. Without a tokenizer answers are split into words and
-    punctuation. Texts that end an answer keep a base model from going on with something
-    new, which would vary.
+    The paper takes 50 samples. Texts that end an answer keep a base model from going on
+    with something new, which would vary.
 
     Source:
         Dong et al. 2024, "Generalization or Memorization", arXiv:2402.15938: CDD and
@@ -362,14 +349,6 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         an instance with an empty greedy answer is left out.
     """
     instances, prompts, n_samples = asked.instances, asked.prompts, asked.n_samples
-    if len(prompts) != len(instances):
-        raise ValueError(
-            f"prompts must be one an instance, got {len(prompts)} for {len(instances)}"
-        )
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if not instances:
-        raise InputError(f"{asked.benchmark.name}: no instance to sample answers to")
     total = len(prompts) * (1 + n_samples)
     greedy, sampled = (
         asked.completer.complete(
@@ -498,8 +477,6 @@ def peakedness(
     A copy differs in at most `alpha` times the tokens of the longest answer, the
     greedy one among them; each is cut to `LENGTH`.
     """
-    if not samples:
-        raise ValueError("samples must be at least one, got 0")
     longest = max(min(len(answer), LENGTH) for answer in [greedy, *samples])
     # A product such as 0.29 * 100 is just below its whole number.
     most = math.floor(alpha * longest + 1e-9)

@@ -254,7 +254,7 @@ def plan_replication(
             for (file, _), side in zip(files, (drawn, *controls), strict=True)
             for one in side.instances
         ],
-        read=(*fields.named, *of_template, design.text_field),
+        read=(*fields.texts, fields.label, *of_template, design.text_field),
         group_field=design.group_field,
     )
 

@@ -38,7 +38,7 @@ from jaxcontam.replication.judging import (
 )
 from jaxcontam.replication.overlap import Measure, OverlapResult
 from jaxcontam.replication.page import COMMAND, replication_figure, replication_words
-from jaxcontam.replication.recorded import human_labels
+from jaxcontam.replication.recorded import read_sheet
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
@@ -206,14 +206,13 @@ def ask(
     reference: PromptedModel | None = None,
     *,
     measures: Sequence[Measure] = (),
-    annotated: Path | None = None,
     watch: Stopwatch | None = None,
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    A reference has seen neither side: it is asked the guided prompts. `annotated` is
-    the sheet that people filled in; `watch` runs from the beginning of the run.
+    A reference has seen neither side: it is asked the guided prompts. `watch` runs from
+    the beginning of the run.
     """
     watch, design = watch or Stopwatch(), plan.design
     if reference is not None:
@@ -269,7 +268,6 @@ def ask(
         arms=arms,
         group_field=design.group_field,
         control_warnings=() if plan.control is None else plan.control.warnings,
-        humans=human_labels(annotated, arms[PARTITION], seed=design.seed),
         warnings=notes,
     )
     return ReplicationAnalysis(
@@ -339,6 +337,16 @@ def _compared(
         found.append(result)
         rows += [{"benchmark": plan.benchmark.name, "arm": name, **row} for row in own]
     return tuple(found), tuple(rows)
+
+
+def labelled_by(analysis: ReplicationAnalysis, sheet: Path) -> ReplicationAnalysis:
+    """The analysis with the labels of a sheet that people filled in."""
+    partition = analysis.partition
+    texts = partition.arm.instances, partition.arm.guided
+    people = read_sheet(sheet, *texts, seed=analysis.seed)
+    return dataclasses.replace(
+        analysis, partition=dataclasses.replace(partition, humans=people)
+    )
 
 
 def judged_by(

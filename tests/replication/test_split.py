@@ -155,9 +155,9 @@ def test_a_text_that_is_null_is_not_drawn():
     rows += [{**rows[0], "text": text} for text in (*some_texts(2), float("nan"))]
     fields = find_fields(records(rows), task="general")
     drawn = draw_instances(records(rows), fields, k=9, seed=0)
-    assert (fields.text, drawn.n_too_short, len(drawn.instances)) == ("text", 2, 2)
+    assert (fields.texts, drawn.n_too_short, len(drawn.instances)) == (("text",), 2, 2)
     assert {one.label for one in drawn.instances} == {None}
-    pairs = Fields(first="question", second="text")
+    pairs = Fields(texts=("question", "text"))
     drawn = draw_instances(records(rows), pairs, k=9, seed=0)
     assert (drawn.n_too_short, len(drawn.instances)) == (2, 2)
 
@@ -170,7 +170,7 @@ def test_pairs_keep_both_texts_whole():
     rows.append({"premise": "P", "hypothesis": " ", "label": -1})
     benchmark = records(rows)
     fields = find_fields(benchmark, task="nli")
-    assert (fields.first, fields.second) == ("premise", "hypothesis")
+    assert fields.texts == ("premise", "hypothesis")
     drawn = draw_instances(
         benchmark, fields, k=9, seed=0, label_names=("entailment", "not_entailment")
     )
@@ -234,8 +234,8 @@ def test_fields_that_do_not_exist_are_named(row, flags, message):
 def test_summaries_are_read_from_their_own_field():
     row = {"text": "The article.", "summary": "Its point in words.", "id": 1}
     fields = find_fields(records([row]), task="summary")
-    assert fields.text == "summary"
-    assert find_fields(records([row]), task="classification").text == "text"
+    assert fields.texts == ("summary",)
+    assert find_fields(records([row]), task="classification").texts == ("text",)
 
 
 def test_the_fingerprint_sees_pieces_and_not_places():
