@@ -49,13 +49,8 @@ class Bleurt:
     """BLEURT with an open checkpoint.
 
     A score is about 0 for unrelated texts and about 1 for equal ones; it has no bounds,
-    and scores of two checkpoints are not comparable.
-
-    Attributes:
-        model: transformers' sequence classifier of one label, in evaluation mode, in
-            float32, on a GPU where torch finds one.
-        tokenizer: Neither adds nor reads special tokens.
-        context: Most tokens of a pair, the three special ones included.
+    and scores of two checkpoints are not comparable. `model` is transformers' sequence
+    classifier of one label; `context` counts the three special tokens of a pair.
     """
 
     folder: str

@@ -70,12 +70,10 @@ class ComparisonResult(ResultRow):
     """Findings of a method that asks otherwise; never the row that decides.
 
     Attributes:
-        n_instances: Instances that were asked about, or 1 for a split as a whole.
         rate: Share of those answered; None where none was.
         chance: Rate by guessing; None where nobody knows.
-        p_control: One-sided p-value of the rate beside the control's (Fisher's exact
-            test), refusals counted as not found in the partition and as found in the
-            control; None without a control.
+        p_control: One-sided p-value of the rate beside the control's, as in
+            `file_path`; None without a control.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
     """
 

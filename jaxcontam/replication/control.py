@@ -90,25 +90,20 @@ class JudgeResult(ResultRow):
     """Counts of completions that are exact or near-exact copies of the reference.
 
     Attributes:
-        n_short: Exact copies of references of one or two words, which enter the rate
-            and do not decide.
-        n_follows: Instances that follow from their first piece; left out of every
-            count.
-        n_repeats: Texts that stand before, or in the control as well; left out
-            likewise.
+        n_short: Exact copies of one or two words, which enter the rate and do not
+            decide.
+        n_follows: Instances that follow from their first piece: in no count.
+        n_repeats: Texts that stand before, or in the control as well: in no count.
         fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
         n_needed: Copies from which p_control is at most 0.001; None without a control,
             with sources, or where all would be too few.
         n_groups: Sources of both sides together; 0 without a field of sources.
-        n_shared: Those of them that stand on both sides and exchange instances; the
-            others then change sides whole with those of their size.
+        n_shared: Those of them that stand on both sides.
         p_control: One-sided p-value of the rate beside the control's, by Fisher's exact
             test, or by exchanges of sources; None without a control.
-        p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
         reason: None for another verdict than `suspected`.
-        agreement: Share of instances that humans judged alike; None without labels, as
-            f1.
+        agreement: Share of instances that humans judged alike; None without labels.
         agreement_of_always_no: Agreement of a judge that never finds a copy.
         verdict: None where nothing was judged, or nothing of a control, or the control
             is too small for any number of copies to exceed it at 0.05.
@@ -206,8 +201,6 @@ def judge_result(
     Control and reference are judged by the same judge; `reference` holds its labels of
     the partition and of the control, and how much closer to the truth than its own the
     model's completion of each instance of the control is (see `closeness`).
-    `group_field` is the field that the sources of the facts come from; `humans` are
-    labels to compare with.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
@@ -357,10 +350,8 @@ class Side:
 class MoreCopies:
     """One-sided test that the benchmark's rate of copies is no larger.
 
-    Attributes:
-        p_floor: The same if all of the benchmark were copies and none of the control.
-        barnard: Barnard's; None for sources, and for samples too large for it.
-        n_needed: As `JudgeResult.n_needed`.
+    `p_floor` is its p-value if all of the benchmark were copies and none of the
+    control; `barnard` is None for sources, and for samples too large for it.
     """
 
     p_value: float
@@ -471,10 +462,7 @@ def _by_draws(
 
 
 def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
-    """P of as many copies, exchanged within groups of (size, copies, on this side).
-
-    Fisher's exact test for one group, that of Mantel and Haenszel for several.
-    """
+    """Exact test of Fisher, or Mantel and Haenszel, of (size, copies, on this side)."""
     # Whole numbers of choices, so that nothing rounds before the quotient.
     ways = np.ones(1, object)
     for size, copies, n in tables:
@@ -486,10 +474,7 @@ def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
 def fewest_above(
     n: int, found_control: int, n_control: int, *, level: float
 ) -> int | None:
-    """Fewest copies among n completions that are significantly more than a control's.
-
-    None if n are too few. `n_control` completions of the control were judged.
-    """
+    """Fewest copies of n that are significantly more than a control's; None if none."""
     from scipy.stats import hypergeom
 
     for found in range(1, n + 1):
@@ -512,7 +497,7 @@ def beside_reference(
 
     Instances of either model that do not count are left out; None if none of a side
     counts. `closer` is, for each instance of the control, how much closer to the truth
-    the model's completion is. `n_refused` requests to the reference were refused.
+    the model's completion is.
 
     Source:
         Fisher 1935 for sign flips. Where two models guess equally well, each instance,
@@ -608,10 +593,7 @@ def independence_words(
     read: Sequence[str | None],
     group_field: str | None,
 ) -> list[str]:
-    """Sentences about instances that may come from few sources; none if it is clear.
-
-    `read` are fields that are texts or labels, which are no sources.
-    """
+    """Sentences about fields, but those `read` as texts or labels, of few sources."""
     if group_field is not None:
         return []
     records = [row for row in rows if row is not None]

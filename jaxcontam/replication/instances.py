@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.templates import field_of, is_missing, text_if_any
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.completer import without_thoughts
+
+if TYPE_CHECKING:
+    from jaxcontam.replication.design import ReplicationDesign
 
 UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 """Characters of scripts without spaces between words, for a class of a pattern: Thai,
@@ -170,29 +173,22 @@ class Fields:
         )
 
 
-def find_fields(
-    benchmark: Benchmark,
-    *,
-    task: str,
-    text_field: str | None = None,
-    has_template: bool = False,
-    first_field: str | None = None,
-    second_field: str | None = None,
-    label_field: str | None = None,
-) -> Fields:
+def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
     """The fields as they were named, or else usual names that the records have."""
-    if first_field is not None and (text_field is not None or has_template):
+    task, pair = design.task, (design.first_field, design.second_field)
+    has_text = design.text_field is not None or design.template is not None
+    if design.first_field is not None and has_text:
         raise InputError(
             "--first-field excludes --text-field and --template",
             hint="a pair has two texts of its own; one text is cut in two",
         )
     row = benchmark.rows[0]
-    label = label_field
+    label = design.label_field
     if label is None and row is not None and "label" in row:
         label = "label"
-    if first_field is not None and second_field is not None:
-        return Fields(texts=(first_field, second_field), label=label)
-    if text_field is not None or has_template:
+    if design.first_field is not None:
+        return Fields(texts=tuple(filter(None, pair)), label=label)
+    if has_text:
         if task == "nli":
             raise InputError(
                 "--task nli takes pairs, not one text",
@@ -233,10 +229,8 @@ _FEWEST_WORDS = 3
 class Drawn:
     """Instances that were drawn, and counts of what never is.
 
-    Attributes:
-        n_too_short: Texts of one word or null, and pairs with an empty side.
-        n_duplicates: Examples whose text stands in the file before.
-        n_elsewhere: Examples whose text stands more than once in both files together.
+    Texts of one word or null and pairs with an empty side are too short; `n_elsewhere`
+    counts texts that stand more than once in both files together.
     """
 
     instances: tuple[Instance, ...]
@@ -251,11 +245,8 @@ class Drawn:
 def draw_instances(
     benchmark: Benchmark,
     fields: Fields,
+    design: "ReplicationDesign",
     *,
-    k: int,
-    seed: int,
-    label_names: Sequence[str] = (),
-    group_field: str | None = None,
     elsewhere: Collection[str] = (),
 ) -> Drawn:
     """Draw k instances at random without replacement, and cut each in two.
@@ -268,7 +259,9 @@ def draw_instances(
         at one and the same share and joins its pieces with single spaces; here the
         share differs between texts, and line breaks stay.
     """
-    groups = None if group_field is None else benchmark.groups(group_field)
+    k, seed, groups = design.k, design.seed, None
+    if design.group_field is not None:
+        groups = benchmark.groups(design.group_field)
     # By content: texts, label and place of its first row, whatever the file's order is.
     rows: dict[str, tuple[tuple[str, ...], str, int]] = {}
     n_too_short = n_elsewhere = 0
@@ -282,7 +275,8 @@ def draw_instances(
         if key in elsewhere:
             n_elsewhere += 1
             continue
-        row = texts, _label(fields.label_of(benchmark, index), label_names), index
+        label = _label(fields.label_of(benchmark, index), design.label_names)
+        row = texts, label, index
         rows[key] = min(rows.get(key, row), row)
     if not rows:
         if n_elsewhere:

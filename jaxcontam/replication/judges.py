@@ -36,11 +36,7 @@ Labels = Sequence[Judgement | None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Labels by a judge; None where there is none, or no answer about it.
-
-    `n_unparsed` answers are none of the words asked for; `n_refused` completions a
-    server refused to make, or to judge.
-    """
+    """Labels by a judge; refused are completions, or their judgements."""
 
     labels: tuple[Judgement | None, ...]
     n_unparsed: int = 0
@@ -436,8 +432,7 @@ def judge_llm(
 ) -> Judged:
     """Ask a chat model about each completion, at temperature 0.
 
-    Nobody is asked about empty completions, which are no copies. Answers that are none
-    of the three and requests that were refused are None and counted.
+    Nobody is asked about empty completions, which are no copies.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with
@@ -536,7 +531,7 @@ class People:
 
     @property
     def consensus(self) -> tuple[Judgement | None, ...]:
-        """Weakest label of each completion, as `consensus` counts."""
+        """Labels on which they agree; see `consensus`."""
         return consensus(self.labels)
 
     @property
@@ -563,10 +558,7 @@ class People:
 
 
 def consensus(people: ByPerson) -> tuple[Judgement | None, ...]:
-    """Weakest label of each completion among those given.
-
-    None where nobody gave one, or some call it a copy and others do not.
-    """
+    """Weakest label given to each completion; None if none was, or copy is disputed."""
     weakest_first: tuple[Judgement, ...] = ("no", "near", "exact")
     return tuple(
         None

@@ -37,8 +37,7 @@ class OverlapResult(ResultRow):
 
     Attributes:
         method: Measure and test, such as `rouge_l_sign_flip`.
-        n_left_out: Instances whose guided or general prompt has no answer, or whose
-            reference the measure cannot read.
+        n_left_out: Instances without an answer, or a reference that can be read.
         p_value: One-sided; None for fewer than two pairs.
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
     """
@@ -89,11 +88,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 def has_rouge_words(text: str) -> bool:
-    """Tell if at least half of a text's letters are Latin, as ROUGE-L requires.
-
-    It finds no words, or only the few Latin ones, in a text of another alphabet.
-    Accents only split words.
-    """
+    """True if at least half of a text's letters are Latin, the only ones it counts."""
     letters = list(filter(str.isalnum, text))
     n_latin = sum(one < "\u0250" or "\u1e00" <= one < "\u1f00" for one in letters)
     return 2 * n_latin >= len(letters) and bool(rouge_words(text))

@@ -93,9 +93,9 @@ _TAKEN_FOR_BLEURT_20 = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A partition with completions, scores and labels; None where the file has none.
+    """A partition with completions, scores and labels, as far as the file has them.
 
-    Scores, guided and general by measure, and labels may have empty cells: nan, None.
+    Scores are guided and general ones by measure, nan for an empty cell.
     """
 
     name: str
@@ -455,8 +455,7 @@ def partition_from_rows(
 ) -> Partition:
     """Undo `Partition.rows`; what can be measured without a model is measured again.
 
-    `stated` are rows of the report without further methods, `rows` all of
-    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
+    `stated` are rows of the report without further methods.
     """
     by_method = {row["method"]: row for row in stated}
     local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)

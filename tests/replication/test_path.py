@@ -6,6 +6,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.replication.control import judge_result
+from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import draw_instances, find_fields, load_prompts
 from jaxcontam.replication.judges import judge_local, judge_version
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
@@ -70,8 +71,8 @@ class Model:
 def test_what_a_model_has_read_is_found_and_nothing_else(task, knows):
     rows = some_rows(20, task)
     benchmark = Benchmark("set", tuple(map(str, rows)), tuple(rows))
-    fields = find_fields(benchmark, task=task)
-    drawn = draw_instances(benchmark, fields, k=12, seed=0)
+    design = ReplicationDesign(task=task, k=12)
+    drawn = draw_instances(benchmark, find_fields(benchmark, design), design)
     prompts = load_prompts(task)
     read = [" ".join(row.values()) for row in rows] if knows != "never" else []
     model = Model(read, known_as="TheSet" if knows == "by name" else "")

@@ -4,6 +4,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.replication.control import JudgeResult, judge_result
+from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import Instance, draw_instances, find_fields
 from jaxcontam.replication.judges import follows_from_first, judge_local
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
@@ -62,8 +63,8 @@ def continued(prompt):
 def drawn(texts):
     rows = tuple({"text": text} for text in texts)
     benchmark = Benchmark("set", tuple(map(str, rows)), rows)
-    fields = find_fields(benchmark, task="plain")
-    return draw_instances(benchmark, fields, k=len(texts), seed=0).instances
+    design = ReplicationDesign(task="plain", k=len(texts))
+    return draw_instances(benchmark, find_fields(benchmark, design), design).instances
 
 
 def judged(instances, guided, control=None):
