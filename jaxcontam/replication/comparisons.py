@@ -130,18 +130,12 @@ FIRST_INSTANCES = (
     "dataset, word for word as they stand in its published file and in their order. "
     "Give every field of each instance in the file's own format. Write nothing else."
 )
-FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
-"""Version of the question's wording."""
-
-N_ASKED = 5
-"""Instances asked for, and rows compared."""
-
-FEWEST_WORDS = 8
-"""Words of a row that can be told from chance, at least."""
-
-NEAR = 0.75
-"""F1 of the common words of a row and a line of the answer, at least."""
-
+# Instances asked for, and rows compared.
+_N_ASKED = 5
+# Words of a row that can be told from chance, at least.
+_FEWEST_WORDS = 8
+# F1 of the common words of a row and a line of the answer, at least.
+_NEAR = 0.75
 # Line ends and characters as JSON writes them inside a text.
 _ESCAPED_END = re.compile(r"\\[nrt]")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -177,9 +171,9 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
     benchmark = asked.benchmark
-    n = min(N_ASKED, len(benchmark))
+    n = min(_N_ASKED, len(benchmark))
     prompt = filled(
-        FIRST_INSTANCES, count=str(N_ASKED), dataset=asked.dataset, split=asked.split
+        FIRST_INSTANCES, count=str(_N_ASKED), dataset=asked.dataset, split=asked.split
     )
     ((completion,),) = asked.completer.complete(
         [prompt], max_tokens=asked.max_tokens, seed=asked.seed, progress=progress
@@ -208,11 +202,12 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         warnings.append("The answer is empty.")
     elif n_short:
         warnings.append(
-            f"{n_short} of {n} rows have fewer than {FEWEST_WORDS} words, too few to "
+            f"{n_short} of {n} rows have fewer than {_FEWEST_WORDS} words, too few to "
             "tell a copy from chance."
         )
     if signs and finding != "refused":
         warnings.append(f"The answer has of this file: {', '.join(signs)}.")
+    version = words_version("first_instances", FIRST_INSTANCES)
     result = comparison_result(
         asked,
         "first_instances",
@@ -221,7 +216,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         n_answered=n - n_short,
         n_refused=int(bool(completion.refused)),
         finding=finding,
-        setting=f"{FIRST_INSTANCES_VERSION}, {N_ASKED} instances",
+        setting=f"{version}, {_N_ASKED} instances",
         verdict=verdict,
         warnings=tuple(warnings),
     )
@@ -232,14 +227,14 @@ def match_of(texts: Sequence[str], answer: str) -> str | None:
     """Copy of a row in an answer: `exact`, `near`, `no`, or None if it is short."""
     whole = [word for text in texts for word in _words(text)]
     longest = max((_words(text) for text in texts), key=len, default=[])
-    needle = longest if len(longest) >= FEWEST_WORDS else whole
-    if len(needle) < FEWEST_WORDS:
+    needle = longest if len(longest) >= _FEWEST_WORDS else whole
+    if len(needle) < _FEWEST_WORDS:
         return None
     if stands_within(needle, _words(answer)):
         return "exact"
     lines = [_words(line) for line in answer.splitlines()]
     close = any(
-        words_f1(row, line) >= NEAR for line in lines for row in (needle, whole)
+        words_f1(row, line) >= _NEAR for line in lines for row in (needle, whole)
     )
     return "near" if close else "no"
 
@@ -306,22 +301,16 @@ def _is_identifier(value: str) -> bool:
     return " " not in value and len(value) >= 4 and has_both
 
 
-TEMPERATURE = 0.8
-"""Sampling temperature."""
-
-ALPHA = 0.05
-"""Share of the longest answer that a copy may differ in."""
-
-XI = 0.01
-"""An instance is found if more than this share of its samples are copies."""
-
-LENGTH = 100
-"""Most tokens of an answer, and those of it that are compared."""
-
-TAU = 2
-"""TED leaves out samples that differ from the greedy answer in so many tokens or
-fewer."""
-
+# Sampling temperature.
+_TEMPERATURE = 0.8
+# Share of the longest answer that a copy may differ in.
+_ALPHA = 0.05
+# An instance is found if more than this share of its samples are copies.
+_XI = 0.01
+# Most tokens of an answer, and those of it that are compared.
+_LENGTH = 100
+# TED leaves out samples that differ from the greedy answer in so many tokens or fewer.
+_TAU = 2
 # Shorter answers can be alike by chance: at alpha 0.05 they must be equal.
 _SHORT = 20
 # ROUGE-L with the second piece below which an answer is another text.
@@ -351,7 +340,7 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     greedy, sampled = (
         asked.completer.complete(
             prompts,
-            max_tokens=min(LENGTH, asked.max_tokens),
+            max_tokens=min(_LENGTH, asked.max_tokens),
             temperature=temperature,
             n_samples=n,
             seed=asked.seed,
@@ -360,7 +349,7 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         )
         for temperature, n, done in (
             (0.0, 1, 0),
-            (TEMPERATURE, n_samples, len(prompts)),
+            (_TEMPERATURE, n_samples, len(prompts)),
         )
     )
     rows = [
@@ -404,8 +393,8 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         finding += f"; mean ROUGE-L of the samples {before:.3f}, by TED {after:.3f}"
     unit = "words and marks" if asked.tokenize is None else "tokens"
     setting = (
-        f"alpha={ALPHA:g}, xi={XI:g}, {n_samples} samples at {TEMPERATURE:g}, "
-        f"{LENGTH} {unit}, tau={TAU}"
+        f"alpha={_ALPHA:g}, xi={_XI:g}, {n_samples} samples at {_TEMPERATURE:g}, "
+        f"{_LENGTH} {unit}, tau={_TAU}"
     )
     if asked.stop:
         setting += f", stop={json.dumps(list(asked.stop), ensure_ascii=False)}"
@@ -451,7 +440,7 @@ def _row(
     row |= {
         "distances": token_distances(first, tokens),
         "peakedness": share,
-        "found": share > XI,
+        "found": share > _XI,
         "n_kept": len(kept),
     }
     if not has_rouge_words(instance.second_piece):
@@ -468,14 +457,14 @@ def peakedness(
     greedy: Sequence[Hashable],
     samples: Sequence[Sequence[Hashable]],
     *,
-    alpha: float = ALPHA,
+    alpha: float = _ALPHA,
 ) -> float:
     """Share of samples that are copies of the greedy answer.
 
     A copy differs in at most `alpha` times the tokens of the longest answer, the
-    greedy one among them; each is cut to `LENGTH`.
+    greedy one among them.
     """
-    longest = max(min(len(answer), LENGTH) for answer in [greedy, *samples])
+    longest = max(min(len(answer), _LENGTH) for answer in [greedy, *samples])
     # A product such as 0.29 * 100 is just below its whole number.
     most = math.floor(alpha * longest + 1e-9)
     distances = token_distances(greedy, samples)
@@ -485,16 +474,15 @@ def peakedness(
 def ted_kept(
     greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]]
 ) -> tuple[int, ...]:
-    """Places of the samples that TED keeps.
+    """Places of the samples that TED keeps: far from the greedy answer, and unequal.
 
-    It leaves out samples within `TAU` tokens of the greedy answer, and of equal samples
-    all but the first: the rest stands for a model that had not learnt the answer.
+    They stand for a model that had not learnt the answer.
     """
     distances = token_distances(greedy, samples)
     kept: dict[tuple[Hashable, ...], int] = {}
     for place, (sample, distance) in enumerate(zip(samples, distances, strict=True)):
-        if distance > TAU:
-            kept.setdefault(tuple(sample[:LENGTH]), place)
+        if distance > _TAU:
+            kept.setdefault(tuple(sample[:_LENGTH]), place)
     return tuple(kept.values())
 
 
@@ -504,8 +492,8 @@ def token_distances(
     """Fewest tokens to insert, delete or replace, from the greedy answer to each."""
     from rapidfuzz.distance import Levenshtein
 
-    first = list(greedy[:LENGTH])
-    return [Levenshtein.distance(first, list(one[:LENGTH])) for one in samples]
+    first = list(greedy[:_LENGTH])
+    return [Levenshtein.distance(first, list(one[:_LENGTH])) for one in samples]
 
 
 def words_and_marks(text: str) -> list[str]:

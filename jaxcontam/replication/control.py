@@ -50,13 +50,7 @@ ReplicationReason = Literal[
     "reference reads less",
     "reference too close",
 ]
-"""Why copies are no more than `suspected`.
-
-No control was given; the p-value beside it is too large; no reference model was asked;
-it copies more of the benchmark than of the control, too; it may copy a tenth of what
-the model copies; its completions of the control are further from the truth than the
-model's; what the model copies and it does not may be chance.
-"""
+"""Why copies are no more than `suspected`; the page has each in words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

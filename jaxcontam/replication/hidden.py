@@ -60,12 +60,10 @@ MASK = "[MASK]"
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
 """Version of the questions' wording."""
 
-SHORTEST_WORD = 4
-"""Letters of a word that may be hidden, at least."""
-
-MOST_ALIKE = 0.65
-"""ROUGE-L of the hidden option with one that stays to be read, at most."""
-
+# Letters of a word that may be hidden, at least.
+_SHORTEST_WORD = 4
+# ROUGE-L of the hidden option with one that stays to be read, at most.
+_MOST_ALIKE = 0.65
 _Place = TypeVar("_Place")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 # Options that anybody would guess.
@@ -93,8 +91,7 @@ were weren't what whatever what's when whenever where whereas wherever whether w
 whichever while whoever whole whom whose will with within without won't would
 wouldn't your you're yours yourself yourselves
 """
-FUNCTION_WORDS = frozenset(_WORDS.split())
-"""In lower case."""
+_FUNCTION_WORDS = frozenset(_WORDS.split())
 
 
 def ts_guessing_word(
@@ -142,8 +139,8 @@ def hidden_word(text: str, *, seed: int) -> tuple[int, int] | None:
     spans = [
         span
         for span, word in words
-        if len(word) >= SHORTEST_WORD
-        and word not in FUNCTION_WORDS
+        if len(word) >= _SHORTEST_WORD
+        and word not in _FUNCTION_WORDS
         and n_said[word] == 1
     ]
     return _drawn(spans, seed, text)
@@ -199,7 +196,7 @@ def _is_guessable(place: int, option: str, options: Sequence[str]) -> bool:
     if not any(map(str.isalpha, plain_text(option))) or words[0] in _OBVIOUS:
         return True
     return any(
-        plain_text(other) == plain_text(option) or _overlap(option, other) > MOST_ALIKE
+        plain_text(other) == plain_text(option) or _overlap(option, other) > _MOST_ALIKE
         for j, other in enumerate(options)
         if j != place
     )

@@ -64,15 +64,14 @@ def is_copy(label: Judgement | None) -> bool:
     return label in ("exact", "near")
 
 
-JUDGE_VERSION = "local-2"
-"""Name of the judge, which changes with any constant or rule of `judge_pair`."""
+# Changes with any constant or rule of `judge_pair`.
+_JUDGE_VERSION = "local-2"
 
 NEAR = 0.70
 """`near_score` from which a completion is called near-exact."""
 
-NEAR_BLEURT = 0.755
-"""Score of BLEURT-20 from which it is, where such scores are at hand."""
-
+# Score of BLEURT-20 from which it is, where such scores are at hand.
+_NEAR_BLEURT = 0.755
 # A reference of fewer words is met by chance.
 _FEWEST_NEAR = 3
 # A copy of this many words counts anywhere in a completion.
@@ -98,8 +97,8 @@ _FUNCTION_WORDS = frozenset(
 
 
 def judge_version(*, with_bleurt: bool = False) -> str:
-    """`JUDGE_VERSION`, and whether the judge has scores of BLEURT-20 to read."""
-    return JUDGE_VERSION + "+bleurt-20" * with_bleurt
+    """Name of the local judge, and whether it has scores of BLEURT-20 to read."""
+    return f"{_JUDGE_VERSION}+bleurt-20" if with_bleurt else _JUDGE_VERSION
 
 
 def judge_local(
@@ -162,7 +161,7 @@ def judge_pair(
     if n_shared < max(min(_FEWEST_CONTENT, len(content)), _LEAST_RECALL * len(content)):
         return "no"
     # A nan is at least nothing.
-    has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
+    has_meaning = bleurt is not None and bleurt >= _NEAR_BLEURT
     return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
 
 

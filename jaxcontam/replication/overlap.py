@@ -139,31 +139,21 @@ def overlap_scores(
     NaN where the request was refused or the measure cannot read the reference. An empty
     completion is an answer, and is scored like any other.
     """
-    answered = [i for i, one in enumerate(completions) if not one.refused]
-    is_whole = measure.whole_when_inside
-    pairs = [
-        compared_texts(instances[i], completions[i].text, whole_when_inside=is_whole)
-        for i in answered
-    ]
+    answered, pairs = [], []
+    for i, (instance, one) in enumerate(zip(instances, completions, strict=True)):
+        if one.refused:
+            continue
+        # What it repeats of its prompt stays, as in published scores.
+        reference, candidate = instance.second_piece, without_thoughts(one.text)
+        if measure.whole_when_inside and instance.cut == "inside":
+            first = instance.first_piece
+            reference, candidate = f"{first} {reference}", f"{first} {candidate}"
+        answered.append(i)
+        pairs.append((reference, candidate))
     scores_N = np.full(len(instances), np.nan)
     if answered:
         scores_N[answered] = measure.score(pairs)
     return scores_N
-
-
-def compared_texts(
-    instance: Instance, completion: str, *, whole_when_inside: bool
-) -> tuple[str, str]:
-    """Reference and candidate: the new piece, or the whole where that is asked for.
-
-    The candidate's thoughts are left out. What it repeats of its prompt stays, as in
-    published scores; judges leave that out, too.
-    """
-    reference, candidate = instance.second_piece, without_thoughts(completion)
-    if whole_when_inside and instance.cut == "inside":
-        first = instance.first_piece
-        return f"{first} {reference}", f"{first} {candidate}"
-    return reference, candidate
 
 
 def _rouge_l_f1(pairs: Sequence[tuple[str, str]]) -> np.ndarray:

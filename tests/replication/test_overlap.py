@@ -7,7 +7,6 @@ from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
     Measure,
-    compared_texts,
     overlap_results,
     overlap_scores,
 )
@@ -44,10 +43,6 @@ def test_sentence_measures_see_the_whole_where_a_sentence_was_cut():
         ("the cat sat on the mat", "a dog"),
         ("the cat sat on the mat", "a dog"),
     ]
-    assert compared_texts(instances[0], " x ", whole_when_inside=False) == (
-        "the cat sat on the mat",
-        "x",
-    )
 
 
 def test_thoughts_are_no_part_of_what_is_measured():
