@@ -13,6 +13,7 @@ from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
+from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import (
     Prompts,
     draw_instances,
@@ -241,8 +242,8 @@ def _formatted(
     benchmark: Benchmark, prompts: Prompts, seed: int, *, guided: bool
 ) -> list[str]:
     """Each instance as an instruction with its answer, cut where `replicate` cuts."""
-    fields = find_fields(benchmark, task=TASK)
-    drawn = draw_instances(benchmark, fields, k=len(benchmark), seed=seed)
+    design = ReplicationDesign(task=TASK, k=len(benchmark), seed=seed)
+    drawn = draw_instances(benchmark, find_fields(benchmark, design), design)
     names = {"dataset_name": DATASET, "split_name": SPLIT}
     return [
         (prompts.guided_prompt(one, **names) if guided else prompts.general_prompt(one))

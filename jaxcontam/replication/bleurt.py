@@ -52,13 +52,8 @@ class Bleurt:
     """BLEURT with an open checkpoint.
 
     A score is about 0 for unrelated texts and about 1 for equal ones; it has no bounds,
-    and scores of two checkpoints are not comparable.
-
-    Attributes:
-        model: transformers' sequence classifier of one label, in evaluation mode, in
-            float32, on a GPU where torch finds one.
-        tokenizer: Neither adds nor reads special tokens.
-        context: Most tokens of a pair, the three special ones included.
+    and scores of two checkpoints are not comparable. `model` is transformers' sequence
+    classifier of one label; `context` counts the three special tokens of a pair.
     """
 
     folder: str
@@ -68,7 +63,6 @@ class Bleurt:
     first_id: int
     separator_id: int
     context: int
-    name: str = "bleurt"
 
     @classmethod
     def load(cls, directory: str | Path) -> "Bleurt":
@@ -123,7 +117,13 @@ class Bleurt:
     @property
     def measure(self) -> Measure:
         """The measure for `overlap_scores`; BLEURT compares whole sentences."""
-        return Measure(name=self.name, whole_when_inside=True, score=self.scores)
+        return Measure(
+            name="bleurt",
+            whole_when_inside=True,
+            score=self.scores,
+            note=f"BLEURT is measured by {self.version}",
+            is_bleurt_20=self.is_bleurt_20,
+        )
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score of each (reference, candidate) pair, (N,) float64.
@@ -256,6 +256,34 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
     # A completion that spells [SEP] is text, not a separator.
     tokenizer.encode_special_tokens = True
     return tokenizer, limit
+
+
+def embedding_measure(checkpoint: Checkpoint) -> Measure:
+    """Cosine of the mean hidden states of a model; 0 where a text has no tokens.
+
+    Those of a plain language model are high for any two texts of one language; what
+    counts is how much higher they are with the guided instruction.
+    """
+
+    def scores(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        if not pairs:
+            return np.zeros(0)
+        # A reference stands in two pairs, one an instruction: it is read once.
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        vectors_ND = text_embeddings(checkpoint, texts).astype(np.float64)
+        place = {text: i for i, text in enumerate(texts)}
+        first_ND, second_ND = (
+            vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
+        )
+        return np.sum(first_ND * second_ND, axis=1)
+
+    digest = checkpoint.fingerprint.removeprefix("sha256:")[:12]
+    return Measure(
+        name="embedding",
+        whole_when_inside=True,
+        score=scores,
+        note=f"The embedding cosine is measured by {checkpoint.name} {digest}",
+    )
 
 
 def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:

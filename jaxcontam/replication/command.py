@@ -21,7 +21,7 @@ from jaxcontam.replication.design import (
     check_reference,
     plan_replication,
 )
-from jaxcontam.replication.judging import OverlapModel
+from jaxcontam.replication.overlap import Measure
 from jaxcontam.replication.page import (
     COMMAND,
     replication_sentences,
@@ -35,7 +35,14 @@ from jaxcontam.replication.recorded import (
     recorded_partition,
     sheet_text,
 )
-from jaxcontam.replication.run import ReplicationAnalysis, ask, judged_by, opened, room
+from jaxcontam.replication.run import (
+    ReplicationAnalysis,
+    ask,
+    judged_by,
+    labelled_by,
+    opened,
+    room,
+)
 from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
@@ -62,15 +69,8 @@ from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
-    *(
-        "recorded",
-        "control",
-        "group_field",
-        "judge",
-        "bleurt",
-        "embedding_model",
-        "annotated",
-    ),
+    *("recorded", "control", "group_field", "judge", "annotated"),
+    *("bleurt", "embedding_model"),
     *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
     *("seed", "out", "overwrite", "json"),
 }
@@ -172,11 +172,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
                 flag = flag_of(field.name)
-                raise InputError(
-                    f"{flag} does not go with --recorded",
-                    hint="completions of a reference stand beside the model's, as "
-                    "generated_reference_completion" * (field.name == "reference"),
-                )
+                hint = ""
+                if field.name == "reference":
+                    hint = (
+                        "completions of a reference stand beside the model's, as "
+                        "generated_reference_completion"
+                    )
+                raise InputError(f"{flag} does not go with --recorded", hint=hint)
 
     def run(self) -> int:
         """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
@@ -204,7 +206,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             if self.dry_run:
                 Terminal().say(self._planned(plan, settings))
                 return 0
-            found, out = self._asked(plan, settings, watch)
+            measures = self._measures()
+            models = self.model, self.reference
+            with self._opened(plan, *models, settings) as (asked, out):
+                make_folder(out)
+                found = ask(plan, *asked, measures=measures, watch=watch, bar=_bar)
+        if self.annotated is not None:
+            found = labelled_by(found, self.annotated)
         if self.judge != "local":
             with open_judge(
                 self.judge,
@@ -227,10 +235,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             lambda console: _print(found, console),
             as_json=self.json,
         )
-        lost = ("n_refused", "n_control_refused")
-        rows = [part for r in found.results for part in (r, getattr(r, "reference", 0))]
-        was_refused = any(getattr(row, name, 0) for row in rows for name in lost)
-        return 3 if was_refused or not found.verdict else 0
+        return 3 if found.was_refused or not found.verdict else 0
 
     def _read(self, path: Path, watch: Stopwatch) -> tuple[ReplicationAnalysis, Path]:
         has_measures = self.bleurt is not None or self.embedding_model is not None
@@ -239,30 +244,12 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 f"--bleurt and --embedding-model compare two instructions, and {path} "
                 "has completions of one"
             )
-        measures = self._measures()
-        partition = recorded_partition(
-            path, self, measures=measures, annotated=self.annotated, bar=_bar
-        )
-        found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
+        partition = recorded_partition(path, self, measures=self._measures(), bar=_bar)
         out = self.folder(COMMAND, f"recorded-{partition.name}")
         make_folder(out)
-        return found, out
-
-    def _asked(
-        self, plan: ReplicationPlan, settings: ServerSettings, watch: Stopwatch
-    ) -> tuple[ReplicationAnalysis, Path]:
-        measures = self._measures()
-        with self._opened(plan, self.model, self.reference, settings) as (models, out):
-            make_folder(out)
-            found = ask(
-                plan,
-                *models,
-                measures=measures,
-                annotated=self.annotated,
-                watch=watch,
-                bar=_bar,
-            )
-            return found, out
+        return ReplicationAnalysis(
+            partition=partition, seed=self.seed, watch=watch
+        ), out
 
     @contextlib.contextmanager
     def _opened(
@@ -342,15 +329,15 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             return " ".join([*said, "Nothing was sent."])
         return "\n".join(said)
 
-    def _measures(self) -> list[OverlapModel]:
-        from jaxcontam.replication.bleurt import Bleurt
-        from jaxcontam.replication.overlap import EmbeddingOverlap
+    def _measures(self) -> list[Measure]:
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.replication.bleurt import Bleurt, embedding_measure
 
-        found: list[OverlapModel] = []
+        found: list[Measure] = []
         if self.bleurt is not None:
-            found.append(Bleurt.load(self.bleurt))
+            found.append(Bleurt.load(self.bleurt).measure)
         if self.embedding_model is not None:
-            found.append(EmbeddingOverlap.load(self.embedding_model))
+            found.append(embedding_measure(load_checkpoint(self.embedding_model)))
         return found
 
 

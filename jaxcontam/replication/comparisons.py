@@ -5,8 +5,6 @@ heart writes it again and again also when it is asked to vary. So does one whose
 can hardly be anything else, such as `Yes`, and one that has learnt another text with
 the same beginning: read the rate beside that of a control set, and the overlap with the
 file's own text beside the rate.
-
-
 """
 
 import dataclasses
@@ -20,7 +18,6 @@ from typing import Any
 
 from jaxcontam.data.answer_options import Item
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.replication.instances import ANY_WORD, UNSPACED, Instance, filled
 from jaxcontam.replication.overlap import (
@@ -49,11 +46,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparisonInputs:
-    """All that such a method may ask about, and with what.
-
-    `prompts` are one an instance, without its second piece; `issues` ask for a file,
-    `n_samples` are for `cdd`, `stop` ends a completion.
-    """
+    """All that a method may ask about, and with what; `prompts` are one an instance."""
 
     benchmark: Benchmark
     completer: Completer
@@ -77,12 +70,10 @@ class ComparisonResult(ResultRow):
     """Findings of a method that asks otherwise; never the row that decides.
 
     Attributes:
-        n_instances: Instances that were asked about, or 1 for a split as a whole.
         rate: Share of those answered; None where none was.
         chance: Rate by guessing; None where nobody knows.
-        p_control: One-sided p-value of the rate beside the control's (Fisher's exact
-            test), refusals counted as not found in the partition and as found in the
-            control; None without a control.
+        p_control: One-sided p-value of the rate beside the control's, as in
+            `file_path`; None without a control.
         setting: Its parameters, such as `alpha=0.05, xi=0.01, 20 samples at 0.8`.
     """
 
@@ -139,18 +130,12 @@ FIRST_INSTANCES = (
     "dataset, word for word as they stand in its published file and in their order. "
     "Give every field of each instance in the file's own format. Write nothing else."
 )
-FIRST_INSTANCES_VERSION = words_version("first_instances", FIRST_INSTANCES)
-"""Version of the question's wording."""
-
-N_ASKED = 5
-"""Instances asked for, and rows compared."""
-
-FEWEST_WORDS = 8
-"""Words of a row that can be told from chance, at least."""
-
-NEAR = 0.75
-"""F1 of the common words of a row and a line of the answer, at least."""
-
+# Instances asked for, and rows compared.
+_N_ASKED = 5
+# Words of a row that can be told from chance, at least.
+_FEWEST_WORDS = 8
+# F1 of the common words of a row and a line of the answer, at least.
+_NEAR = 0.75
 # Line ends and characters as JSON writes them inside a text.
 _ESCAPED_END = re.compile(r"\\[nrt]")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -186,25 +171,20 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
     benchmark = asked.benchmark
-    n = min(N_ASKED, len(benchmark))
+    n = min(_N_ASKED, len(benchmark))
     prompt = filled(
-        FIRST_INSTANCES, count=str(N_ASKED), dataset=asked.dataset, split=asked.split
+        FIRST_INSTANCES, count=str(_N_ASKED), dataset=asked.dataset, split=asked.split
     )
     ((completion,),) = asked.completer.complete(
         [prompt], max_tokens=asked.max_tokens, seed=asked.seed, progress=progress
     )
     answer = without_thoughts(completion.text)
-    rows: list[dict[str, Any]] = []
-    for i in range(n):
-        row = benchmark.rows[i]
-        texts = [benchmark.texts[i]]
-        if row is not None:
-            texts = [text for text in _leaves(row) if text]
-        match = match_of(texts, answer) if answer else None
-        rows.append({"index": i, "match": match})
-    long_enough = [row for row in rows if row["match"] is not None]
-    n_exact = sum(row["match"] == "exact" for row in rows)
-    n_near = sum(row["match"] == "near" for row in rows)
+    matches: list[str | None] = [None] * n
+    if answer:
+        for i, row in enumerate(benchmark.rows[:n]):
+            texts = [benchmark.texts[i]] if row is None else _leaves(row)
+            matches[i] = match_of(texts, answer)
+    n_exact, n_near, n_short = map(matches.count, ("exact", "near", None))
     signs = format_signs(benchmark, n, answer)
     finding: str = "nothing found"
     verdict: ReplicationVerdict | None = "no evidence"
@@ -220,40 +200,41 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
     elif not answer:
         finding, verdict = "no answer", None
         warnings.append("The answer is empty.")
-    elif len(long_enough) < n:
+    elif n_short:
         warnings.append(
-            f"{n - len(long_enough)} of {n} rows have fewer than {FEWEST_WORDS} words, "
-            "too few to tell a copy from chance."
+            f"{n_short} of {n} rows have fewer than {_FEWEST_WORDS} words, too few to "
+            "tell a copy from chance."
         )
     if signs and finding != "refused":
         warnings.append(f"The answer has of this file: {', '.join(signs)}.")
+    version = words_version("first_instances", FIRST_INSTANCES)
     result = comparison_result(
         asked,
         "first_instances",
         n_instances=n,
         n_found=n_exact + n_near,
-        n_answered=len(long_enough) if answer else 0,
+        n_answered=n - n_short,
         n_refused=int(bool(completion.refused)),
         finding=finding,
-        setting=f"{FIRST_INSTANCES_VERSION}, {N_ASKED} instances",
+        setting=f"{version}, {_N_ASKED} instances",
         verdict=verdict,
         warnings=tuple(warnings),
     )
-    return result, rows
+    return result, [{"index": i, "match": match} for i, match in enumerate(matches)]
 
 
 def match_of(texts: Sequence[str], answer: str) -> str | None:
     """Copy of a row in an answer: `exact`, `near`, `no`, or None if it is short."""
     whole = [word for text in texts for word in _words(text)]
     longest = max((_words(text) for text in texts), key=len, default=[])
-    needle = longest if len(longest) >= FEWEST_WORDS else whole
-    if len(needle) < FEWEST_WORDS:
+    needle = longest if len(longest) >= _FEWEST_WORDS else whole
+    if len(needle) < _FEWEST_WORDS:
         return None
     if stands_within(needle, _words(answer)):
         return "exact"
     lines = [_words(line) for line in answer.splitlines()]
     close = any(
-        words_f1(row, line) >= NEAR for line in lines for row in (needle, whole)
+        words_f1(row, line) >= _NEAR for line in lines for row in (needle, whole)
     )
     return "near" if close else "no"
 
@@ -285,14 +266,14 @@ def format_signs(benchmark: Benchmark, n: int, answer: str) -> tuple[str, ...]:
 def _leaves(value: object) -> list[str]:
     """Texts and numbers anywhere in a record."""
     if isinstance(value, Mapping):
-        return [text for inner in value.values() for text in _leaves(inner)]
+        value = [*value.values()]
     if isinstance(value, list):
         return [text for inner in value for text in _leaves(inner)]
-    return [] if value is None else [_value(value)]
+    return [_value(value)]
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return "" if value is None else str(value)
 
 
 def _words(text: str) -> list[str]:
@@ -320,22 +301,16 @@ def _is_identifier(value: str) -> bool:
     return " " not in value and len(value) >= 4 and has_both
 
 
-TEMPERATURE = 0.8
-"""Sampling temperature."""
-
-ALPHA = 0.05
-"""Share of the longest answer that a copy may differ in."""
-
-XI = 0.01
-"""An instance is found if more than this share of its samples are copies."""
-
-LENGTH = 100
-"""Most tokens of an answer, and those of it that are compared."""
-
-TAU = 2
-"""TED leaves out samples that differ from the greedy answer in so many tokens or
-fewer."""
-
+# Sampling temperature.
+_TEMPERATURE = 0.8
+# Share of the longest answer that a copy may differ in.
+_ALPHA = 0.05
+# An instance is found if more than this share of its samples are copies.
+_XI = 0.01
+# Most tokens of an answer, and those of it that are compared.
+_LENGTH = 100
+# TED leaves out samples that differ from the greedy answer in so many tokens or fewer.
+_TAU = 2
 # Shorter answers can be alike by chance: at alpha 0.05 they must be equal.
 _SHORT = 20
 # ROUGE-L with the second piece below which an answer is another text.
@@ -351,9 +326,8 @@ _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """Peakedness of the answers to each prompt: a row an instance, and their rate.
 
-    The paper takes 50 samples. Without a tokenizer answers are split into words and
-    punctuation. Texts that end an answer keep a base model from going on with something
-    new, which would vary.
+    The paper takes 50 samples. Texts that end an answer keep a base model from going on
+    with something new, which would vary.
 
     Source:
         Dong et al. 2024, "Generalization or Memorization", arXiv:2402.15938: CDD and
@@ -362,19 +336,11 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         an instance with an empty greedy answer is left out.
     """
     instances, prompts, n_samples = asked.instances, asked.prompts, asked.n_samples
-    if len(prompts) != len(instances):
-        raise ValueError(
-            f"prompts must be one an instance, got {len(prompts)} for {len(instances)}"
-        )
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if not instances:
-        raise InputError(f"{asked.benchmark.name}: no instance to sample answers to")
     total = len(prompts) * (1 + n_samples)
     greedy, sampled = (
         asked.completer.complete(
             prompts,
-            max_tokens=min(LENGTH, asked.max_tokens),
+            max_tokens=min(_LENGTH, asked.max_tokens),
             temperature=temperature,
             n_samples=n,
             seed=asked.seed,
@@ -383,7 +349,7 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         )
         for temperature, n, done in (
             (0.0, 1, 0),
-            (TEMPERATURE, n_samples, len(prompts)),
+            (_TEMPERATURE, n_samples, len(prompts)),
         )
     )
     rows = [
@@ -427,8 +393,8 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
         finding += f"; mean ROUGE-L of the samples {before:.3f}, by TED {after:.3f}"
     unit = "words and marks" if asked.tokenize is None else "tokens"
     setting = (
-        f"alpha={ALPHA:g}, xi={XI:g}, {n_samples} samples at {TEMPERATURE:g}, "
-        f"{LENGTH} {unit}, tau={TAU}"
+        f"alpha={_ALPHA:g}, xi={_XI:g}, {n_samples} samples at {_TEMPERATURE:g}, "
+        f"{_LENGTH} {unit}, tau={_TAU}"
     )
     if asked.stop:
         setting += f", stop={json.dumps(list(asked.stop), ensure_ascii=False)}"
@@ -474,7 +440,7 @@ def _row(
     row |= {
         "distances": token_distances(first, tokens),
         "peakedness": share,
-        "found": share > XI,
+        "found": share > _XI,
         "n_kept": len(kept),
     }
     if not has_rouge_words(instance.second_piece):
@@ -491,16 +457,14 @@ def peakedness(
     greedy: Sequence[Hashable],
     samples: Sequence[Sequence[Hashable]],
     *,
-    alpha: float = ALPHA,
+    alpha: float = _ALPHA,
 ) -> float:
     """Share of samples that are copies of the greedy answer.
 
     A copy differs in at most `alpha` times the tokens of the longest answer, the
-    greedy one among them; each is cut to `LENGTH`.
+    greedy one among them.
     """
-    if not samples:
-        raise ValueError("samples must be at least one, got 0")
-    longest = max(min(len(answer), LENGTH) for answer in [greedy, *samples])
+    longest = max(min(len(answer), _LENGTH) for answer in [greedy, *samples])
     # A product such as 0.29 * 100 is just below its whole number.
     most = math.floor(alpha * longest + 1e-9)
     distances = token_distances(greedy, samples)
@@ -510,16 +474,15 @@ def peakedness(
 def ted_kept(
     greedy: Sequence[Hashable], samples: Sequence[Sequence[Hashable]]
 ) -> tuple[int, ...]:
-    """Places of the samples that TED keeps.
+    """Places of the samples that TED keeps: far from the greedy answer, and unequal.
 
-    It leaves out samples within `TAU` tokens of the greedy answer, and of equal samples
-    all but the first: the rest stands for a model that had not learnt the answer.
+    They stand for a model that had not learnt the answer.
     """
     distances = token_distances(greedy, samples)
     kept: dict[tuple[Hashable, ...], int] = {}
     for place, (sample, distance) in enumerate(zip(samples, distances, strict=True)):
-        if distance > TAU:
-            kept.setdefault(tuple(sample[:LENGTH]), place)
+        if distance > _TAU:
+            kept.setdefault(tuple(sample[:_LENGTH]), place)
     return tuple(kept.values())
 
 
@@ -529,8 +492,8 @@ def token_distances(
     """Fewest tokens to insert, delete or replace, from the greedy answer to each."""
     from rapidfuzz.distance import Levenshtein
 
-    first = list(greedy[:LENGTH])
-    return [Levenshtein.distance(first, list(one[:LENGTH])) for one in samples]
+    first = list(greedy[:_LENGTH])
+    return [Levenshtein.distance(first, list(one[:_LENGTH])) for one in samples]
 
 
 def words_and_marks(text: str) -> list[str]:

@@ -13,6 +13,7 @@ Dimension key
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from math import comb
 from typing import Literal
 
@@ -49,13 +50,7 @@ ReplicationReason = Literal[
     "reference reads less",
     "reference too close",
 ]
-"""Why copies are no more than `suspected`.
-
-No control was given; the p-value beside it is too large; no reference model was asked;
-it copies more of the benchmark than of the control, too; it may copy a tenth of what
-the model copies; its completions of the control are further from the truth than the
-model's; what the model copies and it does not may be chance.
-"""
+"""Why copies are no more than `suspected`; the page has each in words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +58,7 @@ class ReferenceCopies:
     """Copies by a model that has seen neither side, and how the model exceeds them.
 
     Attributes:
-        n_refused: Completions of both sides, or requests to the judge.
-        p_value: Of its copies beside those in the control, as `JudgeResult.p_control`;
-            decides nothing.
+        p_value: As `JudgeResult.p_control`; decides nothing.
         p_share: Its rate in the benchmark is a tenth of the model's, or more
             (`share_p`), by instances, or by sources of which one is copied.
         p_excess: Chance alone makes the model exceed it by so much more in the
@@ -91,25 +84,20 @@ class JudgeResult(ResultRow):
     """Counts of completions that are exact or near-exact copies of the reference.
 
     Attributes:
-        n_short: Exact copies of references of one or two words, which enter the rate
-            and do not decide.
-        n_follows: Instances that follow from their first piece; left out of every
-            count.
-        n_repeats: Texts that stand before, or in the control as well; left out
-            likewise.
+        n_short: Exact copies of one or two words, which enter the rate and do not
+            decide.
+        n_follows: Instances that follow from their first piece: in no count.
+        n_repeats: Texts that stand before, or in the control as well: in no count.
         fewest_near: So many near-exact ones, or one exact one, are the paper's rule.
         n_needed: Copies from which p_control is at most 0.001; None without a control,
             with sources, or where all would be too few.
         n_groups: Sources of both sides together; 0 without a field of sources.
-        n_shared: Those of them that stand on both sides and exchange instances; the
-            others then change sides whole with those of their size.
+        n_shared: Those of them that stand on both sides.
         p_control: One-sided p-value of the rate beside the control's, by Fisher's exact
             test, or by exchanges of sources; None without a control.
-        p_control_barnard: The same by Barnard's exact test; None with sources.
         p_control_floor: Smallest p_control of so many instances, or sources.
         reason: None for another verdict than `suspected`.
-        agreement: Share of instances that humans judged alike; None without labels, as
-            f1.
+        agreement: Share of instances that humans judged alike; None without labels.
         agreement_of_always_no: Agreement of a judge that never finds a copy.
         verdict: None where nothing was judged, or nothing of a control, or the control
             is too small for any number of copies to exceed it at 0.05.
@@ -155,12 +143,8 @@ class JudgeResult(ResultRow):
 class Facts:
     """Facts about instances before a model is asked: one value each, or nothing.
 
-    Attributes:
-        is_short: Second pieces so short that a model which knows the answer meets them;
-            exact copies of such do not decide.
-        follows: Those that follow from the first piece by rule (`follows_from_first`).
-            Such instances are left out, copies or not.
-        repeats: Texts that stand before, or on both sides; left out likewise.
+    Exact copies of a short second piece do not decide. Instances whose second piece
+    follows from the first, or whose text repeats another, are left out, copies or not.
     """
 
     is_short: Sequence[bool] = ()
@@ -170,11 +154,13 @@ class Facts:
 
     def counted(self, labels: Labels) -> list[Judgement | None]:
         """Labels that count: None where an instance is left out."""
-        masks = [mask for mask in (self.follows, self.repeats) if mask]
-        return [
-            None if any(mask[i] for mask in masks) else label
-            for i, label in enumerate(labels)
-        ]
+        left_out = {
+            i
+            for mask in (self.follows, self.repeats)
+            for i, is_out in enumerate(mask)
+            if is_out
+        }
+        return [None if i in left_out else label for i, label in enumerate(labels)]
 
 
 NO_FACTS = Facts()
@@ -209,8 +195,6 @@ def judge_result(
     Control and reference are judged by the same judge; `reference` holds its labels of
     the partition and of the control, and how much closer to the truth than its own the
     model's completion of each instance of the control is (see `closeness`).
-    `group_field` is the field that the sources of the facts come from; `humans` are
-    labels to compare with.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, algorithm 2; they have no control.
@@ -218,10 +202,7 @@ def judge_result(
     labels = facts.counted(judged.labels)
     found = [label for label in labels if label is not None]
     n_exact, n_near = found.count("exact"), found.count("near")
-    n_short = 0
-    if facts.is_short:
-        pairs = zip(labels, facts.is_short, strict=True)
-        n_short = sum(label == "exact" and short for label, short in pairs)
+    n_short = sum(label == "exact" for label in compress(labels, facts.is_short))
     rate, low, high = rate_interval(n_exact + n_near, len(found))
     # Enough copies for the paper's rule. It calls the partition contaminated then; here
     # that is no verdict, for a clean model copies what is common.
@@ -321,10 +302,11 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 
 def _warnings(judged: Judged, control: Judged | None) -> list[str]:
+    sides = [("", judged)]
+    if control is not None:
+        sides.append(("of the control, ", control))
     warnings = []
-    for which, one in (("", judged), ("of the control, ", control)):
-        if one is None:
-            continue
+    for which, one in sides:
         n_all = len(one.labels)
         if one.n_unparsed:
             warnings.append(
@@ -338,26 +320,32 @@ def _warnings(judged: Judged, control: Judged | None) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Side:
-    """The benchmark, or its control: one value an instance.
+    """The benchmark, or its control: one value an instance, or nothing.
 
-    Attributes:
-        copies: True for a copy by the model; None where it does not count.
-        reference: The same of the reference's; empty without one.
+    True for a copy by the model, or by the reference; None where it does not count.
     """
 
     copies: Sequence[bool | None]
     reference: Sequence[bool | None] = ()
     groups: Sequence[str] = ()
 
+    def counting(self, *, both: bool = False) -> "Side":
+        """The instances that count, of the model or of both models."""
+        pairs = zip(self.copies, self.reference if both else self.copies, strict=True)
+        kept = [None not in pair for pair in pairs]
+        return Side(
+            copies=[*compress(self.copies, kept)],
+            reference=[*compress(self.reference, kept)],
+            groups=[*compress(self.groups, kept)],
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MoreCopies:
     """One-sided test that the benchmark's rate of copies is no larger.
 
-    Attributes:
-        p_floor: The same if all of the benchmark were copies and none of the control.
-        barnard: Barnard's; None for sources, and for samples too large for it.
-        n_needed: As `JudgeResult.n_needed`.
+    `p_floor` is its p-value if all of the benchmark were copies and none of the
+    control; `barnard` is None for sources, and for samples too large for it.
     """
 
     p_value: float
@@ -383,7 +371,7 @@ def beside_control(benchmark: Side, control: Side, *, seed: int) -> MoreCopies |
     Returns:
         None if no instance of a side counts.
     """
-    own, theirs = _counting(benchmark), _counting(control)
+    own, theirs = benchmark.counting(), control.counting()
     n, n_control = len(own.copies), len(theirs.copies)
     if not n or not n_control:
         return None
@@ -468,10 +456,7 @@ def _by_draws(
 
 
 def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
-    """P of as many copies, exchanged within groups of (size, copies, on this side).
-
-    Fisher's exact test for one group, that of Mantel and Haenszel for several.
-    """
+    """Exact test of Fisher, or Mantel and Haenszel, of (size, copies, on this side)."""
     # Whole numbers of choices, so that nothing rounds before the quotient.
     ways = np.ones(1, object)
     for size, copies, n in tables:
@@ -483,10 +468,7 @@ def _within_groups(found: int, tables: Sequence[tuple[int, int, int]]) -> float:
 def fewest_above(
     n: int, found_control: int, n_control: int, *, level: float
 ) -> int | None:
-    """Fewest copies among n completions that are significantly more than a control's.
-
-    None if n are too few. `n_control` completions of the control were judged.
-    """
+    """Fewest copies of n that are significantly more than a control's; None if none."""
     from scipy.stats import hypergeom
 
     for found in range(1, n + 1):
@@ -509,24 +491,19 @@ def beside_reference(
 
     Instances of either model that do not count are left out; None if none of a side
     counts. `closer` is, for each instance of the control, how much closer to the truth
-    the model's completion is. `n_refused` requests to the reference were refused.
+    the model's completion is.
 
     Source:
         Fisher 1935 for sign flips. Where two models guess equally well, each instance,
         or source, on which they differ could have been the other one's. So the test
         holds however easy the benchmark and its control are.
     """
-    own, theirs = _counting(benchmark, both=True), _counting(control, both=True)
+    own, theirs = benchmark.counting(both=True), control.counting(both=True)
     n, n_control = len(own.copies), len(theirs.copies)
     if not n or not n_control:
         return None
-    labels = list(zip(control.copies, control.reference, strict=True))
-    if len(closer) != len(labels):
-        raise ValueError(
-            "closer must have a value for each instance of the control, "
-            f"{len(labels)}, got {len(closer)}"
-        )
-    counted = [x for x, pair in zip(closer, labels, strict=True) if None not in pair]
+    known = zip(closer, control.copies, control.reference, strict=True)
+    counted = [value for value, *labels in known if None not in labels]
     guessed, met = (
         dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
     )
@@ -585,20 +562,6 @@ def _flipped(values_N: np.ndarray, groups: Sequence[str]) -> float:
     return sign_flip_test(values_N, np.zeros(len(values_N))).p_value
 
 
-def _counting(side: Side, *, both: bool = False) -> Side:
-    """The instances that count, of the model or of both models."""
-    values = (side.copies, side.reference) if both else (side.copies,)
-    labels = zip(*values, strict=True)
-    kept = [i for i, one in enumerate(labels) if None not in one]
-
-    def of(values: Sequence) -> list:
-        return [values[i] for i in kept] if values else []
-
-    return Side(
-        copies=of(side.copies), reference=of(side.reference), groups=of(side.groups)
-    )
-
-
 def why_no_more(
     tested: MoreCopies | None, compared: ReferenceCopies | None
 ) -> ReplicationReason | None:
@@ -624,10 +587,7 @@ def independence_words(
     read: Sequence[str | None],
     group_field: str | None,
 ) -> list[str]:
-    """Sentences about instances that may come from few sources; none if it is clear.
-
-    `read` are fields that are texts or labels, which are no sources.
-    """
+    """Sentences about fields, but those `read` as texts or labels, of few sources."""
     if group_field is not None:
         return []
     records = [row for row in rows if row is not None]

@@ -199,7 +199,6 @@ def plan_replication(
         InputError: If a file, a field or a name is at fault, or all instances of the
             control are those of the partition.
     """
-    instructions = load_prompts(design.task, design.prompts)
 
     def read(path: Path | str) -> tuple[Benchmark, Fields]:
         if not isinstance(path, str | Path):
@@ -213,38 +212,25 @@ def plan_replication(
             text_field=design.text_field,
             check_fields=True,
         )
-        fields = find_fields(
-            found,
-            task=design.task,
-            text_field=design.text_field,
-            has_template=design.template is not None,
-            first_field=design.first_field,
-            second_field=design.second_field,
-            label_field=design.label_field,
-        )
-        return found, fields
+        return found, find_fields(found, design)
 
+    def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
+        order = np.random.default_rng(design.seed).permutation(len(found))
+        return tuple(found[i] for i in order[: design.k])
+
+    instructions = load_prompts(design.task, design.prompts)
     files = [read(one) for one in (benchmark, design.control) if one is not None]
     # What stands on both sides is no evidence for either; and the smaller file has
     # more of what is frequent, which any model may know by heart, among its distinct
     # texts.
     left_out: set[str] = set()
     if design.control is not None:
-        keys = [text_keys(*file) for file in files]
-        both, n = [*keys[0], *keys[1]], len(keys[0])
-        sides = ("benchmark", "control")
-        alike = compared(both, np.arange(len(both)) < n, None, sides)
+        own, theirs = (text_keys(*file) for file in files)
+        both, sides = [*own, *theirs], ("benchmark", "control")
+        alike = compared(both, np.arange(len(both)) < len(own), None, sides)
         left_out = set(both) - {both[i] for i in np.flatnonzero(alike.kept)}
     drawn, *controls = (
-        draw_instances(
-            *file,
-            k=design.k,
-            seed=design.seed,
-            label_names=tuple(design.label_names),
-            group_field=design.group_field,
-            elsewhere=left_out,
-        )
-        for file in files
+        draw_instances(*file, design, elsewhere=left_out) for file in files
     )
     loaded, fields = files[0]
     of_template = (field for _, field in template_pieces(design.template or ""))
@@ -254,26 +240,20 @@ def plan_replication(
             for (file, _), side in zip(files, (drawn, *controls), strict=True)
             for one in side.instances
         ],
-        read=(*fields.named, *of_template, design.text_field),
+        read=(*fields.texts, fields.label, *of_template, design.text_field),
         group_field=design.group_field,
     )
-
-    def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
-        order = np.random.default_rng(design.seed).permutation(len(found))
-        return tuple(found[i] for i in order[: design.k])
-
     items, issues, control_issues = (), (), ()
     if OPTION in design.comparisons:
         items = k_of(read_items(load_benchmark(benchmark)))
     if PATHS in design.comparisons:
-        issues = read_issues(load_benchmark(benchmark))
-        others = []
+        own, theirs = read_issues(load_benchmark(benchmark)), []
         if design.control is not None:
-            others = read_issues(load_benchmark(design.control))
-        both = {one.text for one in issues} & {one.text for one in others}
+            theirs = read_issues(load_benchmark(design.control))
+        both = {one.text for one in own} & {one.text for one in theirs}
         issues, control_issues = (
             k_of([one for one in side if one.text not in both])
-            for side in (issues, others)
+            for side in (own, theirs)
         )
         if both and not issues:
             raise InputError(

@@ -10,10 +10,10 @@ import dataclasses
 import hashlib
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxcontam.data.answer_options import Item
 from jaxcontam.data.benchmark import Benchmark, fingerprint
@@ -60,12 +60,11 @@ MASK = "[MASK]"
 TS_GUESSING_VERSION = words_version("ts_guessing", MASKED_WORD, MASKED_OPTION)
 """Version of the questions' wording."""
 
-SHORTEST_WORD = 4
-"""Letters of a word that may be hidden, at least."""
-
-MOST_ALIKE = 0.65
-"""ROUGE-L of the hidden option with one that stays to be read, at most."""
-
+# Letters of a word that may be hidden, at least.
+_SHORTEST_WORD = 4
+# ROUGE-L of the hidden option with one that stays to be read, at most.
+_MOST_ALIKE = 0.65
+_Place = TypeVar("_Place")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 # Options that anybody would guess.
 _OBVIOUS_WORDS = """
@@ -92,8 +91,7 @@ were weren't what whatever what's when whenever where whereas wherever whether w
 whichever while whoever whole whom whose will with within without won't would
 wouldn't your you're yours yourself yourselves
 """
-FUNCTION_WORDS = frozenset(_WORDS.split())
-"""In lower case."""
+_FUNCTION_WORDS = frozenset(_WORDS.split())
 
 
 def ts_guessing_word(
@@ -103,7 +101,7 @@ def ts_guessing_word(
 
     The text is the first one of a pair, and otherwise the whole instance. The word is
     drawn among those of four letters or more that are no function words and stand in
-    the text once. With a text's own characters the seed decides its word.
+    the text once.
 
     Source:
         Deng et al. 2023, "Investigating Data Contamination in Modern Benchmarks",
@@ -137,15 +135,15 @@ def hidden_word(text: str, *, seed: int) -> tuple[int, int] | None:
     if MASK in text:
         return None
     words = [(match.span(), match[0].casefold()) for match in _WORD.finditer(text)]
-    said = [word for _, word in words]
+    n_said = Counter(word for _, word in words)
     spans = [
         span
         for span, word in words
-        if len(word) >= SHORTEST_WORD
-        and word not in FUNCTION_WORDS
-        and said.count(word) == 1
+        if len(word) >= _SHORTEST_WORD
+        and word not in _FUNCTION_WORDS
+        and n_said[word] == 1
     ]
-    return spans[_draw(seed, text, len(spans))] if spans else None
+    return _drawn(spans, seed, text)
 
 
 def ts_guessing_option(
@@ -155,8 +153,7 @@ def ts_guessing_option(
 
     Left out are items with fewer than three options or without a known right one, and
     wrong options that could be guessed: numbers, words such as `yes` or `none of the
-    above`, and options much like one that stays to be read. With an item's own
-    characters the seed decides its hidden option.
+    above`, and options much like one that stays to be read.
 
     Source:
         As `ts_guessing_word`. The code of LLMSanitize compares the answer with the
@@ -191,7 +188,7 @@ def hidden_option(item: Item, *, seed: int) -> int | None:
         for place, option in enumerate(item.options)
         if place != item.answer and not _is_guessable(place, option, item.options)
     ]
-    return places[_draw(seed, text, len(places))] if places else None
+    return _drawn(places, seed, text)
 
 
 def _is_guessable(place: int, option: str, options: Sequence[str]) -> bool:
@@ -199,7 +196,7 @@ def _is_guessable(place: int, option: str, options: Sequence[str]) -> bool:
     if not any(map(str.isalpha, plain_text(option))) or words[0] in _OBVIOUS:
         return True
     return any(
-        plain_text(other) == plain_text(option) or _overlap(option, other) > MOST_ALIKE
+        plain_text(other) == plain_text(option) or _overlap(option, other) > _MOST_ALIKE
         for j, other in enumerate(options)
         if j != place
     )
@@ -228,10 +225,11 @@ def _masked_item(item: Item, place: int) -> str:
     return "".join(map(shown, item.parts))
 
 
-def _draw(seed: int, text: str, n: int) -> int:
-    """A number below `n` that depends on the seed and the text alone; 0 for none."""
+def _drawn(places: Sequence[_Place], seed: int, text: str) -> _Place | None:
+    """A place that depends on the seed and the text alone; None where there is none."""
     digest = hashlib.sha256(f"{seed}\0{text}".encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") % n if n else 0
+    number = int.from_bytes(digest[:8], "big")
+    return places[number % len(places)] if places else None
 
 
 def _ask(

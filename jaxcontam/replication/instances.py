@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.templates import field_of, is_missing, text_if_any
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.scoring.completer import without_thoughts
+
+if TYPE_CHECKING:
+    from jaxcontam.replication.design import ReplicationDesign
 
 UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 """Characters of scripts without spaces between words, for a class of a pattern: Thai,
@@ -42,8 +45,7 @@ TASKS: tuple[str, ...] = get_args(Task)
 class Instance:
     """One instance: what the model is shown, and what it should write if it knows it.
 
-    Attributes:
-        group: Source that it has in common with others, as the file names it; or None.
+    A `group` is a source that it has in common with others, as the file names it.
     """
 
     index: int
@@ -144,34 +146,20 @@ _SUMMARY_NAMES = ("summary", "highlights", "abstract")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Fields of texts and labels: of one text to cut, or of a pair.
+    """Fields of texts and the label: of one text to cut, of a pair, or of no text.
 
-    Attributes:
-        text: None for the text as it was loaded, and for pairs.
+    Without one the text is that of the example as it was loaded.
     """
 
-    text: str | None = None
-    first: str | None = None
-    second: str | None = None
+    texts: tuple[str, ...] = ()
     label: str | None = None
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Fields of texts and of the label."""
-        named = (self.text, self.first, self.second, self.label)
-        return tuple(name for name in named if name is not None)
 
     def texts_of(self, benchmark: Benchmark, index: int) -> tuple[str, ...]:
         """The text of an example, or both of a pair; "" where it is null."""
-        where = f"{benchmark.name}: example {index + 1}"
-        row = benchmark.rows[index]
-        if self.first is not None and self.second is not None:
-            names = (self.first, self.second)
-        elif self.text is not None:
-            names = (self.text,)
-        else:
+        if not self.texts:
             return (benchmark.texts[index],)
-        return tuple(text_if_any(name, row, where) or "" for name in names)
+        row, where = benchmark.rows[index], f"{benchmark.name}: example {index + 1}"
+        return tuple(text_if_any(name, row, where) or "" for name in self.texts)
 
     def label_of(self, benchmark: Benchmark, index: int) -> object:
         """The label of an example as the record has it; None without a label field."""
@@ -185,29 +173,22 @@ class Fields:
         )
 
 
-def find_fields(
-    benchmark: Benchmark,
-    *,
-    task: str,
-    text_field: str | None = None,
-    has_template: bool = False,
-    first_field: str | None = None,
-    second_field: str | None = None,
-    label_field: str | None = None,
-) -> Fields:
+def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
     """The fields as they were named, or else usual names that the records have."""
-    if first_field is not None and (text_field is not None or has_template):
+    task, pair = design.task, (design.first_field, design.second_field)
+    has_text = design.text_field is not None or design.template is not None
+    if design.first_field is not None and has_text:
         raise InputError(
             "--first-field excludes --text-field and --template",
             hint="a pair has two texts of its own; one text is cut in two",
         )
     row = benchmark.rows[0]
-    label = label_field
+    label = design.label_field
     if label is None and row is not None and "label" in row:
         label = "label"
-    if first_field is not None:
-        return Fields(first=first_field, second=second_field, label=label)
-    if text_field is not None or has_template:
+    if design.first_field is not None:
+        return Fields(texts=tuple(filter(None, pair)), label=label)
+    if has_text:
         if task == "nli":
             raise InputError(
                 "--task nli takes pairs, not one text",
@@ -219,14 +200,13 @@ def find_fields(
         names = (*((name,) for name in _SUMMARY_NAMES), *names)
     if row is None and task != "nli":
         return Fields(label=label)
-    for pair in names:
-        if row is None or not all(name in row for name in pair):
-            continue
-        if len(pair) == 2:
-            return Fields(first=pair[0], second=pair[1], label=label)
+    for texts in names:
         # The text of one record may be null.
-        if any(isinstance((one or {}).get(pair[0]), str) for one in benchmark.rows):
-            return Fields(text=pair[0], label=label)
+        said = ((one or {}).get(texts[0]) for one in benchmark.rows)
+        if set(texts) <= set(row or ()) and (
+            len(texts) == 2 or any(isinstance(text, str) for text in said)
+        ):
+            return Fields(texts=texts, label=label)
     flags = "--text-field F or --template"
     if task == "nli":
         flags = "--first-field A --second-field B"
@@ -249,10 +229,8 @@ _FEWEST_WORDS = 3
 class Drawn:
     """Instances that were drawn, and counts of what never is.
 
-    Attributes:
-        n_too_short: Texts of one word or null, and pairs with an empty side.
-        n_duplicates: Examples whose text stands in the file before.
-        n_elsewhere: Examples whose text stands more than once in both files together.
+    Texts of one word or null and pairs with an empty side are too short; `n_elsewhere`
+    counts texts that stand more than once in both files together.
     """
 
     instances: tuple[Instance, ...]
@@ -267,27 +245,23 @@ class Drawn:
 def draw_instances(
     benchmark: Benchmark,
     fields: Fields,
+    design: "ReplicationDesign",
     *,
-    k: int,
-    seed: int,
-    label_names: Sequence[str] = (),
-    group_field: str | None = None,
     elsewhere: Collection[str] = (),
 ) -> Drawn:
     """Draw k instances at random without replacement, and cut each in two.
 
-    A file of fewer than k gives all that it has, with a warning. `label_names` are
-    those of the labels 0, 1, ...; label 1 is then written as `1 (entailment)`. Texts
-    of `elsewhere`, by `text_keys`, are never drawn.
+    A file of fewer than k gives all that it has, with a warning. Texts of `elsewhere`,
+    by `text_keys`, are never drawn.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, section 3.1. Their code cuts every text
         at one and the same share and joins its pieces with single spaces; here the
         share differs between texts, and line breaks stay.
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    groups = None if group_field is None else benchmark.groups(group_field)
+    k, seed, groups = design.k, design.seed, None
+    if design.group_field is not None:
+        groups = benchmark.groups(design.group_field)
     # By content: texts, label and place of its first row, whatever the file's order is.
     rows: dict[str, tuple[tuple[str, ...], str, int]] = {}
     n_too_short = n_elsewhere = 0
@@ -301,15 +275,16 @@ def draw_instances(
         if key in elsewhere:
             n_elsewhere += 1
             continue
-        row = texts, _label(fields.label_of(benchmark, index), label_names), index
+        label = _label(fields.label_of(benchmark, index), design.label_names)
+        row = texts, label, index
         rows[key] = min(rows.get(key, row), row)
-    if not rows and n_elsewhere:
-        raise InputError(
-            f"{benchmark.name}: all its instances stand more than once in both files "
-            "together",
-            hint="a control holds other instances, which cannot have been seen",
-        )
     if not rows:
+        if n_elsewhere:
+            raise InputError(
+                f"{benchmark.name}: all its instances stand more than once in both "
+                "files together",
+                hint="a control holds other instances, which cannot have been seen",
+            )
         raise InputError(
             f"{benchmark.name}: no text can be cut in two",
             hint="every text has a single word, or one side of every pair is empty",
@@ -470,10 +445,7 @@ _OWN = Path(__file__).parent / "prompts.toml"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Both instructions of a task; the guided one names the dataset and the split.
-
-    `version` is the name of the set, the task, and a digest of both templates.
-    """
+    """Both instructions of a task; the guided one names the dataset and the split."""
 
     task: str
     guided: str
@@ -515,7 +487,9 @@ def load_prompts(task: str, path: Path | None = None) -> Prompts:
             f"{where}: no templates of task {task!r} (it has: {', '.join(known)})",
             hint=f"add [{task}] with guided = ... and general = ...",
         )
-    templates = {arm: _template(where, task, table, arm) for arm in _ARMS}
+    templates = {
+        arm: _template(f"{where}: {task}.{arm}", table.get(arm)) for arm in _ARMS
+    }
     # Only what tells the two arms apart may differ between them in this respect.
     if templates["guided"] != templates["general"]:
         if "{dataset_name}" not in templates["guided"]:
@@ -526,28 +500,27 @@ def load_prompts(task: str, path: Path | None = None) -> Prompts:
                     f"{where}: {task}.general: has the place {{{place}}}",
                     hint="the general instruction must not name the partition",
                 )
-    words = json.dumps([templates[arm] for arm in _ARMS]).encode()
+    words = json.dumps([*templates.values()]).encode()
     digest = hashlib.sha256(words).hexdigest()[:12]
     name = tables.get("name") or Path(where).stem
     return Prompts(task=task, version=f"{name}/{task}@{digest}", **templates)
 
 
-def _template(where: str, task: str, table: Mapping[str, object], arm: str) -> str:
-    template = table.get(arm)
+def _template(where: str, template: object) -> str:
     if not isinstance(template, str):
-        raise InputError(f"{where}: {task}.{arm}: must be a text")
+        raise InputError(f"{where}: must be a text")
     for name in _PLACE.findall(template):
         if name not in _PLACES:
             raise InputError(
-                f"{where}: {task}.{arm}: unknown place {{{name}}}",
+                f"{where}: unknown place {{{name}}}",
                 hint="places: " + " ".join(f"{{{place}}}" for place in _PLACES),
             )
     if "{input}" not in template:
-        raise InputError(f"{where}: {task}.{arm}: no place {{input}}")
+        raise InputError(f"{where}: no place {{input}}")
     for line in template.split("\n"):
         if "{label}" in line and "{input}" in line:
             raise InputError(
-                f"{where}: {task}.{arm}: {{label}} and {{input}} in one line",
+                f"{where}: {{label}} and {{input}} in one line",
                 hint="the label's line is left out where an instance has no label",
             )
     return template.removeprefix("\n").rstrip("\n")

@@ -36,11 +36,7 @@ Labels = Sequence[Judgement | None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Labels by a judge; None where there is none, or no answer about it.
-
-    `n_unparsed` answers are none of the words asked for; `n_refused` completions a
-    server refused to make, or to judge.
-    """
+    """Labels by a judge; refused are completions, or their judgements."""
 
     labels: tuple[Judgement | None, ...]
     n_unparsed: int = 0
@@ -68,15 +64,14 @@ def is_copy(label: Judgement | None) -> bool:
     return label in ("exact", "near")
 
 
-JUDGE_VERSION = "local-2"
-"""Name of the judge, which changes with any constant or rule of `judge_pair`."""
+# Changes with any constant or rule of `judge_pair`.
+_JUDGE_VERSION = "local-2"
 
 NEAR = 0.70
 """`near_score` from which a completion is called near-exact."""
 
-NEAR_BLEURT = 0.755
-"""Score of BLEURT-20 from which it is, where such scores are at hand."""
-
+# Score of BLEURT-20 from which it is, where such scores are at hand.
+_NEAR_BLEURT = 0.755
 # A reference of fewer words is met by chance.
 _FEWEST_NEAR = 3
 # A copy of this many words counts anywhere in a completion.
@@ -102,8 +97,8 @@ _FUNCTION_WORDS = frozenset(
 
 
 def judge_version(*, with_bleurt: bool = False) -> str:
-    """`JUDGE_VERSION`, and whether the judge has scores of BLEURT-20 to read."""
-    return JUDGE_VERSION + "+bleurt-20" * with_bleurt
+    """Name of the local judge, and whether it has scores of BLEURT-20 to read."""
+    return f"{_JUDGE_VERSION}+bleurt-20" if with_bleurt else _JUDGE_VERSION
 
 
 def judge_local(
@@ -166,7 +161,7 @@ def judge_pair(
     if n_shared < max(min(_FEWEST_CONTENT, len(content)), _LEAST_RECALL * len(content)):
         return "no"
     # A nan is at least nothing.
-    has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
+    has_meaning = bleurt is not None and bleurt >= _NEAR_BLEURT
     return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
 
 
@@ -211,12 +206,10 @@ def is_short(instance: Instance) -> bool:
 def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
     """Warnings about instances that are easy to "copy" without having seen them."""
     warnings = []
-    n_alike = sum(
-        instance.cut == "pair"
-        and judge_pair(instance.second_piece, instance.first_piece) != "no"
-        for instance in instances
-    )
-    if n_alike:
+    pairs = [one for one in instances if one.cut == "pair"]
+    if n_alike := sum(
+        judge_pair(one.second_piece, one.first_piece) != "no" for one in pairs
+    ):
         warnings.append(
             f"in {n_alike} of {len(instances)} pairs a model that only repeats the "
             "first text would be judged to copy the second"
@@ -272,12 +265,11 @@ def follows_from_first(instance: Instance) -> bool:
     A text that continues in another way may still be easy to guess: False is no promise
     that only memory could write the second piece.
     """
-    first = _tokens(instance.first_piece)
+    first = _tokens(instance.first_piece)[-3 * _LONGEST :]
     n_new = len(_TOKEN.findall(instance.second_piece))
     wanted = Counter(words_of(instance.second_piece))
     if not wanted or not n_new:
         return False
-    first = first[-3 * _LONGEST :]
     tried: set[str] = set()
     for period in range(1, min(len(first), _LONGEST) + 1):
         for rule in (_same, _affine, _one_further):
@@ -286,9 +278,8 @@ def follows_from_first(instance: Instance) -> bool:
                 continue
             tried.add(text)
             shared = (Counter(words_of(text)) & wanted).total() / wanted.total()
-            if shared < _LEAST_SHARED:
-                continue
-            if judge_pair(instance.second_piece, text) != "no":
+            is_near = shared >= _LEAST_SHARED
+            if is_near and judge_pair(instance.second_piece, text) != "no":
                 return True
     return False
 
@@ -440,33 +431,33 @@ def judge_llm(
 ) -> Judged:
     """Ask a chat model about each completion, at temperature 0.
 
-    Nobody is asked about empty completions, which are no copies. Answers that are none
-    of the three and requests that were refused are None and counted.
+    Nobody is asked about empty completions, which are no copies.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with
         examples of our own.
     """
-    labels: list[Judgement | None] = ["no"] * len(instances)
-    n_refused = n_unparsed = 0
-    asked: list[int] = []
-    prompts: list[str] = []
-    for i, completion in enumerate(completions):
-        if completion.refused:
-            labels[i] = None
-            n_refused += 1
-        elif candidate := new_piece(instances[i], completion.text):
-            asked.append(i)
-            prompts.append(judge_prompt(instances[i].second_piece, candidate))
+    labels: list[Judgement | None] = [
+        None if completion.refused else "no" for completion in completions
+    ]
+    n_refused, n_unparsed = labels.count(None), 0
+    prompts = {
+        i: judge_prompt(instance.second_piece, candidate)
+        for i, instance in enumerate(instances)
+        if not completions[i].refused
+        and (candidate := new_piece(instance, completions[i].text))
+    }
     answers = []
     if prompts:
         answers = completer.complete(
-            prompts, max_tokens=_MOST_TOKENS, seed=seed, progress=progress
+            [*prompts.values()], max_tokens=_MOST_TOKENS, seed=seed, progress=progress
         )
-    for i, (answer,) in zip(asked, answers, strict=True):
+    for i, (answer,) in zip(prompts, answers, strict=True):
         labels[i] = None if answer.refused else parse_judgement(answer.text)
-        n_refused += bool(answer.refused)
-        n_unparsed += not answer.refused and labels[i] is None
+        if answer.refused:
+            n_refused += 1
+        elif labels[i] is None:
+            n_unparsed += 1
     return Judged(labels=tuple(labels), n_unparsed=n_unparsed, n_refused=n_refused)
 
 
@@ -479,18 +470,10 @@ def parse_judgement(answer: str) -> Judgement | None:
     words = _MARKS.sub("", without_thoughts(answer))
     lines = [line for line in words.splitlines() if line.strip()]
     # The first line, then the last ones.
-    found: list[Judgement | None] = [
-        _line_judgement(line) for line in (*lines[:1], *reversed(lines))
-    ]
-    return next((label for label in found if label is not None), None)
-
-
-def _line_judgement(line: str) -> Judgement | None:
-    if (match := _ANSWER.search(line)) is None:
-        return None
-    if match["no"]:
-        return "no"
-    return "exact" if match["exact"] else "near"
+    for line in (*lines[:1], *reversed(lines)):
+        if match := _ANSWER.search(line):
+            return "no" if match["no"] else "exact" if match["exact"] else "near"
+    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -503,16 +486,14 @@ class Agreement:
     """
 
     n: int
-    accuracy: float | None
-    f1: float | None
-    kappa: float | None
-    always_no: float | None
+    accuracy: float | None = None
+    f1: float | None = None
+    kappa: float | None = None
+    always_no: float | None = None
 
 
 def agreement(labels: Labels, others: Labels) -> Agreement:
     """Compare two judges; `others` are to be found, such as humans' labels."""
-    if len(labels) != len(others):
-        raise ValueError(f"lengths must be equal, got {len(labels)} and {len(others)}")
     both = [
         (is_copy(a), is_copy(b))
         for a, b in zip(labels, others, strict=True)
@@ -520,7 +501,7 @@ def agreement(labels: Labels, others: Labels) -> Agreement:
     ]
     n = len(both)
     if not n:
-        return Agreement(n=0, accuracy=None, f1=None, kappa=None, always_no=None)
+        return Agreement(n=0)
     n_same = sum(a == b for a, b in both)
     n_judged, n_true = sum(a for a, _ in both), sum(b for _, b in both)
     n_hits = sum(a and b for a, b in both)
@@ -549,7 +530,7 @@ class People:
 
     @property
     def consensus(self) -> tuple[Judgement | None, ...]:
-        """Weakest label of each completion, as `consensus` counts."""
+        """Labels on which they agree; see `consensus`."""
         return consensus(self.labels)
 
     @property
@@ -576,10 +557,7 @@ class People:
 
 
 def consensus(people: ByPerson) -> tuple[Judgement | None, ...]:
-    """Weakest label of each completion among those given.
-
-    None where nobody gave one, or some call it a copy and others do not.
-    """
+    """Weakest label given to each completion; None if none was, or copy is disputed."""
     weakest_first: tuple[Judgement, ...] = ("no", "near", "exact")
     return tuple(
         None

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +29,6 @@ from jaxcontam.replication.overlap import (
 )
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.scoring.completer import Completion
-
-if TYPE_CHECKING:
-    from jaxcontam.replication.bleurt import Bleurt
-    from jaxcontam.replication.overlap import EmbeddingOverlap
-
-OverlapModel = Union["Bleurt", "EmbeddingOverlap"]
-"""A model that measures how close a completion is to its reference."""
-
-_TITLES = {"bleurt": "BLEURT", "embedding": "The embedding cosine"}
 
 JUDGES = LOCAL, LLM, HUMAN = "judge_local", "judge_llm", "judge_human"
 PARTITION, CONTROL = "partition", "control"
@@ -71,12 +62,10 @@ class Partition:
     """Everything that a verdict on a partition follows from.
 
     Attributes:
-        arms: Those of `ARMS` that there are; the partition itself is one, and those of
-            a reference come together.
+        arms: Those of `ARMS` that there are, of a reference both or none.
         overlaps: Measure -> scores of guided and general completions, (N,) each, NaN
             where refused; the leading measure first.
-        bleurt_20: Arm -> (N,) scores of its guided completions by BLEURT-20, which the
-            local judge reads as well if all arms have them.
+        bleurt_20: Arm -> (N,) scores of its guided completions by BLEURT-20.
         llm_decides: False for labels that were recorded beside the completions.
     """
 
@@ -296,7 +285,7 @@ def _add(rows: Sequence[dict[str, Any]], field: str, scores_N: np.ndarray) -> No
 
 
 def measured(
-    partition: Partition, measures: Sequence[OverlapModel], *, bar: Bar
+    partition: Partition, measures: Sequence[Measure], *, bar: Bar
 ) -> Partition:
     """The partition with measures of both kinds of completions, ROUGE-L first.
 
@@ -306,22 +295,21 @@ def measured(
     arm = partition.arm
     if arm.general is None:
         return partition
-    overlaps, notes, bleurt_20 = {"rouge_l": arm.overlaps(ROUGE_L)}, [], {}
+    overlaps, bleurt_20 = {"rouge_l": arm.overlaps(ROUGE_L)}, {}
     for measure in measures:
         with bar(f"measuring {measure.name}"):
-            overlaps[measure.name] = arm.overlaps(measure.measure)
-            if getattr(measure, "is_bleurt_20", False):
+            overlaps[measure.name] = arm.overlaps(measure)
+            if measure.is_bleurt_20:
                 # Of all arms, else the local judge would judge them by different rules.
                 bleurt_20 = {
-                    name: overlap_scores(measure.measure, one.instances, one.guided)
+                    name: overlap_scores(measure, one.instances, one.guided)
                     for name, one in partition.arms.items()
                     if name != PARTITION
                 }
                 bleurt_20[PARTITION] = overlaps[measure.name][0]
-        notes.append(f"{_TITLES[measure.name]} is measured by {measure.version}")
     return dataclasses.replace(
         partition,
         overlaps=overlaps,
         bleurt_20=bleurt_20,
-        warnings=(*partition.warnings, *notes),
+        warnings=(*partition.warnings, *(measure.note for measure in measures)),
     )

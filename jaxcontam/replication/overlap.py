@@ -8,7 +8,7 @@ Dimension key
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,13 +21,6 @@ from jaxcontam.stats.paired import (
     sign_flip_test,
     unpaired_bootstrap_p,
 )
-
-if TYPE_CHECKING:
-    from jaxcontam.models.checkpoint import Checkpoint
-
-
-Pairs = Sequence[tuple[str, str]]
-"""References with their candidates."""
 
 ALPHA = 0.05
 """Level of the paper's tests, and of the word `suspected`."""
@@ -44,8 +37,7 @@ class OverlapResult(ResultRow):
 
     Attributes:
         method: Measure and test, such as `rouge_l_sign_flip`.
-        n_left_out: Instances whose guided or general prompt has no answer, or whose
-            reference the measure cannot read.
+        n_left_out: Instances without an answer, or a reference that can be read.
         p_value: One-sided; None for fewer than two pairs.
         p_floor: Smallest p-value that so many pairs can give; None for bootstraps.
     """
@@ -96,11 +88,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 def has_rouge_words(text: str) -> bool:
-    """Tell if at least half of a text's letters are Latin, as ROUGE-L requires.
-
-    It finds no words, or only the few Latin ones, in a text of another alphabet.
-    Accents only split words.
-    """
+    """True if at least half of a text's letters are Latin, the only ones it counts."""
     letters = list(filter(str.isalnum, text))
     n_latin = sum(one < "\u0250" or "\u1e00" <= one < "\u1f00" for one in letters)
     return 2 * n_latin >= len(letters) and bool(rouge_words(text))
@@ -130,13 +118,17 @@ class Measure:
     Attributes:
         whole_when_inside: Whether an instance that was cut inside a sentence is
             compared whole, first piece and all: for measures that want sentences.
-        score: Pairs to float64 (N,), higher for more overlap; nan where the measure
-            cannot read the reference.
+        score: (reference, candidate) pairs to float64 (N,), higher for more overlap;
+            nan where the measure cannot read the reference.
+        note: Sentence on the model that measures; "" without one.
+        is_bleurt_20: The local judge may read its scores.
     """
 
     name: str
     whole_when_inside: bool
-    score: Callable[[Pairs], np.ndarray]
+    score: Callable[[Sequence[tuple[str, str]]], np.ndarray]
+    note: str = ""
+    is_bleurt_20: bool = False
 
 
 def overlap_scores(
@@ -147,34 +139,24 @@ def overlap_scores(
     NaN where the request was refused or the measure cannot read the reference. An empty
     completion is an answer, and is scored like any other.
     """
-    answered = [i for i, one in enumerate(completions) if not one.refused]
-    is_whole = measure.whole_when_inside
-    pairs = [
-        compared_texts(instances[i], completions[i].text, whole_when_inside=is_whole)
-        for i in answered
-    ]
+    answered, pairs = [], []
+    for i, (instance, one) in enumerate(zip(instances, completions, strict=True)):
+        if one.refused:
+            continue
+        # What it repeats of its prompt stays, as in published scores.
+        reference, candidate = instance.second_piece, without_thoughts(one.text)
+        if measure.whole_when_inside and instance.cut == "inside":
+            first = instance.first_piece
+            reference, candidate = f"{first} {reference}", f"{first} {candidate}"
+        answered.append(i)
+        pairs.append((reference, candidate))
     scores_N = np.full(len(instances), np.nan)
     if answered:
         scores_N[answered] = measure.score(pairs)
     return scores_N
 
 
-def compared_texts(
-    instance: Instance, completion: str, *, whole_when_inside: bool
-) -> tuple[str, str]:
-    """Reference and candidate: the new piece, or the whole where that is asked for.
-
-    The candidate's thoughts are left out. What it repeats of its prompt stays, as in
-    published scores; judges leave that out, too.
-    """
-    reference, candidate = instance.second_piece, without_thoughts(completion)
-    if whole_when_inside and instance.cut == "inside":
-        first = instance.first_piece
-        return f"{first} {reference}", f"{first} {candidate}"
-    return reference, candidate
-
-
-def _rouge_l_f1(pairs: Pairs) -> np.ndarray:
+def _rouge_l_f1(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     return np.array(
         [
             rouge_l(reference, candidate).f1 if has_rouge_words(reference) else np.nan
@@ -186,51 +168,6 @@ def _rouge_l_f1(pairs: Pairs) -> np.ndarray:
 ROUGE_L = Measure(name="rouge_l", whole_when_inside=False, score=_rouge_l_f1)
 """F of ROUGE-L on the new piece alone, at any cut: it counts words, not fluency.
 nan where the reference is mostly of letters that ROUGE does not know."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class EmbeddingOverlap:
-    """Cosine of the embeddings of a model.
-
-    Those of a plain language model are high for any two texts of one language; what
-    counts is how much higher they are with the guided instruction.
-    """
-
-    checkpoint: "Checkpoint"
-    name: str = "embedding"
-
-    @classmethod
-    def load(cls, model: str) -> "EmbeddingOverlap":
-        """Open a folder or a name on the hub; see `load_checkpoint`."""
-        from jaxcontam.models.checkpoint import load_checkpoint
-
-        return cls(load_checkpoint(model))
-
-    @property
-    def version(self) -> str:
-        """Name and digest of the model, for a report."""
-        digest = self.checkpoint.fingerprint.removeprefix("sha256:")
-        return f"{self.checkpoint.name} {digest[:12]}"
-
-    @property
-    def measure(self) -> Measure:
-        """For `overlap_scores`, with the truncation of BLEURT."""
-        return Measure(name=self.name, whole_when_inside=True, score=self.scores)
-
-    def scores(self, pairs: Pairs) -> np.ndarray:
-        """Cosine of mean hidden states; 0 where a text has no tokens."""
-        from jaxcontam.replication.bleurt import text_embeddings
-
-        if not pairs:
-            return np.zeros(0)
-        # A reference stands in two pairs, one an instruction: it is read once.
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        place = {text: i for i, text in enumerate(texts)}
-        vectors_ND = text_embeddings(self.checkpoint, texts).astype(np.float64)
-        first_ND, second_ND = (
-            vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
-        )
-        return np.sum(first_ND * second_ND, axis=1)
 
 
 _FEWEST_PAIRS = 2

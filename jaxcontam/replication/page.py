@@ -1,7 +1,7 @@
 """Reports of `replicate`: methods, sentences, tables, completions and plots."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.replication.comparisons import ComparisonResult
@@ -190,15 +190,7 @@ def replication_words(report: Report) -> Words:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskedInstance:
-    """Completions of one instance: a row of `texts.jsonl`, as a page shows it.
-
-    Attributes:
-        arm: `partition` or `control`, or one of both as the reference was asked.
-        guided_refused: A server's words in its place; or None.
-        follows: The second piece follows from the first one by rule.
-        repeats: The text stands before, or on both sides.
-        judge_local: Label of the local judge: `exact`, `near` or `no`.
-    """
+    """Completions of one instance: a row of `texts.jsonl`, as a page shows it."""
 
     id: int
     arm: str
@@ -354,55 +346,57 @@ def replication_rows(
     return judges, overlaps, [row for row in rows if isinstance(row, ComparisonResult)]
 
 
+Columns = Mapping[str, Callable[[Any], str]]
+"""Titles of a table with the cell of a row under each."""
+
+_COUNTED: Columns = {
+    "judged": lambda row: str(row.n_instances),
+    "exact": lambda row: str(row.n_exact),
+    "near": lambda row: str(row.n_near),
+    "share (95 %)": lambda row: interval_of(row, "rate", ".0%"),
+    "control": lambda row: (
+        f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
+        if row.n_control
+        else "-"
+    ),
+    "paper's rule": lambda row: "met" if row.meets_rule else "not met",
+    "verdict": lambda row: row.verdict or "-",
+}
+_COMPARED: Columns = {
+    "overlap": lambda row: _measure_of(row),
+    "test": lambda row: OVERLAP_TESTS[measure_and_test(row.method)[1]],
+    "pairs": lambda row: str(row.n_instances),
+    "guided": lambda row: shown_or_dash(row.guided),
+    "general": lambda row: shown_or_dash(row.general),
+    "p": lambda row: _p_text(row.p_value),
+    "at 0.05": lambda row: _BELOW.get(row.verdict or "", "-"),
+}
+_FOUND: Columns = {
+    "n": lambda row: str(row.n_instances),
+    "found": lambda row: str(row.n_found),
+    "share (95 %)": lambda row: interval_of(row, "rate", ".0%"),
+    "by guessing": lambda row: shown_or_dash(row.chance, ".1%"),
+    "finding": lambda row: row.finding,
+}
+
+
 def replication_tables(rows: Sequence[Any], words: Words) -> tuple[Table, Table, Table]:
     """Tables of judges, overlaps and comparisons, for page and terminal."""
     judges, overlaps, comparisons = replication_rows(rows)
-    copies = [
-        [
-            words[row.method].label,
-            *map(str, (row.n_instances, row.n_exact, row.n_near)),
-            interval_of(row, "rate", ".0%"),
-            f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
-            if row.n_control
-            else "-",
-            "met" if row.meets_rule else "not met",
-            row.verdict or "-",
-        ]
-        for row in judges
-    ]
-    closer = [
-        [
-            _MEASURES.get(measure, measure),
-            OVERLAP_TESTS[test],
-            str(row.n_instances),
-            shown_or_dash(row.guided),
-            shown_or_dash(row.general),
-            _p_text(row.p_value),
-            _BELOW.get(row.verdict or "", "-"),
-        ]
-        for row in overlaps
-        for measure, test in [measure_and_test(row.method)]
-    ]
-    found = [
-        [
-            words[row.method].label,
-            str(row.n_instances),
-            str(row.n_found),
-            interval_of(row, "rate", ".0%"),
-            shown_or_dash(row.chance, ".1%"),
-            row.finding,
-        ]
-        for row in comparisons
-    ]
-    share = "share (95 %)"
-    counts = ("judge", "judged", "exact", "near", share, "control")
-    header = (*counts, "paper's rule", "verdict")
-    pairs = ("overlap", "test", "pairs", "guided", "general", "p", "at 0.05")
-    ways = ("asked for", "n", "found", share, "by guessing", "finding")
+
+    def table(
+        rows: Sequence[Any], columns: Columns, label: str, wrapped: Sequence[int]
+    ) -> Table:
+        cells = [[cell(row) for cell in columns.values()] for row in rows]
+        return Table([*columns], cells, label, words=wrapped)
+
+    def name(row: Any) -> str:
+        return words[row.method].label
+
     return (
-        Table(header, copies, "copies", words=(4, 5, 6, 7)),
-        Table(pairs, closer, "guided against general instruction", words=(1, 6)),
-        Table(ways, found, "other ways to ask", words=(5,)),
+        table(judges, {"judge": name, **_COUNTED}, "copies", (4, 5, 6, 7)),
+        table(overlaps, _COMPARED, "guided against general instruction", (1, 6)),
+        table(comparisons, {"asked for": name, **_FOUND}, "other ways to ask", (5,)),
     )
 
 
@@ -429,15 +423,13 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
     found = []
     if row.primary:
         found.append(_verdict_sentence(row, name))
-        for where, n in (
-            ("", row.n_follows),
-            ("In the control, ", row.n_control_follows),
-        ):
-            if n:
-                found.append(
-                    f"{where}{n} instances are left out: their second pieces follow "
-                    "from the first by repeating or counting on."
-                )
+        left_out = {"": row.n_follows, "In the control, ": row.n_control_follows}
+        found += [
+            f"{where}{n} instances are left out: their second pieces follow from the "
+            "first by repeating or counting on."
+            for where, n in left_out.items()
+            if n
+        ]
         found += [*_control_sentences(row), *_reference_sentences(row)]
         if row.reason is not None:
             found.append(_WHY[row.reason])
@@ -459,7 +451,9 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
 
 def _verdict_sentence(row: JudgeResult, name: str) -> str:
     if not row.n_instances:
-        why = f"; {row.n_follows} follow from their first pieces" * bool(row.n_follows)
+        why = ""
+        if row.n_follows:
+            why = f"; {row.n_follows} follow from their first pieces"
         return f"No verdict: the {name} judged none of the completions{why}."
     counted = (
         f"{row.n_exact + row.n_near} of {row.n_instances} completions are copies "
@@ -528,7 +522,9 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     one = row.reference
     if one is None:
         return []
-    refused = f"; {one.n_refused} requests to it were refused" * bool(one.n_refused)
+    refused = ""
+    if one.n_refused:
+        refused = f"; {one.n_refused} requests to it were refused"
     return [
         f"The reference copies {one.n_copies} of {one.n_instances}, and "
         f"{one.control_copies} of {one.n_control} of the control "
@@ -540,10 +536,14 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     ]
 
 
+def _measure_of(row: OverlapResult) -> str:
+    name, _ = measure_and_test(row.method)
+    return _MEASURES.get(name, name)
+
+
 def _flip_sentence(row: OverlapResult) -> str:
-    measure = _MEASURES.get(measure_and_test(row.method)[0], row.method)
     guided, general = row.guided or 0.0, row.general or 0.0
-    means = f"{guided:.2f} against {general:.2f} by {measure}"
+    means = f"{guided:.2f} against {general:.2f} by {_measure_of(row)}"
     p = f"one-sided p = {_p_text(row.p_value)}, exact"
     if _BELOW.get(row.verdict or "") == "yes":
         return (

@@ -9,12 +9,12 @@ Dimension key
     N  instances
 """
 
+import contextlib
 import csv
 import dataclasses
 import hashlib
 import io
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,10 @@ from jaxcontam.replication.judging import (
     OF_REFERENCE,
     PARTITION,
     Arm,
-    OverlapModel,
     Partition,
     measured,
 )
-from jaxcontam.replication.overlap import ROUGE_L, measure_and_test
+from jaxcontam.replication.overlap import ROUGE_L, Measure, measure_and_test
 from jaxcontam.replication.page import (
     AskedInstance,
     ReplicationReport,
@@ -94,9 +93,9 @@ _TAKEN_FOR_BLEURT_20 = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A partition with completions, scores and labels; None where the file has none.
+    """A partition with completions, scores and labels, as far as the file has them.
 
-    Scores, guided and general by measure, and labels may have empty cells: nan, None.
+    Scores are guided and general ones by measure, nan for an empty cell.
     """
 
     name: str
@@ -114,8 +113,7 @@ def recorded_partition(
     path: Path,
     design: ReplicationDesign,
     *,
-    measures: Sequence[OverlapModel] = (),
-    annotated: Path | None = None,
+    measures: Sequence[Measure] = (),
     bar: Bar = silent,
 ) -> Partition:
     """Read completions, those of the control as well, and measure them."""
@@ -132,12 +130,15 @@ def recorded_partition(
         for name, file in files.items()
     }
     arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=recorded.general)
-    if len(files) > 1 and all(file.reference is not None for file in files.values()):
-        for name, file in files.items():
-            theirs = file.reference or ()
-            arms[OF_REFERENCE[name]] = Arm(instances=file.instances, guided=theirs)
-    humans = human_labels(annotated, arms[PARTITION], seed=design.seed)
-    if humans is None and recorded.people:
+    of_reference = {
+        OF_REFERENCE[name]: Arm(instances=file.instances, guided=file.reference)
+        for name, file in files.items()
+        if file.reference is not None
+    }
+    if len(of_reference) == len(OF_REFERENCE):
+        arms |= of_reference
+    humans = None
+    if recorded.people:
         humans = People(labels=recorded.people, source="people's labels in the file")
     judged = {
         name: file.model_judge
@@ -289,17 +290,16 @@ def _instance(
 
 def _numbers(records: list[Record], column: str) -> np.ndarray:
     """Numbers (N,) float64; nan for an empty cell."""
-    numbers = []
-    for where, _, row in records:
-        cell = row[column] if row is not None and column in row else None
-        try:
-            number = math.nan if cell in (None, "") else float(str(cell))
-        except ValueError:
-            number = math.inf
-        if math.isinf(number) or (math.isnan(number) and cell not in (None, "")):
+    numbers_N = np.full(len(records), np.nan)
+    for i, (where, _, row) in enumerate(records):
+        cell = (row or {}).get(column)
+        if cell in (None, ""):
+            continue
+        with contextlib.suppress(ValueError):
+            numbers_N[i] = float(str(cell))
+        if not np.isfinite(numbers_N[i]):
             raise InputError(f"{where}: column {column!r}: no number ({cell!r})")
-        numbers.append(number)
-    return np.array(numbers)
+    return numbers_N
 
 
 def _label(record: Record, column: str) -> Judgement | None:
@@ -325,27 +325,19 @@ _MARK = "\ufeff"
 _HINT = "fill in exact, near or no; leave a cell empty to skip it"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    name: str
-    place: int
-    reference: str
-    candidate: str
-
-
 def sheet_text(
     instances: Sequence[Instance], guided: Sequence[Completion], *, seed: int
 ) -> str:
     """The empty sheet as CSV, in a random order of its rows."""
-    rows = _sheet_rows(instances, guided, seed)
+    rows = [*_sheet_rows(instances, guided, seed).items()]
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     buffer = io.StringIO(newline="")
     buffer.write(_MARK)
     writer = csv.writer(buffer)
     writer.writerow(_COLUMNS)
     for i in order:
-        texts = (cell_text(rows[i].reference), cell_text(rows[i].candidate))
-        writer.writerow([rows[i].name, *texts, *("" for _ in ANNOTATORS)])
+        name, (_, *texts) = rows[i]
+        writer.writerow([name, *map(cell_text, texts), *("" for _ in ANNOTATORS)])
     return buffer.getvalue()
 
 
@@ -356,13 +348,6 @@ def is_filled(path: Path) -> bool:
         for cells in _read_sheet(path)
         for column in ANNOTATORS
     )
-
-
-def human_labels(annotated: Path | None, arm: Arm, *, seed: int) -> People | None:
-    """Labels of a sheet that people filled in; None without one."""
-    if annotated is None:
-        return None
-    return read_sheet(annotated, arm.instances, arm.guided, seed=seed)
 
 
 def read_sheet(
@@ -377,26 +362,26 @@ def read_sheet(
     Columns may be split by commas, semicolons or tabs. InputError names a row that is
     of another run, stands twice or beside other texts, or has an unknown label.
     """
-    rows = {row.name: row for row in _sheet_rows(instances, guided, seed)}
+    rows = _sheet_rows(instances, guided, seed)
     labels: list[list[Judgement | None]] = [[None] * len(instances) for _ in ANNOTATORS]
     seen: set[str] = set()
     for number, cells in enumerate(_read_sheet(path), 2):
-        where = f"{path}: row {number}"
-        row = rows.get(cells["id"].strip())
-        if row is None:
+        where, name = f"{path}: row {number}", cells["id"].strip()
+        if name not in rows:
             raise InputError(
                 f"{where}: unknown id {cells['id']!r}",
                 hint="is the sheet that of another run, model or seed?",
             )
-        if row.name in seen:
-            raise InputError(f"{where}: id {row.name!r} stands twice")
-        seen.add(row.name)
+        if name in seen:
+            raise InputError(f"{where}: id {name!r} stands twice")
+        seen.add(name)
+        place, *texts = rows[name]
         if any(
             _plain(cells[column]) != _plain(text)
-            for column, text in zip(_TEXTS, (row.reference, row.candidate), strict=True)
+            for column, text in zip(_TEXTS, texts, strict=True)
         ):
             raise InputError(
-                f"{where}: other texts than id {row.name!r} had",
+                f"{where}: other texts than id {name!r} had",
                 hint="was one column sorted without the others?",
             )
         for person, column in enumerate(ANNOTATORS):
@@ -406,7 +391,7 @@ def read_sheet(
                 raise InputError(
                     f"{where}: {column}: unknown label {word!r}", hint=_HINT
                 )
-            labels[person][row.place] = label
+            labels[person][place] = label
     given = tuple(tuple(of_person) for of_person in labels if any(of_person))
     if not given:
         raise InputError(f"{path}: no label is filled in", hint=_HINT)
@@ -415,17 +400,17 @@ def read_sheet(
 
 def _sheet_rows(
     instances: Sequence[Instance], guided: Sequence[Completion], seed: int
-) -> list[_Row]:
-    found = []
-    for place, one in enumerate(guided):
+) -> dict[str, tuple[int, str, str]]:
+    """Name of each row -> place of its instance, reference and candidate."""
+    found = {}
+    for place, (instance, one) in enumerate(zip(instances, guided, strict=True)):
         if one.refused:
             continue
-        instance = instances[place]
         reference, candidate = instance.second_piece, one.text.strip()
         key = [seed, place, instance.first_piece, reference, candidate]
         digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
         # Digits alone, or 1e5, would be a number to a spreadsheet.
-        found.append(_Row("row-" + digest[:12], place, reference, candidate))
+        found["row-" + digest[:12]] = place, reference, candidate
     return found
 
 
@@ -470,8 +455,7 @@ def partition_from_rows(
 ) -> Partition:
     """Undo `Partition.rows`; what can be measured without a model is measured again.
 
-    `stated` are rows of the report without further methods, `rows` all of
-    `texts.jsonl`. KeyError if a field, or the row of the local judge, is missing.
+    `stated` are rows of the report without further methods.
     """
     by_method = {row["method"]: row for row in stated}
     local, llm, human = by_method[LOCAL], by_method.get(LLM), by_method.get(HUMAN)

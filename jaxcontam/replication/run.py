@@ -33,13 +33,12 @@ from jaxcontam.replication.judging import (
     OF_REFERENCE,
     PARTITION,
     Arm,
-    OverlapModel,
     Partition,
     measured,
 )
-from jaxcontam.replication.overlap import OverlapResult
+from jaxcontam.replication.overlap import Measure, OverlapResult
 from jaxcontam.replication.page import COMMAND, replication_figure, replication_words
-from jaxcontam.replication.recorded import human_labels
+from jaxcontam.replication.recorded import read_sheet
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
@@ -60,9 +59,7 @@ if TYPE_CHECKING:
 class ReplicationAnalysis(Writable):
     """A report of replication, with the completions that it rests on.
 
-    Attributes:
-        partition: Completions, measures and labels, from which results follow.
-        model: What was asked; None for completions that were recorded.
+    Results follow from the `partition`. `model` is None for recorded completions.
     """
 
     partition: Partition
@@ -100,6 +97,16 @@ class ReplicationAnalysis(Writable):
             ValueError: If nothing was judged.
         """
         return replication_figure(self.report, replication_words(self.report))
+
+    @property
+    def was_refused(self) -> bool:
+        """True if a server refused a request that a result counts."""
+        rows = [row for row in self.results if not isinstance(row, OverlapResult)]
+        judges = [row for row in rows if isinstance(row, JudgeResult)]
+        beside = [row.reference for row in judges if row.reference is not None]
+        return any(row.n_refused or row.n_control_refused for row in rows) or any(
+            one.n_refused for one in beside
+        )
 
     @property
     def report(self) -> Report:
@@ -151,10 +158,8 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     compare = questions.get("compare")
-    if isinstance(compare, Sequence) and all(isinstance(c, str) for c in compare):
-        questions["compare"] = (
-            compare if isinstance(compare, str) else ",".join(compare) or None
-        )
+    if isinstance(compare, list | tuple) and all(isinstance(c, str) for c in compare):
+        questions["compare"] = ",".join(compare) or None
     check_names(ReplicationDesign, questions)
     design = ReplicationDesign(**questions)
     if reference is not None:
@@ -200,17 +205,16 @@ def ask(
     model: PromptedModel,
     reference: PromptedModel | None = None,
     *,
-    measures: Sequence[OverlapModel] = (),
-    annotated: Path | None = None,
+    measures: Sequence[Measure] = (),
     watch: Stopwatch | None = None,
     bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """Ask for everything that a plan holds, and measure the answers.
 
-    A reference has seen neither side: it is asked the guided prompts. `annotated` is
-    the sheet that people filled in; `watch` runs from the beginning of the run.
+    A reference has seen neither side: it is asked the guided prompts. `watch` runs from
+    the beginning of the run.
     """
-    watch = watch or Stopwatch()
+    watch, design = watch or Stopwatch(), plan.design
     if reference is not None:
         theirs = reference.info
         if theirs.fingerprint == model.info.fingerprint != "unknown":
@@ -218,20 +222,43 @@ def ask(
                 f"{theirs.name}: the reference is the model itself",
                 hint="name a model that cannot have seen the benchmark",
             )
-    new_tokens, notes = room(plan, model)
-    guided = _guided(plan, model, new_tokens, bar)
-    general = None
+
+    def completed(
+        one: PromptedModel, prompts: Sequence[str], most: int, title: str
+    ) -> tuple[Completion, ...]:
+        with bar(title) as progress:
+            found = one.completer.complete(
+                prompts,
+                max_tokens=most,
+                seed=design.seed,
+                stop=plan.stop,
+                progress=progress,
+            )
+        return tuple(answer for (answer,) in found)
+
+    most, notes = room(plan, model)
+    arms = {
+        name: Arm(
+            instances=side.instances,
+            guided=completed(model, prompts, most, "guided completions"),
+        )
+        for name, side, prompts in zip(
+            (PARTITION, CONTROL), plan.arms, plan.guided, strict=False
+        )
+    }
     if (prompts := plan.general) is not None:
-        words = "general completions"
-        general = _completed(plan, model, prompts, new_tokens, bar, words)
-    comparisons, answers = _compared(plan, model, new_tokens, bar)
-    arms: dict[str, Arm] = dict(zip((PARTITION, CONTROL), guided, strict=False))
-    arms[PARTITION] = dataclasses.replace(guided[0], general=general)
+        general = completed(model, prompts, most, "general completions")
+        arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=general)
+    comparisons, answers = _compared(plan, model, most, bar)
     notes = (*plan.warnings, *notes, *model.notes())
     if reference is not None:
         most, more = room(plan, reference)
-        theirs = _guided(plan, reference, most, bar, of="the reference's ")
-        arms |= dict(zip(OF_REFERENCE.values(), theirs, strict=True))
+        title = "the reference's guided completions"
+        for name, side, prompts in zip(
+            OF_REFERENCE.values(), plan.arms, plan.guided, strict=True
+        ):
+            guided = completed(reference, prompts, most, title)
+            arms[name] = Arm(instances=side.instances, guided=guided)
         more = (*more, *reference.notes())
         notes = (*notes, *(f"of the reference: {words}" for words in more))
     partition = Partition(
@@ -239,19 +266,18 @@ def ask(
         fingerprint=plan.drawn.fingerprint,
         prompt_version=plan.prompts.version,
         arms=arms,
-        group_field=plan.design.group_field,
+        group_field=design.group_field,
         control_warnings=() if plan.control is None else plan.control.warnings,
-        humans=human_labels(annotated, arms[PARTITION], seed=plan.design.seed),
         warnings=notes,
     )
     return ReplicationAnalysis(
         partition=measured(partition, measures, bar=bar),
-        comparisons=tuple(comparisons),
-        answers=tuple(answers),
+        comparisons=comparisons,
+        answers=answers,
         model=model.info,
         device=model.device,
         reference=None if reference is None else reference.info,
-        seed=plan.design.seed,
+        seed=design.seed,
         watch=watch,
     )
 
@@ -283,41 +309,9 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
     return new_tokens, tuple(warnings)
 
 
-def _guided(
-    plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar, *, of: str = ""
-) -> list[Arm]:
-    words = f"{of}guided completions"
-    return [
-        Arm(
-            instances=side.instances,
-            guided=_completed(plan, model, prompts, most, bar, words),
-        )
-        for side, prompts in zip(plan.arms, plan.guided, strict=True)
-    ]
-
-
-def _completed(
-    plan: ReplicationPlan,
-    model: PromptedModel,
-    prompts: Sequence[str],
-    most: int,
-    bar: Bar,
-    title: str,
-) -> tuple[Completion, ...]:
-    with bar(title) as progress:
-        found = model.completer.complete(
-            prompts,
-            max_tokens=most,
-            seed=plan.design.seed,
-            stop=plan.stop,
-            progress=progress,
-        )
-    return tuple(one for (one,) in found)
-
-
 def _compared(
     plan: ReplicationPlan, model: PromptedModel, most: int, bar: Bar
-) -> tuple[list[ComparisonResult], list[dict[str, Any]]]:
+) -> tuple[tuple[ComparisonResult, ...], tuple[dict[str, Any], ...]]:
     asked = ComparisonInputs(
         benchmark=plan.benchmark,
         fingerprint=plan.drawn.fingerprint,
@@ -342,7 +336,17 @@ def _compared(
             result, own = COMPARISONS[name](asked, progress)
         found.append(result)
         rows += [{"benchmark": plan.benchmark.name, "arm": name, **row} for row in own]
-    return found, rows
+    return tuple(found), tuple(rows)
+
+
+def labelled_by(analysis: ReplicationAnalysis, sheet: Path) -> ReplicationAnalysis:
+    """The analysis with the labels of a sheet that people filled in."""
+    partition = analysis.partition
+    texts = partition.arm.instances, partition.arm.guided
+    people = read_sheet(sheet, *texts, seed=analysis.seed)
+    return dataclasses.replace(
+        analysis, partition=dataclasses.replace(partition, humans=people)
+    )
 
 
 def judged_by(

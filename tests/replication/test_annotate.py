@@ -6,20 +6,13 @@ import io
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.replication.instances import Instance
 from jaxcontam.replication.recorded import read_sheet, sheet_text
 from jaxcontam.scoring.completer import Completion
+from tests.support.instances import instance
 
 N = 8
 INSTANCES = tuple(
-    Instance(
-        index=i,
-        first_piece=f"first {i}",
-        second_piece=f"second {i}",
-        label="label",
-        cut="inside",
-    )
-    for i in range(N)
+    instance(f"first {i}", f"second {i}", label="label", index=i) for i in range(N)
 )
 GUIDED = tuple(Completion(text=f"written {i}") for i in range(N))
 

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from jaxcontam.errors import InputError
 from jaxcontam.replication.bleurt import Bleurt, kept_tokens
-from jaxcontam.replication.overlap import EmbeddingOverlap
 
 torch = pytest.importorskip("torch")
 
@@ -250,26 +249,3 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path, damage, message):
         Bleurt.load(tmp_path / damage if damage == "nowhere" else tmp_path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_embedding_overlap_is_the_cosine_of_mean_states():
-    from jaxcontam.models.checkpoint import Checkpoint
-    from jaxcontam.replication.bleurt import text_embeddings
-    from tests.support.unlearning_models import BOS, fresh_decoder, word_tokenizer
-
-    checkpoint = Checkpoint(
-        name="tiny",
-        decoder=fresh_decoder(3),
-        tokenizer=word_tokenizer(),
-        prefix_id=BOS,
-        fingerprint="sha256:" + "ab" * 32,
-    )
-    overlap = EmbeddingOverlap(checkpoint)
-    pairs = [("beno bist", "beno bist"), ("beno bist", "ka keno"), ("ka", "")]
-    same, other, empty = overlap.scores(pairs)
-    assert same == pytest.approx(1.0, abs=1e-6) and empty == 0
-    a, b, *_ = text_embeddings(checkpoint, ["beno bist", "ka keno", "ka"])
-    # Float32 vectors, multiplied in another order.
-    assert other == pytest.approx(float(a @ b), abs=1e-6)
-    assert overlap.scores([]).shape == (0,)
-    assert overlap.version == "tiny abababababab"

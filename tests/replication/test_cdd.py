@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from jaxcontam.replication.comparisons import (
     cdd,
@@ -11,22 +12,16 @@ from jaxcontam.replication.comparisons import (
     token_distances,
     words_and_marks,
 )
-from jaxcontam.replication.instances import Instance
 from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
+from tests.support.instances import instance
 
 WORDS = [f"w{i}" for i in range(400)]
 
 
 def instances(n):
     return [
-        Instance(
-            index=3 * i,
-            first_piece=f"first {i}",
-            second_piece=" ".join(WORDS[30 * i : 30 * i + 30]),
-            label=None,
-            cut="inside",
-        )
+        instance(f"first {i}", " ".join(WORDS[30 * i : 30 * i + 30]), index=3 * i)
         for i in range(n)
     ]
 
@@ -84,44 +79,30 @@ def test_tokens_are_counted_not_characters():
     words = [f"word{i}" for i in range(20)]
     # One other word of 20 is within 5 %, though it differs in six characters.
     assert peakedness(words, [[*words[:-1], "tokens"]]) == 1.0
-    assert words_and_marks("It's 3.5, no?") == [
-        "It",
-        "'",
-        "s",
-        "3",
-        ".",
-        "5",
-        ",",
-        "no",
-        "?",
-    ]
+    assert words_and_marks("It's 3.5?") == ["It", "'", "s", "3", ".", "5", "?"]
 
 
-def test_peakedness_is_a_share_not_a_count():
-    greedy = list(range(40))
-    copy, other = [*range(39), 99], list(range(100, 140))
-    assert peakedness(greedy, [copy] + 3 * [other]) == 0.25
-
-
-def test_the_longest_answer_sets_the_threshold():
-    greedy, longer = list(range(19)), list(range(20))
-    # 5 % of 19 tokens would allow none, of 20 one.
-    assert peakedness(greedy, [greedy]) == 1.0
-    assert peakedness(greedy, [longer]) == 1.0
-    assert peakedness(greedy, [list(range(18))]) == 0.0
-
-
-def test_what_stands_behind_the_length_does_not_count():
-    greedy = list(range(100))
-    sample = [*range(100), *range(500, 900)]
-    assert peakedness(greedy, [sample]) == 1.0
+@pytest.mark.parametrize(
+    ("greedy", "samples", "share"),
+    [
+        # A share, no count.
+        (range(40), [[*range(39), 99], *3 * [range(100, 140)]], 0.25),
+        # The longest answer sets the threshold: 5 % of 19 would allow none, of 20 one.
+        (range(19), [range(19)], 1.0),
+        (range(19), [range(20)], 1.0),
+        (range(19), [range(18)], 0.0),
+        # What stands behind the length does not count.
+        (range(100), [[*range(100), *range(500, 900)]], 1.0),
+    ],
+)
+def test_peakedness_of_hand_cases(greedy, samples, share):
+    assert peakedness(greedy, samples) == share
 
 
 def test_a_product_just_below_a_whole_number_is_that_number():
-    greedy = list(range(100))
     sample = [*range(71), *range(500, 529)]  # differs in 29 of 100
     assert 0.29 * 100 < 29
-    assert peakedness(greedy, [sample], alpha=0.29) == 1.0
+    assert peakedness(range(100), [sample], alpha=0.29) == 1.0
 
 
 def test_ted_leaves_out_copies_and_repeats():

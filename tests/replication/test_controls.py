@@ -13,33 +13,19 @@ from jaxcontam.replication.control import (
     Side,
     beside_reference,
     fewest_above,
+    fewest_near,
     independence_words,
-    judge_result,
     more_copies,
     share_p,
     why_no_more,
 )
 from jaxcontam.replication.design import ReplicationDesign, plan_replication
-from jaxcontam.replication.instances import Instance
 from jaxcontam.replication.judges import Judged, closeness, is_short
-from jaxcontam.replication.page import REPLICATION_METHODS, replication_sentences
-from jaxcontam.reports.methods import words_of
+from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.stats.proportions import rate_test
-
-WORDS = {name: words_of(row) for name, row in REPLICATION_METHODS.items()}
-
-
-def result(labels, **more):
-    return judge_result(
-        Judged(labels=tuple(labels)),
-        method="judge_local",
-        benchmark="set",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-        **more,
-    )
+from jaxcontam.stats.proportions import rate_test, wilson_interval
+from tests.support.instances import WORDS, instance
+from tests.support.instances import judged as result
 
 
 def said_of(row):
@@ -325,28 +311,6 @@ def test_a_split_by_chance_of_sources_of_two_sizes_keeps_the_level():
     assert binom.sf(low - 1, n, 0.05) > 0.001
 
 
-def test_of_all_exchanges_no_more_are_significant_than_the_level_says():
-    own = grouped([1, 1, 0, 1, 1, 0], "aabbxx")
-    theirs = grouped([0, 0, 1, 0, 0, 1], "ccddxx")
-    names = np.array([*own.groups, *theirs.groups])
-    copies = np.array([*own.copies, *theirs.copies])
-    p_values = np.array(
-        [
-            more_copies(
-                grouped(copies[side], names[side]),
-                grouped(copies[~side], names[~side]),
-                seed=0,
-            ).p_value
-            for side in exchanges(own, theirs)
-        ]
-    )
-    assert len(p_values) == 36
-    for level in np.unique(p_values):
-        # 4 standard errors of a p-value of 9,999 draws.
-        allowed = level + 4 * np.sqrt(level * (1 - level) / 9999)
-        assert np.mean(p_values <= level) <= allowed
-
-
 def test_five_sources_a_side_are_never_more_than_suspected():
     names = [f"s{i // 10}" for i in range(100)]
     row = result(
@@ -446,7 +410,7 @@ def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level(
 
 
 def test_a_completion_is_close_by_its_content_words():
-    one = of("the old mill by the river was sold")
+    one = instance("So", "the old mill by the river was sold")
     for text, share in (
         ("the old mill by the river was sold", 1.0),
         ("a mill stood by that river", 0.5),
@@ -489,19 +453,15 @@ def test_a_control_that_is_refused_whole_leaves_no_verdict():
     assert "No control was given" not in said_of(row)
 
 
-def of(second):
-    return Instance(
-        index=0, first_piece="So", second_piece=second, label=None, cut="inside"
-    )
-
-
 def test_copies_of_one_or_two_words_do_not_decide():
     labels = ["exact", *["no"] * 49]
     row = result(labels, facts=Facts(is_short=[True] * 50))
     assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
     assert "do not decide" in said_of(row)
     assert result(labels, facts=Facts(is_short=[False] * 50)).verdict == "suspected"
-    assert [is_short(of(text)) for text in ("yes", "a dog", "a dog barks")] == [
+    assert [
+        is_short(instance("So", text)) for text in ("yes", "a dog", "a dog barks")
+    ] == [
         True,
         True,
         False,
@@ -538,3 +498,49 @@ def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
         low += fisher_exact(table, "greater").pvalue <= 0.05
     # 3.3 standard errors of .05 at n = 40.
     assert low / n <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / n)
+
+
+@pytest.mark.parametrize(
+    ("n_exact", "n_near", "expected"),
+    [(0, 0, False), (0, 1, False), (0, 2, True), (1, 0, True), (3, 5, True)],
+)
+def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
+    copies = ["exact"] * n_exact + ["near"] * n_near
+    row = result(copies + ["no"] * (10 - len(copies)))
+    assert row.meets_rule == expected
+
+
+@pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
+def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples(n, fewest):
+    assert fewest_near(n) == fewest
+    reached = [binom.sf(fewest_near(m) - 1, m, 0.04) for m in (10, n)]
+    assert reached[1] <= reached[0]
+    assert n <= 10 or binom.sf(fewest - 2, n, 0.04) > reached[0], "and no stricter"
+
+
+def test_the_row_counts_copies_among_those_judged():
+    row = result(["exact", "near", "no", None])
+    assert (row.n_instances, row.n_exact, row.n_near, row.n_refused) == (3, 1, 1, 1)
+    assert row.rate == pytest.approx(2 / 3)
+    assert (row.rate_low, row.rate_high) == wilson_interval(2, 3)
+    assert row.verdict == "suspected"
+    assert row.p_control is None
+    assert result(["no"] * 5).verdict == "no evidence"
+
+
+def test_nothing_judged_is_no_verdict():
+    row = result([None, None])
+    assert row.verdict is None
+    assert row.rate is None
+
+
+def test_a_control_with_as_many_copies_takes_the_verdict_back():
+    labels = ["near"] * 5 + ["no"] * 45
+    same = result(labels, control=Judged(labels=tuple(labels)))
+    assert same.verdict == "no evidence"
+    assert same.p_control > 0.5
+    none = result(labels, control=Judged(labels=("no",) * 50))
+    assert none.verdict == "suspected"
+    assert (none.n_control, none.control_copies) == (50, 0)
+    assert none.p_control <= 0.05
+    assert none.p_control_barnard <= none.p_control

@@ -6,7 +6,7 @@ import pytest
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.replication.bleurt import text_embeddings
+from jaxcontam.replication.bleurt import embedding_measure, text_embeddings
 from jaxcontam.scoring.completions import LocalCompleter
 from tests.support.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
@@ -46,6 +46,18 @@ def test_a_text_beyond_the_context_is_cut(checkpoint):
     ids = checkpoint.tokenizer.encode("ka " * 200, add_special_tokens=False).ids
     assert len(ids) > CONTEXT
     assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_overlap_is_the_cosine_of_mean_states(checkpoint):
+    measure = embedding_measure(checkpoint)
+    pairs = [("beno bist", "beno bist"), ("beno bist", "ka keno"), ("ka", "")]
+    same, other, empty = measure.score(pairs)
+    assert same == pytest.approx(1.0, abs=1e-6) and empty == 0
+    a, b, *_ = text_embeddings(checkpoint, ["beno bist", "ka keno", "ka"])
+    # Float32 vectors, multiplied in another order.
+    assert other == pytest.approx(float(a @ b), abs=1e-6)
+    assert measure.score([]).shape == (0,)
+    assert measure.note == "The embedding cosine is measured by tiny tiny"
 
 
 def completed(checkpoint, prompts, path):

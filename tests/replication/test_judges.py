@@ -4,10 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
-from jaxcontam.replication.control import fewest_near, judge_result
-from jaxcontam.replication.instances import Instance, words_of
+from jaxcontam.replication.instances import words_of
 from jaxcontam.replication.judges import (
     NEAR,
     Judged,
@@ -22,15 +20,13 @@ from jaxcontam.replication.judges import (
     parse_judgement,
 )
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.stats.proportions import wilson_interval
+from tests.support.instances import instance, judged
 
 LONG = "the old mill by the river was sold to a painter"
 
 
-def instance(second=LONG, first="In spring", cut="inside"):
-    return Instance(
-        index=0, first_piece=first, second_piece=second, label=None, cut=cut
-    )
+def mill(second=LONG, first="In spring", cut="inside"):
+    return instance(first, second, cut=cut)
 
 
 @pytest.mark.parametrize(
@@ -108,16 +104,16 @@ def test_local_judge_counts_refusals_and_leaves_a_repeated_beginning_out():
         Completion(text="", refused="filtered"),
         Completion(text=""),
     ]
-    found = judge_local([instance()] * 3, done)
+    found = judge_local([mill()] * 3, done)
     assert found == Judged(labels=("exact", None, "no"), n_refused=1)
     scores = np.array([np.nan, 0.9, 0.9])
-    assert judge_local([instance()] * 3, done, bleurt=scores) == found
+    assert judge_local([mill()] * 3, done, bleurt=scores) == found
 
 
 @pytest.mark.parametrize("heading", ["Rest: ", "**Rest:** ", "\nSentence 2:\n"])
 def test_a_repeated_heading_is_no_part_of_a_copy(heading):
     done = [Completion(text=heading + LONG)]
-    assert judge_local([instance()], done).labels == ("exact",)
+    assert judge_local([mill()], done).labels == ("exact",)
 
 
 FIRST = "Nobody in the village knew why"
@@ -140,7 +136,7 @@ FIRST = "Nobody in the village knew why"
 @pytest.mark.parametrize("n_words", [4, 11])
 def test_a_copy_is_one_whatever_a_chat_model_says_around_it(said, n_words):
     short = " ".join(LONG.split()[:n_words])
-    case = instance(short, FIRST)
+    case = mill(short, FIRST)
     done = [Completion(text=said.replace(LONG, short))]
     assert judge_local([case], done).labels == ("exact",)
     judge = Answers([Completion(text="No")])
@@ -154,7 +150,7 @@ def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
     assert judge_pair(LONG, said) == "exact"
     assert judge_pair("the old mill", said) == "no"
     # The words of the first piece do not count twice.
-    case = instance("the old mill by the river was sold", LONG)
+    case = mill("the old mill by the river was sold", LONG)
     assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
 
 
@@ -166,15 +162,15 @@ def test_scripts_without_spaces_are_judged_by_their_signs():
 
 
 def test_references_of_two_words_are_warned_of():
-    easy, hard = instance("Paris", "The capital of France?", "pair"), instance()
+    easy, hard = mill("Paris", "The capital of France?", "pair"), mill()
     (warning,) = instance_warnings([easy, hard])
     assert "1 of 2 references have fewer than 3 words" in warning
     assert instance_warnings([hard]) == ()
 
 
 def test_repeating_the_first_text_of_a_pair_is_shown_as_a_copy():
-    alike = instance("the cat is on the mat", "the cat is on the mat today", "pair")
-    apart = instance("it rains a lot here", "the cat is on the mat", "pair")
+    alike = mill("the cat is on the mat", "the cat is on the mat today", "pair")
+    apart = mill("it rains a lot here", "the cat is on the mat", "pair")
     assert "in 1 of 2 pairs" in instance_warnings([alike, apart])[0]
     assert instance_warnings([apart]) == ()
     single = dataclasses.replace(alike, cut="sentence")
@@ -255,7 +251,7 @@ def test_model_judge_counts_what_it_cannot_read():
         Completion(text="c"),
         Completion(text="d"),
     ]
-    found = judge_llm(judge, [instance()] * 6, done, seed=5)
+    found = judge_llm(judge, [mill()] * 6, done, seed=5)
     assert found.labels == ("exact", "no", None, None, None, "no")
     assert (found.n_unparsed, found.n_refused) == (1, 2)
     # The empty completion and the refused one are not asked about.
@@ -265,66 +261,8 @@ def test_model_judge_counts_what_it_cannot_read():
 
 
 def test_model_judge_asks_nothing_where_nothing_was_written():
-    found = judge_llm(Answers([]), [instance()], [Completion(text="")])
+    found = judge_llm(Answers([]), [mill()], [Completion(text="")])
     assert found.labels == ("no",)
-
-
-@pytest.mark.parametrize(
-    ("n_exact", "n_near", "expected"),
-    [(0, 0, False), (0, 1, False), (0, 2, True), (1, 0, True), (3, 5, True)],
-)
-def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
-    copies = ["exact"] * n_exact + ["near"] * n_near
-    row = result(copies + ["no"] * (10 - len(copies)))
-    assert row.meets_rule == expected
-
-
-@pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
-def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples(n, fewest):
-    assert fewest_near(n) == fewest
-    reached = [binom.sf(fewest_near(m) - 1, m, 0.04) for m in (10, n)]
-    assert reached[1] <= reached[0]
-    assert n <= 10 or binom.sf(fewest - 2, n, 0.04) > reached[0], "and no stricter"
-
-
-def result(labels, **more):
-    return judge_result(
-        Judged(labels=tuple(labels), n_refused=list(labels).count(None)),
-        method="judge_local",
-        benchmark="set",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-        **more,
-    )
-
-
-def test_the_row_counts_copies_among_those_judged():
-    row = result(["exact", "near", "no", None])
-    assert (row.n_instances, row.n_exact, row.n_near, row.n_refused) == (3, 1, 1, 1)
-    assert row.rate == pytest.approx(2 / 3)
-    assert (row.rate_low, row.rate_high) == wilson_interval(2, 3)
-    assert row.verdict == "suspected"
-    assert row.p_control is None
-    assert result(["no"] * 5).verdict == "no evidence"
-
-
-def test_nothing_judged_is_no_verdict():
-    row = result([None, None])
-    assert row.verdict is None
-    assert row.rate is None
-
-
-def test_a_control_with_as_many_copies_takes_the_verdict_back():
-    labels = ["near"] * 5 + ["no"] * 45
-    same = result(labels, control=Judged(labels=tuple(labels)))
-    assert same.verdict == "no evidence"
-    assert same.p_control > 0.5
-    none = result(labels, control=Judged(labels=("no",) * 50))
-    assert none.verdict == "suspected"
-    assert (none.n_control, none.control_copies) == (50, 0)
-    assert none.p_control <= 0.05
-    assert none.p_control_barnard <= none.p_control
 
 
 def test_agreement_of_hand_counts():
@@ -346,7 +284,5 @@ def test_agreement_with_nobody_and_on_nothing():
     assert (all_no.accuracy, all_no.always_no) == (1, 1)
     assert all_no.f1 is None
     assert all_no.kappa is None
-    with pytest.raises(ValueError, match="lengths"):
-        agreement(["no"], [])
-    row = result(["exact", "no"], humans=["exact", "no"])
+    row = judged(["exact", "no"], humans=["exact", "no"])
     assert (row.agreement, row.f1, row.agreement_of_always_no) == (1, 1, 0.5)

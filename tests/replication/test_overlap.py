@@ -3,31 +3,28 @@
 import numpy as np
 import pytest
 
-from jaxcontam.replication.instances import Instance
 from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
     Measure,
-    compared_texts,
     overlap_results,
     overlap_scores,
 )
 from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.paired import sign_flip_test
+from tests.support.instances import instance
 
 
-def instance(second="the cat sat on the mat", cut="inside", first="Yesterday"):
-    return Instance(
-        index=0, first_piece=first, second_piece=second, label=None, cut=cut
-    )
+def cat(second="the cat sat on the mat", cut="inside"):
+    return instance("Yesterday", second, cut=cut)
 
 
 def test_rouge_reads_the_new_piece_alone_at_any_cut():
     done = [Completion(text=" the cat sat \n")]
     for cut in ("inside", "sentence", "pair"):
         # 3 of 6 and 3 of 3 words: F is 2/3.
-        score = overlap_scores(ROUGE_L, [instance(cut=cut)], done)
+        score = overlap_scores(ROUGE_L, [cat(cut=cut)], done)
         assert score == pytest.approx([2 / 3])
 
 
@@ -39,31 +36,27 @@ def test_sentence_measures_see_the_whole_where_a_sentence_was_cut():
         return np.zeros(len(pairs))
 
     measure = Measure(name="m", whole_when_inside=True, score=score)
-    instances = [instance(cut=cut) for cut in ("inside", "sentence", "pair")]
+    instances = [cat(cut=cut) for cut in ("inside", "sentence", "pair")]
     overlap_scores(measure, instances, [Completion(text=" a dog ")] * 3)
     assert seen == [
         ("Yesterday the cat sat on the mat", "Yesterday a dog"),
         ("the cat sat on the mat", "a dog"),
         ("the cat sat on the mat", "a dog"),
     ]
-    assert compared_texts(instances[0], " x ", whole_when_inside=False) == (
-        "the cat sat on the mat",
-        "x",
-    )
 
 
 def test_thoughts_are_no_part_of_what_is_measured():
     done = [Completion(text="<think>The user wants a cat.</think> the cat sat")]
-    assert overlap_scores(ROUGE_L, [instance()], done) == pytest.approx([2 / 3])
+    assert overlap_scores(ROUGE_L, [cat()], done) == pytest.approx([2 / 3])
 
 
 def test_an_empty_answer_is_scored_and_a_refused_one_is_not():
     # A published port drops empty answers before its test, which selects.
     done = [Completion(text=""), Completion(text="", refused="filter")]
-    scores = overlap_scores(ROUGE_L, [instance()] * 2, done)
+    scores = overlap_scores(ROUGE_L, [cat()] * 2, done)
     assert scores[0] == 0
     assert np.isnan(scores[1])
-    refused = overlap_scores(ROUGE_L, [instance()], done[1:])
+    refused = overlap_scores(ROUGE_L, [cat()], done[1:])
     assert np.isnan(refused).all()
 
 
@@ -136,7 +129,7 @@ def test_a_reference_that_rouge_cannot_read_is_left_out_not_zero():
         "Nhà tôi ở đây, Ã†â€™Ãƒâ€š",
     ]
     done = [Completion(text=text) for text in texts]
-    scores = overlap_scores(ROUGE_L, [instance(text) for text in texts], done)
+    scores = overlap_scores(ROUGE_L, [cat(text) for text in texts], done)
     assert np.isnan(scores[:4]).all()
     assert scores[4] == 1
     found = rows(scores, scores)[0]

@@ -3,15 +3,16 @@
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.replication.control import JudgeResult, judge_result
-from jaxcontam.replication.instances import Instance, draw_instances, find_fields
+from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.instances import draw_instances, find_fields
 from jaxcontam.replication.judges import follows_from_first, judge_local
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
-from jaxcontam.replication.page import REPLICATION_METHODS, replication_sentences
-from jaxcontam.reports.methods import words_of
+from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
+from tests.support.instances import WORDS, instance
+from tests.support.instances import judged as row_of
 
-WORDS = {name: words_of(row) for name, row in REPLICATION_METHODS.items()}
 N_ROWS = 13
 KINDS = {
     "a word again": lambda i: f"word{i} " * 12,
@@ -22,12 +23,6 @@ KINDS = {
     "counting lines": lambda i: "\n".join(f"Step {i + j}: go on." for j in range(8)),
     "decimals": lambda i: " ".join(f"{i + 0.5 * j:.1f}" for j in range(12)),
 }
-
-
-def of(first, second):
-    return Instance(
-        index=0, first_piece=first, second_piece=second, label=None, cut="inside"
-    )
 
 
 def as_frame(word):
@@ -62,8 +57,8 @@ def continued(prompt):
 def drawn(texts):
     rows = tuple({"text": text} for text in texts)
     benchmark = Benchmark("set", tuple(map(str, rows)), rows)
-    fields = find_fields(benchmark, task="plain")
-    return draw_instances(benchmark, fields, k=len(texts), seed=0).instances
+    design = ReplicationDesign(task="plain", k=len(texts))
+    return draw_instances(benchmark, find_fields(benchmark, design), design).instances
 
 
 def judged(instances, guided, control=None):
@@ -83,14 +78,7 @@ def judged(instances, guided, control=None):
 def test_a_model_that_only_continues_is_no_evidence(kind):
     instances = drawn([KINDS[kind](10 + i) for i in range(N_ROWS)])
     guided = tuple(Completion(text=continued(one.first_piece)) for one in instances)
-    plainly = judge_result(
-        judge_local(instances, guided),
-        method="judge_local",
-        benchmark="set",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-    )
+    plainly = row_of(judge_local(instances, guided))
     assert plainly.verdict == "suspected", "as if a copy of these meant anything"
     partition, row = judged(instances, guided)
     assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
@@ -140,7 +128,7 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
     ],
 )
 def test_pieces_that_follow(first, second):
-    assert follows_from_first(of(first, second))
+    assert follows_from_first(instance(first, second))
 
 
 @pytest.mark.parametrize(
@@ -156,4 +144,4 @@ def test_pieces_that_follow(first, second):
     ],
 )
 def test_pieces_that_only_memory_or_wit_can_write(first, second):
-    assert not follows_from_first(of(first, second))
+    assert not follows_from_first(instance(first, second))

@@ -5,17 +5,12 @@ import json
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.replication.instances import TASKS, Instance, load_prompts
+from jaxcontam.replication.instances import TASKS, load_prompts
+from tests.support.instances import instance
 
 
-def instance(first="The first piece", label="1 (yes)"):
-    return Instance(
-        index=0,
-        first_piece=first,
-        second_piece="hidden second piece",
-        label=label,
-        cut="inside",
-    )
+def one_of(first="The first piece", label="1 (yes)"):
+    return instance(first, "hidden second piece", label=label)
 
 
 def guided(prompts, one):
@@ -25,7 +20,7 @@ def guided(prompts, one):
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "plain"])
 def test_arms_differ_by_the_name_and_show_the_same_piece(task):
     prompts = load_prompts(task)
-    with_name, without = guided(prompts, instance()), prompts.general_prompt(instance())
+    with_name, without = guided(prompts, one_of()), prompts.general_prompt(one_of())
     assert prompts.has_arms
     assert "SetName" in with_name
     assert "validation" in with_name
@@ -43,7 +38,7 @@ def test_arms_differ_by_the_name_and_show_the_same_piece(task):
 @pytest.mark.parametrize("task", TASKS)
 def test_without_a_label_no_line_speaks_of_one(task):
     prompts = load_prompts(task)
-    one = instance(label=None)
+    one = one_of(label=None)
     for prompt in (guided(prompts, one), prompts.general_prompt(one)):
         assert "abel" not in prompt
         assert "The first piece" in prompt
@@ -52,14 +47,14 @@ def test_without_a_label_no_line_speaks_of_one(task):
 def test_plain_prompts_are_the_first_piece_alone():
     prompts = load_prompts("plain")
     assert not prompts.has_arms
-    assert guided(prompts, instance()) == "The first piece"
-    assert prompts.general_prompt(instance()) == "The first piece"
+    assert guided(prompts, one_of()) == "The first piece"
+    assert prompts.general_prompt(one_of()) == "The first piece"
 
 
 @pytest.mark.parametrize("task", ["classification", "nli"])
 def test_braces_inside_texts_stay_what_they_are(task):
     prompts = load_prompts(task)
-    one = instance(first="{label} {0} {dataset_name} {{x}} %s", label="{input}")
+    one = one_of(first="{label} {0} {dataset_name} {{x}} %s", label="{input}")
     prompt = guided(prompts, one)
     assert "{label} {0} {dataset_name} {{x}} %s" in prompt
     assert prompt.count("{input}") == 1
@@ -77,7 +72,7 @@ def test_own_wording_gives_own_version(tmp_path):
         "nli": {"guided": "{dataset_name}: {input}", "general": "Go on: {input}"},
     }
     prompts = load_prompts("nli", write(tmp_path, tables))
-    assert guided(prompts, instance()) == "SetName: The first piece"
+    assert guided(prompts, one_of()) == "SetName: The first piece"
     assert prompts.version.startswith("mine/nli@")
     tables["nli"]["general"] += "!"
     assert load_prompts("nli", write(tmp_path, tables)).version != prompts.version

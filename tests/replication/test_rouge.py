@@ -56,14 +56,6 @@ def test_hand_cases(reference, candidate, recall, precision):
     assert found.f1 == pytest.approx(expected)
 
 
-def test_exchanged_texts_exchange_recall_and_precision():
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        a, b = (" ".join(rng.choice(list("abcdef"), 12)) for _ in range(2))
-        one, other = rouge_l(a, b), rouge_l(b, a)
-        assert (one.recall, one.precision) == (other.precision, other.recall)
-
-
 def test_words_are_ascii_letters_and_digits_in_lower_case():
     assert rouge_words("Naïve 3.14 x_y\nÉ") == ["na", "ve", "3", "14", "x", "y"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
+from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import (
     Fields,
     cut_text,
@@ -19,6 +20,15 @@ from jaxcontam.replication.instances import (
 )
 
 TEXT = Fields()
+
+
+def find(benchmark, **flags):
+    return find_fields(benchmark, ReplicationDesign(**flags))
+
+
+def draw(benchmark, fields, *, elsewhere=(), **flags):
+    design = ReplicationDesign(**flags)
+    return draw_instances(benchmark, fields, design, elsewhere=elsewhere)
 
 
 def plain(texts):
@@ -68,7 +78,7 @@ def test_cuts_at_a_sentence_when_there_are_several_and_inside_the_only_one():
 
 def test_cuts_differ_between_rows():
     # The published code seeds anew for each row, so all are cut at 59 % of the words.
-    drawn = draw_instances(
+    drawn = draw(
         plain([" ".join(["w"] * 99 + [str(i)]) for i in range(60)]), TEXT, k=60, seed=0
     )
     shares = [len(one.first_piece.split()) / 100 for one in drawn.instances]
@@ -87,8 +97,8 @@ def test_the_order_of_the_file_does_not_count():
     texts = some_texts(40)
     shuffled = texts.copy()
     random.Random(0).shuffle(shuffled)
-    a = draw_instances(plain(texts), TEXT, k=10, seed=1)
-    b = draw_instances(plain(shuffled), TEXT, k=10, seed=1)
+    a = draw(plain(texts), TEXT, k=10, seed=1)
+    b = draw(plain(shuffled), TEXT, k=10, seed=1)
     assert a.fingerprint == b.fingerprint
     assert [texts[one.index] for one in a.instances] == [
         shuffled[one.index] for one in b.instances
@@ -97,8 +107,8 @@ def test_the_order_of_the_file_does_not_count():
 
 def test_ten_are_the_beginning_of_fifty():
     texts = plain(some_texts(80))
-    fifty = draw_instances(texts, TEXT, k=50, seed=0).instances
-    assert draw_instances(texts, TEXT, k=10, seed=0).instances == fifty[:10]
+    fifty = draw(texts, TEXT, k=50, seed=0).instances
+    assert draw(texts, TEXT, k=10, seed=0).instances == fifty[:10]
 
 
 def test_every_row_is_drawn_equally_often():
@@ -106,7 +116,7 @@ def test_every_row_is_drawn_equally_often():
     counts = np.zeros(8)
     n = 2000
     for seed in range(n):
-        drawn = draw_instances(texts, TEXT, k=2, seed=seed)
+        drawn = draw(texts, TEXT, k=2, seed=seed)
         counts[[one.index for one in drawn.instances]] += 1
     # 5 standard errors of a share of 1/4 at n = 2000.
     assert np.abs(counts / n - 1 / 4).max() < 5 * np.sqrt(0.25 * 0.75 / n)
@@ -116,19 +126,17 @@ def test_texts_in_another_case_are_drawn_once_and_those_elsewhere_never():
     texts = ["two  words", "Two words", "three more words", "four more of them"]
     benchmark = plain(texts)
     elsewhere = text_keys(plain(["THREE more\nwords"]), TEXT)
-    drawn = draw_instances(benchmark, TEXT, k=5, seed=0, elsewhere=elsewhere)
+    drawn = draw(benchmark, TEXT, k=5, seed=0, elsewhere=elsewhere)
     assert (drawn.n_duplicates, drawn.n_elsewhere) == (1, 1)
     assert sorted(one.index for one in drawn.instances) == [1, 3]
     with pytest.raises(InputError, match="all its instances stand more than once"):
-        draw_instances(
-            benchmark, TEXT, k=1, seed=0, elsewhere=text_keys(benchmark, TEXT)
-        )
+        draw(benchmark, TEXT, k=1, seed=0, elsewhere=text_keys(benchmark, TEXT))
 
 
 def test_instances_keep_the_source_that_the_file_names():
     benchmark = records([{"text": f"some words {i}", "book": i // 2} for i in range(4)])
-    fields = find_fields(benchmark, task="plain")
-    drawn = draw_instances(benchmark, fields, k=4, seed=0, group_field="book")
+    fields = find(benchmark, task="plain")
+    drawn = draw(benchmark, fields, k=4, seed=0, group_field="book")
     assert {one.index: one.group for one in drawn.instances} == {
         0: "0",
         1: "0",
@@ -136,29 +144,29 @@ def test_instances_keep_the_source_that_the_file_names():
         3: "1",
     }
     with pytest.raises(InputError, match="no field 'boook'") as fault:
-        draw_instances(benchmark, fields, k=4, seed=0, group_field="boook")
+        draw(benchmark, fields, k=4, seed=0, group_field="boook")
     assert "--group-field must name a field" in fault.value.hint
 
 
 def test_texts_of_one_word_and_repeated_ones_are_counted_not_drawn():
     texts = ["alone", "", "two words", "two words", "three short words"]
-    drawn = draw_instances(plain(texts), TEXT, k=5, seed=0)
+    drawn = draw(plain(texts), TEXT, k=5, seed=0)
     assert (drawn.n_rows, drawn.n_too_short, drawn.n_duplicates) == (5, 2, 1)
     assert sorted(one.index for one in drawn.instances) == [2, 4]
     assert drawn.warnings == ("only 2 of 5 instances could be drawn",)
     with pytest.raises(InputError, match="no text can be cut"):
-        draw_instances(plain(["one", "two"]), TEXT, k=1, seed=0)
+        draw(plain(["one", "two"]), TEXT, k=1, seed=0)
 
 
 def test_a_text_that_is_null_is_not_drawn():
     rows = [{"text": None, "question": "Which field is it?", "label": float("nan")}]
     rows += [{**rows[0], "text": text} for text in (*some_texts(2), float("nan"))]
-    fields = find_fields(records(rows), task="general")
-    drawn = draw_instances(records(rows), fields, k=9, seed=0)
-    assert (fields.text, drawn.n_too_short, len(drawn.instances)) == ("text", 2, 2)
+    fields = find(records(rows), task="classification")
+    drawn = draw(records(rows), fields, k=9, seed=0)
+    assert (fields.texts, drawn.n_too_short, len(drawn.instances)) == (("text",), 2, 2)
     assert {one.label for one in drawn.instances} == {None}
-    pairs = Fields(first="question", second="text")
-    drawn = draw_instances(records(rows), pairs, k=9, seed=0)
+    pairs = Fields(texts=("question", "text"))
+    drawn = draw(records(rows), pairs, k=9, seed=0)
     assert (drawn.n_too_short, len(drawn.instances)) == (2, 2)
 
 
@@ -169,9 +177,9 @@ def test_pairs_keep_both_texts_whole():
     ]
     rows.append({"premise": "P", "hypothesis": " ", "label": -1})
     benchmark = records(rows)
-    fields = find_fields(benchmark, task="nli")
-    assert (fields.first, fields.second) == ("premise", "hypothesis")
-    drawn = draw_instances(
+    fields = find(benchmark, task="nli")
+    assert fields.texts == ("premise", "hypothesis")
+    drawn = draw(
         benchmark, fields, k=9, seed=0, label_names=("entailment", "not_entailment")
     )
     assert drawn.n_too_short == 1
@@ -196,17 +204,17 @@ def test_pairs_keep_both_texts_whole():
 )
 def test_labels_are_written_with_their_names(label, names, expected):
     benchmark = records([{"text": "some words here", "label": label}])
-    fields = find_fields(benchmark, task="classification")
-    drawn = draw_instances(benchmark, fields, k=1, seed=0, label_names=names)
+    fields = find(benchmark, task="classification")
+    drawn = draw(benchmark, fields, k=1, seed=0, label_names=names)
     assert drawn.instances[0].label == expected
     assert any("no label" in words for words in drawn.warnings) == (expected is None)
 
 
 def test_a_label_without_a_name_is_refused():
     benchmark = records([{"text": "some words here", "label": 7}])
-    fields = find_fields(benchmark, task="classification")
+    fields = find(benchmark, task="classification")
     with pytest.raises(InputError, match="label '7' has no name"):
-        draw_instances(benchmark, fields, k=1, seed=0, label_names=("a", "b"))
+        draw(benchmark, fields, k=1, seed=0, label_names=("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -227,26 +235,24 @@ def test_a_label_without_a_name_is_refused():
 def test_fields_that_do_not_exist_are_named(row, flags, message):
     benchmark = records([row])
     with pytest.raises(InputError, match=message):
-        fields = find_fields(benchmark, **{"task": "classification", **flags})
-        draw_instances(benchmark, fields, k=1, seed=0)
+        fields = find(benchmark, **{"task": "classification", **flags})
+        draw(benchmark, fields, k=1, seed=0)
 
 
 def test_summaries_are_read_from_their_own_field():
     row = {"text": "The article.", "summary": "Its point in words.", "id": 1}
-    fields = find_fields(records([row]), task="summary")
-    assert fields.text == "summary"
-    assert find_fields(records([row]), task="classification").text == "text"
+    fields = find(records([row]), task="summary")
+    assert fields.texts == ("summary",)
+    assert find(records([row]), task="classification").texts == ("text",)
 
 
 def test_the_fingerprint_sees_pieces_and_not_places():
     texts = some_texts(3)
-    one = draw_instances(plain(texts), TEXT, k=3, seed=0)
-    other = draw_instances(plain(["First of all", *texts]), TEXT, k=4, seed=0)
+    one = draw(plain(texts), TEXT, k=3, seed=0)
+    other = draw(plain(["First of all", *texts]), TEXT, k=4, seed=0)
     kept = [i for i in other.instances if not i.first_piece.startswith("First")]
     assert instances_fingerprint(kept) == one.fingerprint
-    assert draw_instances(plain(texts), TEXT, k=3, seed=1).fingerprint != (
-        one.fingerprint
-    )
+    assert draw(plain(texts), TEXT, k=3, seed=1).fingerprint != (one.fingerprint)
 
 
 @pytest.mark.parametrize(

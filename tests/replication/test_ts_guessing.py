@@ -19,9 +19,10 @@ from jaxcontam.replication.hidden import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from jaxcontam.replication.instances import Instance, filled
+from jaxcontam.replication.instances import filled
 from jaxcontam.scoring.completer import Completion, is_answer, readings
 from tests.support.completers import Scripted, comparison_inputs
+from tests.support.instances import instance
 
 OPTIONS = ("a red fox", "some green tea", "an old clock", "two wet shoes")
 
@@ -44,12 +45,6 @@ def item(number=1, answer=0, options=OPTIONS, question="What barks?"):
         sources=tuple(options),
         parts=tuple(parts),
         answer=answer,
-    )
-
-
-def instance(i, first, second="", cut="inside"):
-    return Instance(
-        index=i, first_piece=first, second_piece=second, label=None, cut=cut
     )
 
 
@@ -88,8 +83,8 @@ def test_a_text_that_holds_the_mask_is_left_out():
 
 def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
     asked = [
-        instance(4, "purple elephants", "danced quietly", "pair"),
-        instance(7, "or so it is", "elephants", "inside"),
+        instance("purple elephants", "danced quietly", cut="pair", index=4),
+        instance("or so it is", "elephants", index=7),
     ]
     completer = Scripted(lambda *_: "")
     _, rows = ask_words(asked, completer)
@@ -116,7 +111,7 @@ def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
         text = max(known, key=lambda t: len(set(t.split()) & set(prompt.split())))
         return f"**{hidden_in(text, prompt).upper()}**."
 
-    instances = [instance(i, text) for i, text in enumerate(known)]
+    instances = [instance(text, "", index=i) for i, text in enumerate(known)]
     result, rows = ask_words(instances, Scripted(knows))
     assert (result.n_found, result.rate, result.chance) == (20, 1.0, 0.0)
     assert all(row["rouge_l"] == 1.0 for row in rows)
@@ -206,7 +201,7 @@ def test_nothing_to_hide_anywhere_is_an_input_error():
     with pytest.raises(InputError, match="no item of 1 has anything to hide"):
         ask_options([item(answer=None)], Scripted(lambda *_: ""))
     with pytest.raises(InputError, match="no text of 1 has anything to hide"):
-        ask_words([instance(0, "it is so")], Scripted(lambda *_: ""))
+        ask_words([instance("it is so", "")], Scripted(lambda *_: ""))
 
 
 def test_refused_requests_are_no_wrong_answers():

@@ -1,0 +1,33 @@
+"""Instances that a test writes down."""
+
+from jaxcontam.replication.control import judge_result
+from jaxcontam.replication.instances import Instance
+from jaxcontam.replication.judges import Judged
+from jaxcontam.replication.page import REPLICATION_METHODS
+from jaxcontam.reports.methods import words_of
+
+WORDS = {name: words_of(row) for name, row in REPLICATION_METHODS.items()}
+"""Words for methods, as a report has them."""
+
+
+def instance(first, second, *, cut="inside", label=None, index=0):
+    """An instance, cut inside its only sentence unless `cut` says otherwise."""
+    return Instance(
+        index=index, first_piece=first, second_piece=second, label=label, cut=cut
+    )
+
+
+def judged(labels, **more):
+    """The row of a judge who gave these labels, or a `Judged`."""
+    if not isinstance(labels, Judged):
+        n_refused = list(labels).count(None)
+        labels = Judged(labels=tuple(labels), n_refused=n_refused)
+    return judge_result(
+        labels,
+        method="judge_local",
+        benchmark="set",
+        fingerprint="sha256:0",
+        judge_version="v",
+        prompt_version=None,
+        **more,
+    )
