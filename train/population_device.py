@@ -30,6 +30,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware
 from jaxcontam.orders.order_test import PlannedTest, ScoredTest, unscorable
+from jaxcontam.scoring.kernel import score_continuations
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
 from jaxcontam.scoring.pair_scorer import (
@@ -40,7 +41,6 @@ from jaxcontam.scoring.pair_scorer import (
     pair_inputs,
     pair_values,
 )
-from jaxcontam.scoring.pairs import score_continuations
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.presets import Preset
 from train.step import adamw, training_step

@@ -30,8 +30,7 @@ from jaxcontam.models.sharding import (
     mesh_sharding,
     place,
 )
-from jaxcontam.scoring.kernel import TokenScores, score_tokens
-from jaxcontam.scoring.pairs import score_continuations
+from jaxcontam.scoring.kernel import TokenScores, score_continuations, score_tokens
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
 
 __all__ = ["MeshShape", "device_mesh", "parse_mesh"]

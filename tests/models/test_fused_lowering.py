@@ -16,8 +16,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import attend_cudnn
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.gradients import _mean_loss
-from jaxcontam.scoring.kernel import target_scores
-from jaxcontam.scoring.pairs import score_continuations
+from jaxcontam.scoring.kernel import score_continuations, target_scores
 from tests.support.attention_shapes import (
     GROUPED,
     H100,

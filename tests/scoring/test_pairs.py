@@ -9,9 +9,9 @@ from flax import nnx
 
 from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.kernel import score_continuations
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.pairs import score_continuations
 
 pytestmark = pytest.mark.unoptimised
 

@@ -38,7 +38,6 @@ from jaxcontam.scoring.api.answers import (
     PROTOCOLS,
     Answer,
     Failure,
-    Policy,
     read_failure,
     read_reply,
 )
@@ -50,6 +49,7 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
     used_by,
 )
+from jaxcontam.scoring.api.retries import Policy
 from jaxcontam.terminal import visible
 
 _T = TypeVar("_T")

@@ -7,7 +7,8 @@ import httpx2
 import pytest
 
 from jaxcontam.scoring.api.address import ApiError
-from jaxcontam.scoring.api.answers import Failure, Policy
+from jaxcontam.scoring.api.answers import Failure
+from jaxcontam.scoring.api.retries import Policy
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
