@@ -34,7 +34,7 @@ COMMANDS = tuple(_COMMANDS)
 """Commands in the order of the help."""
 
 _EXPORTS = {name: f"jaxcontam.{place}" for name, place in _COMMANDS.items()} | {
-    "AuditResult": "jaxcontam.proof.result",
+    "AuditResult": "jaxcontam.proof.publish",
     "audit": "jaxcontam.orders.run",
     "order_test": "jaxcontam.orders.run",
     "prove": "jaxcontam.proof.prove",

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.errors import InputError
-from jaxcontam.members.score import ScoredText, ScoreMethod
-from jaxcontam.methods import METHODS
+from jaxcontam.members.score import ScoredText
+from jaxcontam.members.scores import SCORES
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
@@ -184,8 +184,7 @@ def text_scores(
     Returns:
         (n_sequences,) float64, nats per token.
     """
-    method = METHODS[MEMBERSHIP]
-    assert isinstance(method, ScoreMethod)
+    method = SCORES[MEMBERSHIP]
     found = scorer.tokens(sequences, progress)
     # The score reads no text, only its tokens.
     return np.array(

@@ -35,9 +35,9 @@ from jaxcontam.orders.order_test import (
     score_test,
 )
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
+from jaxcontam.proof.publish import AuditResult
 from jaxcontam.proof.result import (
     DECLARED,
-    AuditResult,
     Evidence,
     OrderResult,
 )

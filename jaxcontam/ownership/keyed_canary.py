@@ -38,12 +38,11 @@ from jaxcontam.data.release import (
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, default_bar, progress_bar
-from jaxcontam.proof.publish import shown
+from jaxcontam.proof.publish import AuditResult, shown
 from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.result import (
     DESIGNED,
     RELEASED,
-    AuditResult,
     Evidence,
     OrderResult,
 )

@@ -6,21 +6,13 @@ in `Evidence`, which becomes `orders.npz`.
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxcontam.data.files import Commitment, Provenance
-from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.report import Report, ResultRow
-from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.reports.terms import Null, Reason, Validity, Verdict, base_null
 from jaxcontam.stats.result import OrderNumbers, Pretest
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DESIGNED: Null = "designed randomisation"
 """Null of an order that was drawn from a seed: nothing is assumed of the file."""
@@ -234,121 +226,6 @@ def refusals(null: Null, pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
         for test in pretests
         if not test.passed and (test.directional or not of_direction)
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AuditResult(Writable):
-    """Tests of one or several benchmarks, decided.
-
-    Attributes:
-        report: Everything that `report.json` holds.
-        evidence: For each row of `report.results` what its p-value was computed from.
-    """
-
-    report: Report
-    evidence: tuple[Evidence | None, ...]
-
-    @property
-    def results(self) -> tuple[OrderResult, ...]:
-        """Every test of every benchmark."""
-        return tuple(row for row in self.report.results if isinstance(row, OrderResult))
-
-    @property
-    def unscored(self) -> tuple[UnscoredFile, ...]:
-        """Files that were not scored, since their order failed its checks."""
-        return self.report.unscored
-
-    @property
-    def benchmarks(self) -> tuple[str, ...]:
-        """Names of the benchmarks, scored ones first."""
-        rows = [*self.results, *self.unscored]
-        return tuple(dict.fromkeys(row.benchmark for row in rows))
-
-    @property
-    def primary(self) -> OrderResult | None:
-        """The test that decides; None where the file was not scored.
-
-        Raises:
-            ValueError: If there are several benchmarks.
-        """
-        if len(self.benchmarks) != 1:
-            raise ValueError(
-                f"{len(self.benchmarks)} benchmarks: ask result[benchmark, method]"
-            )
-        return next((row for row in self.results if row.primary), None)
-
-    @property
-    def verdict(self) -> str | None:
-        """`contaminated`, `suspected`, `inconclusive`, `no evidence`, `invalid design`.
-
-        Raises:
-            ValueError: If there are several benchmarks.
-        """
-        primary = self.primary
-        return self.unscored[0].verdict if primary is None else primary.verdict
-
-    @property
-    def p_value(self) -> float | None:
-        """p-value of the deciding test; None where the file was not scored."""
-        return None if self.primary is None else self.primary.numbers.p_value
-
-    @property
-    def effect(self) -> float | None:
-        """Effect of the deciding test, nats per example boundary."""
-        return None if self.primary is None else self.primary.numbers.effect
-
-    @property
-    def pretests(self) -> tuple[Pretest, ...]:
-        """Checks of the file's order; a test's `refusals` are those that failed it."""
-        primary = self.primary
-        return self.unscored[0].pretests if primary is None else primary.pretests
-
-    def __getitem__(self, key: str | tuple[str, str]) -> OrderResult:
-        """A test by its name, or by benchmark and name.
-
-        Raises:
-            KeyError: If it was not made, or several benchmarks have it.
-        """
-        benchmark, method = key if isinstance(key, tuple) else (None, key)
-        found = [
-            row
-            for row in self.results
-            if row.method == method and benchmark in (None, row.benchmark)
-        ]
-        if len(found) != 1:
-            made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
-            raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")
-        return found[0]
-
-    def written(self, out: Path) -> tuple[dict[str, Any], Path]:
-        """`save`, which returns the document of report.json as well."""
-        data = {ARCHIVE_NAME: archive_bytes(self.evidence)}
-        return write_files(self.report, data, out)
-
-    def plot(self, benchmark: str | None = None) -> "Figure":
-        """Depth of each p-value, and what an example gains beside its neighbours.
-
-        Args:
-            benchmark: Which one, where there are several.
-
-        Raises:
-            ValueError: If it was not scored.
-        """
-        from jaxcontam.proof.plots import audit_figure
-
-        rows = [row for row in self.results if benchmark in (None, row.benchmark)]
-        if len({row.benchmark for row in rows}) != 1:
-            raise ValueError(
-                f"benchmark must be one that was scored, got {benchmark!r}"
-            )
-        return audit_figure(rows)
-
-    def __repr__(self) -> str:
-        from jaxcontam.proof.plots import summary_text
-
-        return summary_text(
-            self.report, kind_of(self.report.command).words(self.report)
-        )
 
 
 EFFECT_UNIT = "nats per example boundary"
