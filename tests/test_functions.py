@@ -118,8 +118,24 @@ def test_unordered_texts_are_not_scored_and_say_so():
     assert result.verdict == "invalid design"
     assert (result.p_value, result.results) == (None, ())
     assert not all(test.passed for test in result.pretests)
+    assert result.why.startswith("the file itself points forward (")
+    (step,) = result.next_steps
+    assert step.flags == ("--reference", "DIR", "--score-anyway")
     with pytest.raises(KeyError, match="direction"):
         result["direction"]
+
+
+def test_a_suspicion_says_why_and_what_could_settle_it():
+    published = texts(1)
+    result = jaxcontam.audit(reader(published), published)
+    assert result.verdict == "suspected"
+    assert "only a reference model" in result.why
+    assert [step.flags for step in result.next_steps] == [
+        ("--reference", "DIR"),
+        ("--shuffled",),
+    ]
+    known = jaxcontam.audit(reader(published), published, shuffled=True)
+    assert known.verdict == "contaminated" and known.next_steps == ()
 
 
 def test_one_order_test_with_any_engine():

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
+from jaxcontam.proof.reasons import (
+    AuditedFile,
+    Step,
+    audited_files,
+    next_steps,
+    refusal,
+    why,
+)
 from jaxcontam.proof.result import Evidence, OrderResult, UnscoredFile
 from jaxcontam.proof.verdict import decide
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
@@ -97,6 +105,29 @@ class AuditResult(Writable):
         """Checks of the file's order; a test's `refusals` are those that failed it."""
         primary = self.primary
         return self.unscored[0].pretests if primary is None else primary.pretests
+
+    @property
+    def why(self) -> str:
+        """Which test decides, and what keeps the verdict from being more or less."""
+        file = self._file
+        return refusal(file) if isinstance(file, UnscoredFile) else why(file)
+
+    @property
+    def next_steps(self) -> tuple[Step, ...]:
+        """What to do about a suspicion or an invalid design, best first: words, flags.
+
+        Raises:
+            ValueError: If there are several benchmarks.
+        """
+        words = kind_of(self.report.command).words(self.report)
+        return next_steps(self._file, self.report.command, words)
+
+    @property
+    def _file(self) -> AuditedFile | UnscoredFile:
+        if self.primary is None:
+            return self.unscored[0]
+        (file,) = audited_files(self.results)
+        return file
 
     def __getitem__(self, key: str | tuple[str, str]) -> OrderResult:
         """A test by its name, or by benchmark and name.
