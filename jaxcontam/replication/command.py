@@ -212,6 +212,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 found = ask(plan, *asked, measures=measures, watch=watch, bar=_bar)
         if self.annotated is not None:
             found = labelled_by(found, self.annotated)
+        make_folder(out)
         if self.judge != "local":
             with open_judge(
                 self.judge,
@@ -244,11 +245,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 "has completions of one"
             )
         partition = recorded_partition(path, self, measures=self._measures(), bar=_bar)
-        out = self.folder(COMMAND, f"recorded-{partition.name}")
-        make_folder(out)
-        return ReplicationAnalysis(
-            partition=partition, seed=self.seed, watch=watch
-        ), out
+        found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
+        return found, self.folder(COMMAND, f"recorded-{partition.name}")
 
     def _folder(self, plan: ReplicationPlan, model: str) -> Path:
         """Folder of the answers of a model, and of its reference."""
@@ -323,13 +321,15 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         return "\n".join(said)
 
     def _measures(self) -> list[Measure]:
-        from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.replication.bleurt import Bleurt, embedding_measure
-
         found: list[Measure] = []
         if self.bleurt is not None:
+            from jaxcontam.replication.bleurt import Bleurt
+
             found.append(Bleurt.load(self.bleurt).measure)
         if self.embedding_model is not None:
+            from jaxcontam.models.checkpoint import load_checkpoint
+            from jaxcontam.replication.bleurt import embedding_measure
+
             found.append(embedding_measure(load_checkpoint(self.embedding_model)))
         return found
 
