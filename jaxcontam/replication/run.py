@@ -160,7 +160,8 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     compare = questions.get("compare")
-    if isinstance(compare, list | tuple) and all(isinstance(c, str) for c in compare):
+    is_list = isinstance(compare, Sequence) and not isinstance(compare, str)
+    if is_list and all(isinstance(name, str) for name in compare):
         questions["compare"] = ",".join(compare) or None
     check_names(ReplicationDesign, questions)
     design = ReplicationDesign(**questions)
