@@ -1,9 +1,9 @@
 """`jaxcontam replicate`: does a model write instances of a benchmark by heart?"""
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,6 @@ from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import PATH, answer_seed
 from jaxcontam.scoring.api.prompts import estimate
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
     ServerSettings,
@@ -208,11 +207,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 return 0
             measures = self._measures()
             models = self.model, self.reference
-            with self._opened(plan, *models, settings) as (asked, out):
+            with self._opened(plan, *models, settings) as asked:
+                out = self._folder(plan, asked[0].name)
                 make_folder(out)
                 found = ask(plan, *asked, measures=measures, watch=watch, bar=_bar)
         if self.annotated is not None:
             found = labelled_by(found, self.annotated)
+        make_folder(out)
         if self.judge != "local":
             with open_judge(
                 self.judge,
@@ -245,35 +246,26 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 "has completions of one"
             )
         partition = recorded_partition(path, self, measures=self._measures(), bar=_bar)
-        out = self.folder(COMMAND, f"recorded-{partition.name}")
-        make_folder(out)
-        return ReplicationAnalysis(
-            partition=partition, seed=self.seed, watch=watch
-        ), out
+        found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
+        return found, self.folder(COMMAND, f"recorded-{partition.name}")
 
-    @contextlib.contextmanager
+    def _folder(self, plan: ReplicationPlan, model: str) -> Path:
+        """Folder of the answers of a model, and of its reference."""
+        return self.folder(COMMAND, model, plan.drawn.fingerprint)
+
     def _opened(
         self,
         plan: ReplicationPlan,
         model: PromptedModel | str | None,
         reference: PromptedModel | str | None,
         settings: ServerSettings,
-    ) -> Iterator[tuple[list[PromptedModel], Path]]:
-        """Open the models, and name the folder of their answers after the first."""
-        names = [model.name] if isinstance(model, PromptedModel) else []
+    ) -> AbstractContextManager[list[PromptedModel]]:
+        def journal(name: str) -> Journal:
+            return Journal(self._folder(plan, name) / JOURNAL_NAME)
 
-        def folder() -> Path:
-            return self.folder(COMMAND, names[0], plan.drawn.fingerprint)
-
-        def journal(name: str, _: ModelInfo) -> Journal:
-            names.append(name)
-            # Answers of a reference are kept with those of the model.
-            return Journal(folder() / JOURNAL_NAME)
-
-        with opened(
+        return opened(
             plan, model, reference, dtype=self.dtype, journal=journal, settings=settings
-        ) as models:
-            yield models, folder()
+        )
 
     def _planned(self, plan: ReplicationPlan, settings: ServerSettings) -> str:
         """Requests of a run, counted by a run whose answers are made up."""
@@ -289,13 +281,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         )
         counted = [CountingCompleter(word=word) for word in _TOKENS]
         said = []
-        with self._opened(plan, own, other, settings) as (models, out):
+        with self._opened(plan, own, other, settings) as models:
             asked = [
                 dataclasses.replace(model, completer=one)
                 for model, one in zip(models, counted, strict=False)
             ]
             found = ask(plan, *asked)
-            journal = Journal(out / JOURNAL_NAME)
+            journal = Journal(self._folder(plan, models[0].name) / JOURNAL_NAME)
             guided = [prompt for prompts in plan.guided for prompt in prompts]
             for word, model, one, prompts, before in zip(
                 (self.model, self.reference),
@@ -330,13 +322,15 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         return "\n".join(said)
 
     def _measures(self) -> list[Measure]:
-        from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.replication.bleurt import Bleurt, embedding_measure
-
         found: list[Measure] = []
         if self.bleurt is not None:
+            from jaxcontam.replication.bleurt import Bleurt
+
             found.append(Bleurt.load(self.bleurt).measure)
         if self.embedding_model is not None:
+            from jaxcontam.models.checkpoint import load_checkpoint
+            from jaxcontam.replication.bleurt import embedding_measure
+
             found.append(embedding_measure(load_checkpoint(self.embedding_model)))
         return found
 

@@ -208,7 +208,8 @@ def judge_result(
     # that is no verdict, for a clean model copies what is common.
     needed = fewest_near(len(found))
     is_many = n_exact - n_short >= _RULE_EXACT or n_near >= needed
-    of_control = control_facts.counted(control.labels) if control else []
+    beside = control or Judged(labels=())
+    of_control = control_facts.counted(beside.labels)
     controls = [x for x in of_control if x is not None]
     sides = (
         Side(copies=_copies(labels), groups=facts.groups),
@@ -254,8 +255,8 @@ def judge_result(
         rate_low=low,
         rate_high=high,
         n_control=len(controls),
-        n_control_unparsed=control.n_unparsed if control else 0,
-        n_control_refused=control.n_refused if control else 0,
+        n_control_unparsed=beside.n_unparsed,
+        n_control_refused=beside.n_refused,
         n_control_follows=sum(control_facts.follows),
         n_control_repeats=sum(control_facts.repeats),
         control_copies=sum(x != "no" for x in controls),
@@ -274,7 +275,11 @@ def judge_result(
         prompt_version=prompt_version,
         judge_version=judge_version,
         verdict=verdict,
-        warnings=(*warnings, *_warnings(judged, control)),
+        warnings=(
+            *warnings,
+            *_lost_words("", judged),
+            *_lost_words("of the control, ", beside),
+        ),
     )
 
 
@@ -301,21 +306,16 @@ def _copies(labels: Labels) -> list[bool | None]:
     return [None if label is None else is_copy(label) for label in labels]
 
 
-def _warnings(judged: Judged, control: Judged | None) -> list[str]:
-    sides = [("", judged)]
-    if control is not None:
-        sides.append(("of the control, ", control))
-    warnings = []
-    for which, one in sides:
-        n_all = len(one.labels)
-        if one.n_unparsed:
-            warnings.append(
-                f"{which}{one.n_unparsed} of {n_all} answers of the judge say none of "
-                "the words asked for"
-            )
-        if one.n_refused:
-            warnings.append(f"{which}{one.n_refused} of {n_all} requests were refused")
-    return warnings
+def _lost_words(which: str, judged: Judged) -> list[str]:
+    n_all, words = len(judged.labels), []
+    if judged.n_unparsed:
+        words.append(
+            f"{which}{judged.n_unparsed} of {n_all} answers of the judge say none of "
+            "the words asked for"
+        )
+    if judged.n_refused:
+        words.append(f"{which}{judged.n_refused} of {n_all} requests were refused")
+    return words
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -161,16 +161,13 @@ class ReplicationPlan:
         """Warnings about the draw and the prompts."""
         drawn = self.drawn
         words = [*drawn.warnings]
-        if drawn.n_duplicates:
-            words.append(
-                f"{drawn.n_duplicates} of {drawn.n_rows} instances repeat another one "
-                "and were not drawn"
-            )
-        if drawn.n_too_short:
-            words.append(
-                f"{drawn.n_too_short} of {drawn.n_rows} instances are empty or too "
-                "short to be cut and were not drawn"
-            )
+        for n, what in (
+            (drawn.n_duplicates, "repeat another one"),
+            (drawn.n_too_short, "are empty or too short to be cut"),
+        ):
+            if n:
+                of_all = f"{n} of {drawn.n_rows} instances"
+                words.append(f"{of_all} {what} and were not drawn")
         if self.control is not None:
             for name, one in (("benchmark", drawn), ("control", self.control)):
                 if one.n_elsewhere:

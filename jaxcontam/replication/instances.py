@@ -175,19 +175,17 @@ class Fields:
 
 def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
     """The fields as they were named, or else usual names that the records have."""
-    task, pair = design.task, (design.first_field, design.second_field)
-    has_text = design.text_field is not None or design.template is not None
-    if design.first_field is not None and has_text:
-        raise InputError(
-            "--first-field excludes --text-field and --template",
-            hint="a pair has two texts of its own; one text is cut in two",
-        )
-    row = benchmark.rows[0]
-    label = design.label_field
+    task, row, label = design.task, benchmark.rows[0], design.label_field
     if label is None and row is not None and "label" in row:
         label = "label"
-    if design.first_field is not None:
-        return Fields(texts=tuple(filter(None, pair)), label=label)
+    has_text = design.text_field is not None or design.template is not None
+    if design.first_field is not None and design.second_field is not None:
+        if has_text:
+            raise InputError(
+                "--first-field excludes --text-field and --template",
+                hint="a pair has two texts of its own; one text is cut in two",
+            )
+        return Fields(texts=(design.first_field, design.second_field), label=label)
     if has_text:
         if task == "nli":
             raise InputError(
@@ -201,11 +199,11 @@ def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
     if row is None and task != "nli":
         return Fields(label=label)
     for texts in names:
+        if not set(texts) <= set(row or ()):
+            continue
         # The text of one record may be null.
-        said = ((one or {}).get(texts[0]) for one in benchmark.rows)
-        if set(texts) <= set(row or ()) and (
-            len(texts) == 2 or any(isinstance(text, str) for text in said)
-        ):
+        said = [(one or {}).get(texts[0]) for one in benchmark.rows]
+        if len(texts) == 2 or any(isinstance(text, str) for text in said):
             return Fields(texts=texts, label=label)
     flags = "--text-field F or --template"
     if task == "nli":

@@ -1,6 +1,7 @@
 """Measure and judge: the completions of a partition, labelled and counted."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,8 @@ class Arm:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+# No slots: what follows is computed once.
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Partition:
     """Everything that a verdict on a partition follows from.
 
@@ -95,7 +97,7 @@ class Partition:
         """True if the local judge reads BLEURT-20: of all arms, or of none."""
         return set(self.bleurt_20) == set(self.arms)
 
-    @property
+    @functools.cached_property
     def judged_locally(self) -> dict[str, Judged]:
         """Labels of each arm by the local judge."""
         bleurt = self.bleurt_20 if self.judges_by_bleurt else {}
@@ -104,7 +106,7 @@ class Partition:
             for name, arm in self.arms.items()
         }
 
-    @property
+    @functools.cached_property
     def facts(self) -> dict[str, Facts]:
         """Facts of the instances of both sides."""
         sides = {

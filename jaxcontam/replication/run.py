@@ -42,6 +42,7 @@ from jaxcontam.replication.recorded import read_sheet
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
+from jaxcontam.scoring.api.client import MemoryJournal
 from jaxcontam.scoring.completer import Completer, Completion
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.prompted_model import (
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+# No slots: what follows is computed once.
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class ReplicationAnalysis(Writable):
     """A report of replication, with the completions that it rests on.
 
@@ -75,7 +77,7 @@ class ReplicationAnalysis(Writable):
     def __repr__(self) -> str:
         return f"<ReplicationAnalysis of {self.partition.name}: {self.verdict}>"
 
-    @property
+    @functools.cached_property
     def results(self) -> list[OverlapResult | JudgeResult | ComparisonResult]:
         """The judge that decides, the others, overlaps, then further methods."""
         return [*self.partition.results(seed=self.seed), *self.comparisons]
@@ -158,7 +160,8 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     compare = questions.get("compare")
-    if isinstance(compare, list | tuple) and all(isinstance(c, str) for c in compare):
+    is_list = isinstance(compare, Sequence) and not isinstance(compare, str)
+    if is_list and all(isinstance(name, str) for name in compare):
         questions["compare"] = ",".join(compare) or None
     check_names(ReplicationDesign, questions)
     design = ReplicationDesign(**questions)
@@ -177,11 +180,19 @@ def opened(
     *,
     tokenizer: Any = None,
     dtype: Dtype = "float32",
-    journal: Callable[[str, ModelInfo], Journal] | None = None,
+    journal: Callable[[str], Journal] = lambda _: MemoryJournal(),
     settings: ServerSettings | None = None,
 ) -> Iterator[list[PromptedModel]]:
-    """Open the model, and its reference if there is one, for the block."""
-    kept = {} if journal is None else {"journal": journal}
+    """Open the model, and its reference if there is one, for the block.
+
+    `journal` keeps the answers of both: by the name of the first model.
+    """
+    names = [model.name] if isinstance(model, PromptedModel) else []
+
+    def kept(name: str, _: ModelInfo) -> Journal:
+        names.append(name)
+        return journal(names[0])
+
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -192,7 +203,7 @@ def opened(
                     is_plain=plan.prompts.task == "plain",
                     beside=beside,
                     settings=settings,
-                    **kept,
+                    journal=kept,
                 )
             )
             for one, beside in ((model, None), (reference, model))

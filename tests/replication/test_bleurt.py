@@ -124,31 +124,15 @@ def test_the_reference_and_the_candidate_cannot_change_places(saved):
     assert bleurt.scores([]).shape == (0,)
 
 
-def test_the_measure_compares_whole_texts_that_were_cut_inside(saved):
-    from jaxcontam.replication.instances import Instance
-    from jaxcontam.replication.overlap import overlap_scores
-    from jaxcontam.scoring.completer import Completion
-
-    bleurt = Bleurt.load(saved[0])
-    instances = [
-        Instance(index=0, first_piece="the", second_piece="cat", label=None, cut=cut)
-        for cut in ("inside", "sentence")
-    ]
-    completions = [Completion(text="dog")] * 2
-    found = overlap_scores(bleurt.measure, instances, completions)
-    expected = bleurt.scores([("the cat", "the dog"), ("cat", "dog")])
-    np.testing.assert_array_equal(found, expected)
-
-
 def test_bleurt_20_is_told_by_its_shape(saved):
     import transformers
 
     bleurt = Bleurt.load(saved[0])
-    assert not bleurt.is_bleurt_20
+    assert bleurt.measure.whole_when_inside and not bleurt.measure.is_bleurt_20
     shape = {"num_hidden_layers": 32, "hidden_size": 1152, "num_attention_heads": 18}
     with torch.device("meta"):
         model = transformers.RemBertModel(transformers.RemBertConfig(**shape))
-    assert dataclasses.replace(bleurt, model=model).is_bleurt_20
+    assert dataclasses.replace(bleurt, model=model).measure.is_bleurt_20
 
 
 def test_without_torch_the_extra_is_named(saved, monkeypatch):

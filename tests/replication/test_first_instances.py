@@ -105,34 +105,28 @@ def test_an_identifier_of_a_later_row_or_inside_another_word_is_no_sign():
     assert format_signs(benchmark(), 5, "xzq_10021") == ()
 
 
-def test_numbers_are_no_labels():
-    rows = tuple({"text": SENTENCES[i], "year": (1998, 1999)[i % 2]} for i in range(6))
-    data = Benchmark("years", tuple(map(json.dumps, rows)), rows)
-    assert format_signs(data, 5, "films of 1998 and 1999") == ()
-
-
-def test_names_and_labels_that_anybody_would_guess_are_no_sign():
-    rows = tuple(
-        {"text": SENTENCES[i], "label": ("positive", "negative")[i % 2], "id": str(i)}
-        for i in range(6)
-    )
-    data = Benchmark("reviews", tuple(map(json.dumps, rows)), rows)
-    answer = '{"id": 0, "text": "Good film.", "label": "positive"} or negative, 1 2 3'
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        # Numbers are no labels.
+        (lambda i: {"year": (1998, 1999)[i % 2]}, "films of 1998 and 1999"),
+        # Anybody would guess these names and labels.
+        (
+            lambda i: {"label": ("positive", "negative")[i % 2], "id": str(i)},
+            '{"id": 0, "text": "Good film.", "label": "positive"} or negative, 1 2 3',
+        ),
+        # A refusal that names what every such set has.
+        (
+            lambda i: {"label": ("entailment", "contradiction")[i % 2], "premise": i},
+            "I cannot recite it. Each instance has a premise, a text and a label, "
+            "which is entailment or contradiction.",
+        ),
+    ],
+)
+def test_what_anybody_would_guess_is_no_sign(fields, answer):
+    rows = tuple({"text": SENTENCES[i], **fields(i)} for i in range(6))
+    data = Benchmark("set", tuple(map(json.dumps, rows)), rows)
     assert format_signs(data, 5, answer) == ()
-    assert ask(answer, data)[0].finding == "nothing found"
-
-
-def test_a_refusal_that_names_what_every_nli_set_has_is_no_sign():
-    labels = ("entailment", "contradiction")
-    rows = tuple(
-        {"premise": SENTENCES[i], "hypothesis": f"So {i}.", "label": labels[i % 2]}
-        for i in range(6)
-    )
-    data = Benchmark("nli", tuple(map(json.dumps, rows)), rows)
-    answer = (
-        "I cannot recite it. Each instance has a premise, a hypothesis and a label, "
-        "which is entailment or contradiction."
-    )
     assert ask(answer, data)[0].finding == "nothing found"
 
 

@@ -50,17 +50,17 @@ def mill(second=LONG, first="In spring", cut="inside"):
         # Other alphabets have words, too.
         ("старый дом продан", "Старый дом продан.", "exact"),
         ("Über Nacht fiel Schnee", "über nacht fiel schnee", "exact"),
+        # Scripts without spaces are judged by their signs.
+        ("老磨坊在河边被卖给了画家", "答案是老磨坊在河边被卖给了画家。", "exact"),
+        ("老磨坊在河边被卖给了画家", "老磨坊在河边被卖给了一位画家", "near"),
+        ("老磨坊在河边被卖给了画家", "今天天气很好我们去公园", "no"),
+        # A model that runs on is judged on its first words, and on no others.
+        (LONG, LONG.replace("a painter", "an artist") + " and then" * 200, "near"),
+        (LONG, "and then " * 200 + LONG.replace("a painter", "an artist"), "no"),
     ],
 )
 def test_hand_cases(reference, candidate, expected):
     assert judge_pair(reference, candidate) == expected
-
-
-def test_a_model_that_runs_on_is_judged_on_its_first_words():
-    wrong = "the old mill by the river was sold to an artist "
-    assert judge_pair(LONG, wrong + "and then " * 200) == "near"
-    # The same words behind others are no copy.
-    assert judge_pair(LONG, "and then " * 200 + wrong) == "no"
 
 
 def near(reference, candidate):
@@ -152,13 +152,6 @@ def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
     # The words of the first piece do not count twice.
     case = mill("the old mill by the river was sold", LONG)
     assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
-
-
-def test_scripts_without_spaces_are_judged_by_their_signs():
-    reference = "老磨坊在河边被卖给了画家"
-    assert judge_pair(reference, f"答案是{reference}。") == "exact"
-    assert judge_pair(reference, "老磨坊在河边被卖给了一位画家") == "near"
-    assert judge_pair(reference, "今天天气很好我们去公园") == "no"
 
 
 def test_references_of_two_words_are_warned_of():
