@@ -26,7 +26,7 @@ from matplotlib.ticker import EngFormatter
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError
 from jaxcontam.methods import named_rows
-from jaxcontam.proof.reasons import effect_words
+from jaxcontam.proof.advice import effect_words
 from jaxcontam.reports import page as section
 from jaxcontam.reports.figure import BLUE, GREY, STYLE, svg_text
 from jaxcontam.reports.numbers import p_cell

@@ -18,7 +18,7 @@ from jaxcontam.data.files import check_file
 from jaxcontam.data.records import MAX_RECORD
 from jaxcontam.data.tables import CsvTable
 from jaxcontam.errors import InputError, nearest
-from jaxcontam.proof.reasons import verdict_fields
+from jaxcontam.proof.advice import verdict_fields
 from jaxcontam.proof.result import OrderResult, UnscoredFile
 from jaxcontam.reports.report_files import (
     REPORT_NAME,

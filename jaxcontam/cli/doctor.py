@@ -213,7 +213,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     from jaxcontam.orders.benchmarks import HEAD, check_files, read_files
     from jaxcontam.orders.design import AuditDesign
     from jaxcontam.orders.methods import WORDS
-    from jaxcontam.proof.reasons import next_steps, plain_name
+    from jaxcontam.proof.advice import next_steps, plain_name
 
     design = AuditDesign()
     try:

@@ -18,7 +18,7 @@ from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
 from jaxcontam.errors import InputError
 from jaxcontam.orders.design import design_of
 from jaxcontam.orders.run import audit
-from jaxcontam.proof.reasons import verdict_fields
+from jaxcontam.proof.advice import verdict_fields
 from jaxcontam.scoring.lm_eval_backend import JaxcontamLM
 
 

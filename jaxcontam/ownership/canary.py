@@ -27,9 +27,9 @@ from jaxcontam.ownership.keyed_canary import (
     make_chat_files,
 )
 from jaxcontam.ownership.variants import score_versions
+from jaxcontam.proof.advice import p_of
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import publish
-from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
 from jaxcontam.proof.sentences import commitment_sentence
 from jaxcontam.proof.versions import (

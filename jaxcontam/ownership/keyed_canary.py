@@ -38,8 +38,8 @@ from jaxcontam.data.release import (
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, default_bar, progress_bar
+from jaxcontam.proof.advice import p_of
 from jaxcontam.proof.publish import AuditResult, shown
-from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.result import (
     DESIGNED,
     RELEASED,

@@ -14,10 +14,10 @@ from jaxcontam.arguments import path_word
 from jaxcontam.data.tables import is_number
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.progress import log_of_large
+from jaxcontam.proof.advice import p_of
 from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.prove import check_boundaries, check_cells, check_labels, prove
 from jaxcontam.proof.publish import shown
-from jaxcontam.proof.reasons import p_of
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import DAMAGED_ARRAY
 from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.progress import log_of_large
-from jaxcontam.proof.reasons import audited_files, why
+from jaxcontam.proof.advice import audited_files, why
 from jaxcontam.proof.result import (
     MATRIX as MATRIX_METHOD,
 )

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jaxcontam.proof.reasons import (
+from jaxcontam.proof.advice import (
     AuditedFile,
     Step,
     audited_files,

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
-from jaxcontam.proof.reasons import (
+from jaxcontam.proof.advice import (
     AuditedFile,
     audited_files,
     effect_words,
@@ -12,6 +11,7 @@ from jaxcontam.proof.reasons import (
     told,
     why,
 )
+from jaxcontam.proof.plots import copies_plot, evidence_plot, null_plot, split_plot
 from jaxcontam.proof.result import (
     MembershipResult,
     NullPicture,

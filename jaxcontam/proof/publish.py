@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
-from jaxcontam.proof.reasons import (
+from jaxcontam.proof.advice import (
     AuditedFile,
     Step,
     audited_files,

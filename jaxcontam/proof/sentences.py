@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from jaxcontam.proof.reasons import (
+from jaxcontam.proof.advice import (
     AuditedFile,
     effect_words,
     is_of_options,

@@ -34,7 +34,7 @@ from jaxcontam.stats.direction import (
     neighbours,
     residuals,
 )
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.randomisation import (
     LAMBDAS,

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, SMALLEST_P, power_of_ten
 
 

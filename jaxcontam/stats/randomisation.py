@@ -1,4 +1,4 @@
-"""The randomisation test of a (K, m + 1) matrix: the engine of every proof.
+"""The randomisation test of a (K, m + 1) matrix: whole orders, versions, any matrix.
 
 Row k holds one stratum's log-likelihoods: column 0 of the published version, columns
 1..m of counterfactuals that would have been equally likely had the model never seen
@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
-from jaxcontam.stats.lattice import LatticeTail, lattice_tail
+from jaxcontam.stats.exact_tail import LatticeTail, lattice_tail
 from jaxcontam.stats.result import OrderNumbers, order_effect
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from jaxcontam.methods import method_words
-from jaxcontam.proof.reasons import AuditedFile, next_steps, plain_name
+from jaxcontam.proof.advice import AuditedFile, next_steps, plain_name
 from jaxcontam.stats.pretests import columns, pretest_battery
 from jaxcontam.stats.result import Pretest
 from tests.support.report_documents import order_result

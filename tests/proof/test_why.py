@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxcontam.proof.reasons import AuditedFile, why
+from jaxcontam.proof.advice import AuditedFile, why
 from jaxcontam.proof.result import ReferenceResult
 from jaxcontam.proof.verdict import decide
 from jaxcontam.stats.result import Pretest

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from jaxcontam.proof.advice import AuditedFile
 from jaxcontam.proof.plots import split_plot
-from jaxcontam.proof.reasons import AuditedFile
 from jaxcontam.proof.sentences import (
     attraction_sentence,
     gains_of,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxcontam.stats.lattice import GridLaw, log_tail
+from jaxcontam.stats.exact_tail import GridLaw, log_tail
 
 
 def random_laws(seed, n_laws, n_cells):

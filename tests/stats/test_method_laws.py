@@ -28,11 +28,11 @@ from jaxcontam.orders.pairs import stratum_runs
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import TestRow
-from jaxcontam.stats import lattice, pair_test, randomisation
+from jaxcontam.stats import exact_tail, pair_test, randomisation
 from jaxcontam.stats.conformal import conformal_p_values, share_seen
 from jaxcontam.stats.direction import needed_pairs
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.inflation import gap_estimate
-from jaxcontam.stats.lattice import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t
 from jaxcontam.stats.paired import (
@@ -255,8 +255,8 @@ def test_p_is_the_share_of_all_arrangements_that_score_as_high(name, data):
     # As if there were too many arrangements to count, and by numbers on no grid.
     file = dataclasses.replace(file, strata=[one / 3 for one in file.strata])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lattice, "_ENUMERABLE", 1)
-        patch.setattr(lattice, "_MERGED", data.draw(st.sampled_from([1, 2**12])))
+        patch.setattr(exact_tail, "_ENUMERABLE", 1)
+        patch.setattr(exact_tail, "_MERGED", data.draw(st.sampled_from([1, 2**12])))
         on_grid = numbers_of(name, file, sparse=sparse)
     assert on_grid.p_floor <= on_grid.p_lower <= exact * (1 + 1e-9)
     assert exact <= on_grid.p_value * (1 + 1e-9)

@@ -13,7 +13,7 @@ import scipy.special
 import scipy.stats
 
 from jaxcontam.stats import randomisation
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.randomisation import MANY, normal_tail, redrawn_sums
 from jaxcontam.stats.rows import flat_rows
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.data.benchmark import content_digest
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.orders import (
     boundaries_gained,
     cut_to_budget,

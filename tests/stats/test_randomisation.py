@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.randomisation import (
     monte_carlo_p,
     randomisation_test,

@@ -16,7 +16,7 @@ from jaxcontam.stats.direction import (
     needed_pairs,
     runs_of,
 )
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pair_test import PairStrata, adjacency_test

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES, boundaries_matrix, double_centred
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.multiple import MaxTResult, max_t, shared_sums
 from jaxcontam.stats.pair_test import MOST_ENUMERATED, stratum_orders
 from jaxcontam.stats.pretests.null import permutation_p, value_codes

@@ -9,8 +9,8 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from jaxcontam.stats import lattice
-from jaxcontam.stats.lattice import lattice_tail
+from jaxcontam.stats import exact_tail
+from jaxcontam.stats.exact_tail import lattice_tail
 
 
 def differences(scores_KM):
@@ -38,8 +38,8 @@ def chernoff_log10(scores_KM):
 @pytest.fixture
 def grid_only(monkeypatch):
     """Small matrices go through the grid too, not through enumeration."""
-    monkeypatch.setattr(lattice, "_ENUMERABLE", 1)
-    monkeypatch.setattr(lattice, "_MERGED", 1)
+    monkeypatch.setattr(exact_tail, "_ENUMERABLE", 1)
+    monkeypatch.setattr(exact_tail, "_MERGED", 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -194,7 +194,7 @@ def test_table_of_cells_counts_as_sorting_does(monkeypatch):
     rows_KM -= rows_KM[:, :1] + 1.5
     rows_KM[:, 0] = 0.0
     by_table = lattice_tail(rows_KM, 1e-9)
-    monkeypatch.setattr(lattice, "_TABLE_CELLS", 0)
+    monkeypatch.setattr(exact_tail, "_TABLE_CELLS", 0)
     assert lattice_tail(rows_KM, 1e-9) == by_table
-    monkeypatch.setattr(lattice, "_TABLE_CELLS", 10**6)
+    monkeypatch.setattr(exact_tail, "_TABLE_CELLS", 10**6)
     assert lattice_tail(rows_KM, 1e-9) == by_table
