@@ -171,6 +171,8 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
     benchmark = asked.benchmark
+    # Of the file whole, whatever instances were drawn.
+    asked = dataclasses.replace(asked, fingerprint=benchmark.fingerprint)
     n = min(_N_ASKED, len(benchmark))
     prompt = filled(
         FIRST_INSTANCES, count=str(_N_ASKED), dataset=asked.dataset, split=asked.split
