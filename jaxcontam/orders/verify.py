@@ -19,8 +19,12 @@ from jaxcontam.orders.benchmarks import (
     check_files,
     read_files,
 )
-from jaxcontam.orders.calibrate import calibration_page
-from jaxcontam.orders.calibration import CalibrationReport, DrawnPValues, counts_of
+from jaxcontam.orders.calibrate import (
+    CalibrationReport,
+    DrawnPValues,
+    calibration_page,
+    counts_of,
+)
 from jaxcontam.orders.command import Audit
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import TESTS, WORDS

@@ -11,7 +11,7 @@ import scipy.stats
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
-from jaxcontam.orders.calibration import calibrate_test, fresh_order, p_values
+from jaxcontam.orders.calibrate import calibrate_test, fresh_order, p_values
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.methods import t_numbers as t_test
 from jaxcontam.orders.order_test import plan_test, score_test
