@@ -90,6 +90,29 @@ CASES: dict[str, str] = {
     "overlap rows": "overlap {s50} {rows} --text-field question",
     "release": "release {released} --seed-file {seed_file} --check",
     "canary": "canary {model} --secret {secrets} --held-out {held_out}",
+    "audit options fixed": "audit {model} {choices} --tests options,direction"
+    " --fix-answer --answer-field answer --options-field options",
+    "audit options reference": "audit {model} {choices} --tests options --reference"
+    " {reference} --options-field options",
+    "audit blocks": "audit {model} {rows} --text-field question --block-field source"
+    " --tests adjacency",
+    "audit windows": "audit {model} {s10} --tests permutation --n-orders 19",
+    "audit template": "audit {model} {rows} --template Q:{{question}} --separator |",
+    "membership few": f"{MEMBERSHIP} --scores loss zlib surp gap_k --seed 3",
+    "membership beside": f"{MEMBERSHIP} --reference {{reference}} --primary loss",
+    "membership length": f"{MEMBERSHIP} --length 8 --fpr 0.1",
+    "membership k": f"{MEMBERSHIP} --k 0.4 --limit 40",
+    "replicate words": f"{REPLICATE} --k 8 --compare ts_guessing_word",
+    "replicate seed": f"{REPLICATE} --k 12 --seed 5 --new-tokens 20",
+    "inflation per byte": f"{INFLATION} --per-byte --seed 4",
+    "inflation limit": f"{INFLATION} --limit 30 --min-points 2",
+    "overlap near": "overlap {repeats} {s0a}",
+    "overlap limit": "overlap {s50} {choices} --text-field question --limit 20",
+    "release wrong": "release {rows} --seed-file {seed_file} --check",
+    "variants": "variants {model} {versions}",
+    "variants drawn": "variants {model} {versions} --randomised --seed 2",
+    "calibrate adjacency": "calibrate {model} {s0a} --tests adjacency --draws 3",
+    "prove studentised": "prove {matrix} --scores studentised --seed 7",
     "score": "score {model} {s10} --out scores.jsonl",
     "train": "-m train.pretrain --corpus {s50} --preset pulse"
     " --canaries {s10}=4 --out model --seed 3",
@@ -184,6 +207,11 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
     write("rows", [json.dumps(row) for row in rows(texts["s10"])])
     write("choices", [json.dumps(row) for row in rows(texts["s50"])])
     write("others", [json.dumps(row) for row in rows(texts["s0a"])])
+    versions = [
+        {"text": line, "variants": [line.lower(), line.upper(), line[::-1]]}
+        for line in texts["s10"][:30]
+    ]
+    write("versions", [json.dumps(row) for row in versions])
     labels = [(line, 1) for line in texts["s10"][:60]]
     labels += [(line, 0) for line in texts["s0a"][:60]]
     labelled = [
