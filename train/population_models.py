@@ -22,7 +22,8 @@ from flax import nnx
 
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import ADJACENCY, order_method
-from jaxcontam.orders.order_test import PlannedTest, ScoredTest, TestMethod, plan_test
+from jaxcontam.orders.order_test import PlannedTest, ScoredTest, plan_test
+from jaxcontam.proof.test_row import TestRow
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.population_device import (
@@ -223,7 +224,7 @@ def set_results(
     return tuple(rows)
 
 
-def _brief(method: TestMethod) -> TestMethod:
+def _brief(method: TestRow) -> TestRow:
     """A test without what `SetResult` has no field for, most of its time."""
     if method is not ADJACENCY:
         return method

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from jaxcontam.proof.result import (
     OrderResult,
 )
 from jaxcontam.proof.test_row import TestRow
-from jaxcontam.reports.terms import restricted_null
+from jaxcontam.reports.terms import Null, Validity, restricted_null
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import PairPlan
@@ -193,6 +194,8 @@ class TestMethod(TestRow):
     fewest_strata: int = 1
     fewest_examples: int = 2
     grouped: bool = True
+    null: Null
+    validity: Validity
 
     @abc.abstractmethod
     def lay_out(self, file: OrderFile, encoded: Encoded) -> Layout:
@@ -261,7 +264,7 @@ class PlannedTest:
         method, layout = method or self.method, self.layout
         n_strata, n_orders = method.counts(scored.evidence)
         null = restricted_null(
-            method.null,
+            cast(Null, method.null),
             grouped=self.group_field is not None,
             blocks=self.block_field is not None,
         )
@@ -279,7 +282,7 @@ class PlannedTest:
             method=method.name,
             primary=primary,
             null=null,
-            validity=method.validity,
+            validity=cast(Validity, method.validity),
             n_strata=n_strata,
             n_dropped=layout.n_dropped,
             n_orders=n_orders,

@@ -10,13 +10,7 @@ import numpy as np
 from jaxcontam.proof.result import Evidence, OrderResult, ReferenceResult
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.methods import MethodRow
-from jaxcontam.reports.terms import (
-    ORDER_WORDS,
-    REFERENCE_SHARE,
-    Null,
-    ProofWords,
-    Validity,
-)
+from jaxcontam.reports.terms import ORDER_WORDS, REFERENCE_SHARE, ProofWords
 from jaxcontam.stats.direction import backward_spread
 from jaxcontam.stats.pair_test import PairStatistic, PairStrata
 from jaxcontam.stats.randomisation import row_spread
@@ -42,8 +36,8 @@ class TestRow(MethodRow, abc.ABC):
     __test__: ClassVar[bool] = False  # pytest takes the name for that of its own.
     scores_pairs: ClassVar[bool] = False
 
-    null: Null
-    validity: Validity
+    null: str
+    validity: str
     words: ProofWords = ORDER_WORDS
     command: str = "audit"
     default_orders: int | None = None

@@ -160,9 +160,9 @@ def replicate(
     """
     bar = functools.partial(default_bar, progress)
     compare = questions.get("compare")
-    is_list = isinstance(compare, Sequence) and not isinstance(compare, str)
-    if is_list and all(isinstance(name, str) for name in compare):
-        questions["compare"] = ",".join(compare) or None
+    is_word = isinstance(compare, str)
+    if isinstance(compare, Sequence) and all(isinstance(one, str) for one in compare):
+        questions["compare"] = compare if is_word else ",".join(compare) or None
     check_names(ReplicationDesign, questions)
     design = ReplicationDesign(**questions)
     if reference is not None:

@@ -135,7 +135,7 @@ def direction_of(
 
 
 def _of_kind(
-    rows: list[str], codes_N: np.ndarray, kind: Kind, *, seed: int
+    rows: Sequence[str], codes_N: np.ndarray, kind: Kind, *, seed: int
 ) -> list[Pretest]:
     tokens = read_tokens(rows, kind)
     matrices = matrices_of(tokens, kind)
