@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,36 +85,39 @@ class Budget:
 class Spending:
     """Usage so far, plus the upper bound of requests in flight.
 
-    Clients of several servers may share one, since a budget belongs to a run; all run
-    in one event loop.
+    Clients of several servers may share one, since a budget belongs to a run, and so
+    may their threads.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self.spent = Usage()
         self._held: list[Usage] = []
+        self._lock = threading.Lock()
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False: wait for those in flight."""
-        if self.budget.is_passed(self.spent + most):
-            used = self.spent
-            raise InputError(
-                f"the budget of {self.budget.max_cost:g} does not hold one more "
-                f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
-                f"{used.completion_tokens:,} tokens used, "
-                f"{self.budget.cost(used):.4g} paid)",
-                hint="run the same command again with a higher --budget: what is "
-                "answered is not asked again",
-            )
-        if self.budget.is_passed(sum(self._held, self.spent + most)):
-            return False
-        self._held.append(most)
-        return True
+        with self._lock:
+            if self.budget.is_passed(self.spent + most):
+                used = self.spent
+                raise InputError(
+                    f"the budget of {self.budget.max_cost:g} does not hold one more "
+                    f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
+                    f"{used.completion_tokens:,} tokens used, "
+                    f"{self.budget.cost(used):.4g} paid)",
+                    hint="run the same command again with a higher --budget: what is "
+                    "answered is not asked again",
+                )
+            if self.budget.is_passed(sum(self._held, self.spent + most)):
+                return False
+            self._held.append(most)
+            return True
 
     def settle(self, most: Usage, used: Usage) -> None:
         """A request that held `most` has used `used`."""
-        self._held.remove(most)
-        self.spent += used
+        with self._lock:
+            self._held.remove(most)
+            self.spent += used
 
 
 def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:

@@ -1,5 +1,6 @@
 """The client against servers that break: sockets, time, TLS, kills."""
 
+import _thread
 import gzip
 import json
 import os
@@ -146,6 +147,36 @@ def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
             found = client.post_all(PATH, bodies)
         assert [text_of(one) for one in found] == [str(i) for i in range(16)]
         assert len(seen) == 20
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses):
+    """Seconds after Ctrl-C, or at another one; no thread goes on with it."""
+    seconds = 0.2 if presses == 1 else 600.0
+    monkeypatch.setattr("jaxcontam.scoring.api.client._LAST_SECONDS", seconds)
+
+    def answer(body, number, handler):
+        if body["prompt"] == "1":
+            hang(body, handler)
+            return None
+        return 200, answer_to(body)
+
+    def press(n_done, _):
+        if presses == 2:
+            threading.Timer(0.2, _thread.interrupt_main).start()
+        raise KeyboardInterrupt
+
+    bodies = [{"prompt": str(i)} for i in range(4)]
+    with serving(answer) as (url, _), opened(url, concurrency=2) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.post_all(PATH, bodies[:2], press)
+        # Without its places the next ones would wait for ever.
+        found = client.post_all(PATH, bodies[2:])
+        assert [text_of(one) for one in found] == ["2", "3"]
+        for thread in threading.enumerate():
+            if thread.name.startswith("api_"):
+                thread.join(30)
+                assert not thread.is_alive()
 
 
 def test_a_port_where_nobody_listens_is_tried_four_times():

@@ -1,0 +1,164 @@
+"""Connections to a server, which another thread cuts when their time is over.
+
+A socket's timeout starts anew with each byte, and headers are read within one call of
+httpx2. So each request has a client with one connection, whose socket is known, and
+whoever waits for the answers looks at the clock.
+"""
+
+import contextlib
+import math
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from jaxcontam.errors import InputError
+
+_CONNECT_SECONDS = 10.0
+
+
+class LongAnswerError(Exception):
+    """An answer is longer than the request allows; the rest was not read."""
+
+
+class Connections:
+    """Connections to one server, as many as are used together."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None,
+        timeout_seconds: float,
+        transport: httpx2.BaseTransport | None,
+    ):
+        """Nothing is sent yet; a timeout is for a request and its whole answer."""
+        self.api_key = api_key
+        self._seconds = timeout_seconds
+        headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            headers["Authorization"] = f"Bearer {api_key}"
+        try:
+            self._settings: dict[str, Any] = {
+                "headers": headers,
+                "timeout": httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+                "follow_redirects": False,
+                "verify": httpx2.create_ssl_context(),
+                "transport": transport,
+            }
+            self._all = [_Connection(httpx2.Client(**self._settings))]
+        except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
+            # Bad proxy or certificate settings in the environment.
+            raise InputError(
+                f"no connection can be made ({type(e).__name__})",
+                hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+            ) from None
+        self._idle = list(self._all)
+
+    def post(
+        self, url: str, content: bytes, *, most_bytes: int
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers by lower-case name, and all bytes of an answer.
+
+        Raises:
+            TimeoutError: If it is not there in time, however slowly it comes.
+            LongAnswerError: If it is longer than `most_bytes`.
+        """
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            one = _Connection(httpx2.Client(**self._settings))
+            self._all.append(one)
+        try:
+            return one.post(url, content, most_bytes, self._seconds)
+        finally:
+            self._idle.append(one)
+
+    def cut_late(self, now: float, *, since: float) -> bool:
+        """Cut those whose time is over.
+
+        Gives True if one has waited `since` then, which it is said of once.
+        """
+        is_long = False
+        for one in self._all:
+            one.cut(now)
+            if one.began <= since and not one.is_told:
+                is_long = one.is_told = True
+        return is_long
+
+    def cut(self) -> None:
+        """Cut all that are in use."""
+        for one in self._all:
+            one.cut()
+
+    def close(self) -> None:
+        """Close them; the clients that closed before stay closed."""
+        for one in self._all:
+            one.http.close()
+
+
+class _Connection:
+    """A connection for one request at a time; times are those of `time.monotonic`."""
+
+    def __init__(self, http: httpx2.Client):
+        self.http = http
+        self.began = self._until = math.inf
+        self.is_told = False
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+        # Held while a request begins, ends or is cut: no other one is cut in its place.
+        self._lock = threading.Lock()
+
+    def post(
+        self, url: str, content: bytes, most_bytes: int, seconds: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """As `Connections.post`."""
+        with self._lock:
+            self._is_cut = self.is_told = False
+            self.began = time.monotonic()
+            until = self._until = self.began + seconds
+        data = bytearray()
+        try:
+            with self.http.stream(
+                "POST", url, content=content, extensions={"trace": self._note_socket}
+            ) as response:
+                for piece in response.iter_bytes():
+                    data += piece
+                    if len(data) > most_bytes:
+                        raise LongAnswerError
+        except (OSError, httpx2.HTTPError) as e:
+            if time.monotonic() >= until:
+                raise TimeoutError from e
+            raise
+        finally:
+            with self._lock:
+                self.began = self._until = math.inf
+        if self._is_cut:
+            # An answer without a length ends where its connection does.
+            raise TimeoutError
+        headers = {name.lower(): words for name, words in response.headers.items()}
+        return response.status_code, headers, bytes(data)
+
+    def cut(self, now: float = math.inf) -> None:
+        """Cut the request that is on its way, if its time is over at `now`."""
+        with self._lock:
+            if self.began < math.inf and self._until <= now:
+                self._is_cut = True
+                self._shut()
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Called by httpx2 with what it does."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+                if self._is_cut:
+                    self._shut()
+
+    def _shut(self) -> None:
+        """End all reading and writing; unlike a close, it wakes up who waits for it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the SSL socket's own, which changes what the other thread uses.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
