@@ -30,6 +30,7 @@ from jaxcontam.scoring.api.address import (
     ApiModel,
     Body,
     RefusedError,
+    Server,
     is_in_the_clear,
     request_key,
 )
@@ -114,14 +115,16 @@ class ApiClient:
         self._retry_refused = retry_refused
         self._concurrency = concurrency
         self._spending = Spending(Budget()) if budget is None else budget
-        self._key_variable = key_variable
-        self._timeout_seconds = timeout_seconds
-        self._is_openai = is_openai
+        self._server = Server(
+            model=model,
+            api_key=api_key,
+            key_variable=key_variable,
+            timeout_seconds=timeout_seconds,
+            is_openai=is_openai,
+        )
         if api_key is not None and is_in_the_clear(model.url):
             _warn_of_clear_text(model.url, key_variable)
-        self._connections = Connections(
-            api_key=api_key, timeout_seconds=timeout_seconds, transport=transport
-        )
+        self._connections = Connections(self._server, transport)
         self._pace = Pace(concurrency)
         self._rng = rng or random.Random()
         self._sleep = sleep
@@ -279,7 +282,7 @@ class ApiClient:
         Once the call is to stop, a request in flight is completed, but another try ends
         in a StoppedError. What each try cost, or may have cost, is counted.
         """
-        if self._is_openai:
+        if self._server.is_openai:
             body = {"model": self.model.name, **body}
         is_bounded = self._spending.budget.max_cost is not None
         most = most_usage(body, is_bounded=is_bounded)
@@ -335,37 +338,19 @@ class ApiClient:
             url, sent = own.url(self.model.url), own.request(body)
         n_bytes = most_bytes(body)
         try:
-            status, headers, data = self._connections.post(
-                url, json.dumps(sent).encode(), most_bytes=n_bytes
-            )
+            reply = self._connections.post(url, json.dumps(sent).encode(), n_bytes)
         except LongAnswerError:
             words = f"longer than the {n_bytes:,} bytes that it can be"
             return Failure("garbled", words), most
         except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
-            failure = read_failure(
-                self.model.url,
-                e,
-                timeout=self._timeout_seconds,
-                api_key=self._connections.api_key,
-                has_answered=self._pace.has_answered,
-            )
-            return failure, most
+            has_answered = self._pace.has_answered
+            return read_failure(self._server, e, has_answered=has_answered), most
         self._heard_at = time.monotonic()
         with self._reading:
-            answer = read_reply(
-                self.model.url,
-                body,
-                status=status,
-                headers=headers,
-                data=data,
-                api_key=self._connections.api_key,
-                key_variable=self._key_variable,
-                now=time.time(),
-                is_openai=self._is_openai,
-            )
+            answer = read_reply(self._server, body, reply, now=time.time())
             if isinstance(answer, Failure):
                 return answer, most if answer.status is None else Usage(1)
-            used = used_by(answer, body) if self._is_openai else Usage(1)
+            used = used_by(answer, body) if self._server.is_openai else Usage(1)
             self._pace.answered()
             try:
                 return self._accepted(call, key, body, answer), used
@@ -424,7 +409,7 @@ class ApiClient:
             self._heard_at = now
             self._say(
                 f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
-                f"{self._timeout_seconds:g} s"
+                f"{self._server.timeout_seconds:g} s"
             )
 
     def _tell(self, wait: float, failures: list[Failure]) -> None:

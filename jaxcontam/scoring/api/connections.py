@@ -16,6 +16,8 @@ from typing import Any
 import httpx2
 
 from jaxcontam.errors import InputError
+from jaxcontam.scoring.api.address import Server
+from jaxcontam.scoring.api.answers import Reply
 
 _CONNECT_SECONDS = 10.0
 
@@ -27,19 +29,12 @@ class LongAnswerError(Exception):
 class Connections:
     """Connections to one server, as many as are used together."""
 
-    def __init__(
-        self,
-        *,
-        api_key: str | None,
-        timeout_seconds: float,
-        transport: httpx2.BaseTransport | None,
-    ):
-        """Nothing is sent yet; a timeout is for a request and its whole answer."""
-        self.api_key = api_key
-        self._seconds = timeout_seconds
+    def __init__(self, server: Server, transport: httpx2.BaseTransport | None):
+        """Nothing is sent yet."""
+        self._seconds = server.timeout_seconds
         headers = {"Content-Type": "application/json"}
-        if api_key is not None:
-            headers["Authorization"] = f"Bearer {api_key}"
+        if server.api_key is not None:
+            headers["Authorization"] = f"Bearer {server.api_key}"
         try:
             self._settings: dict[str, Any] = {
                 "headers": headers,
@@ -57,10 +52,8 @@ class Connections:
             ) from None
         self._idle = list(self._all)
 
-    def post(
-        self, url: str, content: bytes, *, most_bytes: int
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers by lower-case name, and all bytes of an answer.
+    def post(self, url: str, content: bytes, most_bytes: int) -> Reply:
+        """Send a request, and read its answer whole.
 
         Raises:
             TimeoutError: If it is not there in time, however slowly it comes.
@@ -111,9 +104,7 @@ class _Connection:
         # Held while a request begins, ends or is cut: no other one is cut in its place.
         self._lock = threading.Lock()
 
-    def post(
-        self, url: str, content: bytes, most_bytes: int, seconds: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    def post(self, url: str, content: bytes, most_bytes: int, seconds: float) -> Reply:
         """As `Connections.post`."""
         with self._lock:
             self._is_cut = self.is_told = False
@@ -139,7 +130,7 @@ class _Connection:
             # An answer without a length ends where its connection does.
             raise TimeoutError
         headers = {name.lower(): words for name, words in response.headers.items()}
-        return response.status_code, headers, bytes(data)
+        return Reply(response.status_code, headers, bytes(data))
 
     def cut(self, now: float = math.inf) -> None:
         """Cut the request that is on its way, if its time is over at `now`."""
