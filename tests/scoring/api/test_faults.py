@@ -1,6 +1,5 @@
 """The client against servers that break: sockets, time, TLS, kills."""
 
-import _thread
 import gzip
 import json
 import os
@@ -163,7 +162,9 @@ def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses)
 
     def press(n_done, _):
         if presses == 2:
-            threading.Timer(0.2, _thread.interrupt_main).start()
+            main = threading.main_thread().ident
+            words = main, signal.SIGINT
+            threading.Timer(0.2, signal.pthread_kill, words).start()
         raise KeyboardInterrupt
 
     bodies = [{"prompt": str(i)} for i in range(4)]
