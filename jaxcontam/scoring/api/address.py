@@ -44,7 +44,8 @@ class Server:
     """A server as a client asks it.
 
     Attributes:
-        key_variable: Where the key comes from, for hints.
+        api_key: From `key_from_environment`.
+        key_variable: Where it comes from, for hints.
         timeout_seconds: For a request, from its connection to the last byte of its
             answer, however slowly the bytes come.
         is_openai: False: requests name no model, and answers hold no choices.

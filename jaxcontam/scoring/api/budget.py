@@ -161,30 +161,29 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
 
     The most that the request can use where the server reports none.
     """
-    most = most_usage(body, is_bounded=False)
-    least = _least_usage(answer, body, most)
-    usage = answer.get("usage")
-    found = usage if isinstance(usage, dict) else {}
-    counts = []
-    for name in ("prompt_tokens", "completion_tokens"):
-        n_tokens = found.get(name)
+    reported = answer.get("usage")
+    reported = reported if isinstance(reported, dict) else {}
+
+    def count(name: str, most: int, least: int) -> int:
+        n_tokens = reported.get(name)
         # Servers leave out what is 0, such as the tokens of an answer that is none.
-        if n_tokens is None and found:
+        if n_tokens is None and reported:
             n_tokens = 0
         is_count = type(n_tokens) is int and 0 <= n_tokens < _MOST_TOKENS
-        reported = n_tokens if is_count else getattr(most, name)
-        counts.append(max(reported, getattr(least, name)))
-    return Usage(1, *counts)
+        return max(n_tokens if is_count else most, least)
 
-
-def _least_usage(answer: Mapping[str, Any], body: Body, most: Usage) -> Usage:
-    """Usage that the texts of a request and its answer show, whatever is reported."""
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
     n_bytes = len(str(written or "").encode("utf-8", "replace"))
+    most = most_usage(body, is_bounded=False)
     n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
-    return Usage(1, _prompt_tokens(body, _tokens_in, of_template=0), n_written)
+    n_read = _prompt_tokens(body, _tokens_in, of_template=0)
+    return Usage(
+        1,
+        count("prompt_tokens", most.prompt_tokens, n_read),
+        count("completion_tokens", most.completion_tokens, n_written),
+    )
 
 
 def _tokens_in(n_bytes: int) -> int:

@@ -16,12 +16,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Self
 
 import httpx2
 
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, MemoryJournal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import (
@@ -95,13 +95,10 @@ class ApiClient:
     ):
         """Nothing is sent yet.
 
-        The key is from `key_from_environment`, and `key_variable` its name for hints.
         Without a journal answers are kept in memory; a budget may be shared by several
-        clients. `retry_refused` asks again what the server refused in an earlier run. A
-        timeout is for one request, from its connection to the last byte of its answer,
-        however slowly the bytes come. `sleep` and `transport` stand for waiting and for
-        the network in tests. Unless `is_openai`, requests name no model, and answers
-        hold no choices.
+        clients. `retry_refused` asks again what the server refused in an earlier run.
+        `sleep` and `transport` stand for waiting and for the network in tests; for
+        others see `Server`.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
@@ -212,8 +209,10 @@ class ApiClient:
         answers: dict[str, Any] = {}
         n_workers, n_done, n_ended = min(self._concurrency, len(n_equal)), 0, 0
         pool = ThreadPoolExecutor(n_workers or 1, "api")
-        workers = [pool.submit(self._work, call) for _ in range(n_workers)]
+        workers: list[Future[None]] = []
         try:
+            for _ in range(n_workers):
+                workers.append(pool.submit(self._work, call))
             while n_ended < n_workers:
                 self._look()
                 try:
@@ -442,26 +441,6 @@ class ApiClient:
                 self._skipped += seconds
         if stop.is_set():
             raise StoppedError
-
-
-class MemoryJournal(Journal):
-    """A journal of a single call, of which nothing is written."""
-
-    def __init__(self):
-        self._kept: dict[str, Any] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._kept
-
-    def __getitem__(self, key: str) -> Any:
-        return self._kept[key]
-
-    def claim(self) -> None:
-        """Nobody else has it."""
-
-    def add(self, key: str, value: Any) -> None:
-        """Keep a value."""
-        self._kept[key] = value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
