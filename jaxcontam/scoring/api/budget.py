@@ -165,12 +165,13 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
     reported = reported if isinstance(reported, dict) else {}
 
     def count(name: str, most: int, least: int) -> int:
-        n_tokens = reported.get(name)
+        said = reported.get(name)
         # Servers leave out what is 0, such as the tokens of an answer that is none.
-        if n_tokens is None and reported:
-            n_tokens = 0
-        is_count = type(n_tokens) is int and 0 <= n_tokens < _MOST_TOKENS
-        return max(n_tokens if is_count else most, least)
+        if said is None and reported:
+            said = 0
+        if type(said) is not int or not 0 <= said < _MOST_TOKENS:
+            said = most
+        return max(said, least)
 
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")

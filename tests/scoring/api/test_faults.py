@@ -1,5 +1,6 @@
 """The client against servers that break: sockets, time, TLS, kills."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -313,6 +314,40 @@ def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
     assert waits == []
     assert "SSL_CERT_FILE" in e.value.hint
     assert not any(received)
+
+
+@pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\n", head(10**6)])
+def test_a_secure_connection_that_drips_is_cut_in_time(certificate, monkeypatch, first):
+    cert, key = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    ended = []
+
+    def write(plain):
+        with context.wrap_socket(plain, server_side=True) as secure:
+            secure.sendall(first)
+            with contextlib.suppress(OSError):
+                while True:
+                    secure.sendall(b"X")
+                    time.sleep(SHORT / 20)
+            ended.append(True)
+
+    def listen():
+        for _ in range(3):
+            write(listener.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+        with (
+            opened(url, timeout_seconds=SHORT) as client,
+            pytest.raises(ApiError, match=r"no whole answer within 0.4 s, 3 times"),
+        ):
+            client.post(PATH, BODY)
+        thread.join(30)
+    assert len(ended) == 3
 
 
 def test_a_proxy_that_is_none_is_one_clear_line(monkeypatch):
