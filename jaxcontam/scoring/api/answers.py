@@ -235,8 +235,9 @@ def _asked_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 def read_failure(server: Server, error: Exception, *, has_answered: bool) -> Failure:
     """Classify a network error; an ApiError if trying again would not help."""
-    url = server.model.url
-    causes = _causes(error)
+    if type(error) is TimeoutError:
+        return Failure("late", f"no whole answer within {server.timeout_seconds:g} s")
+    url, causes = server.model.url, _causes(error)
     words = without_key(" ".join(_words(causes[-1]).split()), server.api_key)
     for cause in causes:
         # A secure connection that ends in the middle is a broken one.
@@ -254,8 +255,6 @@ def read_failure(server: Server, error: Exception, *, has_answered: bool) -> Fai
         )
         if is_unknown and not has_answered:
             raise ApiError(f"{url}: no such host", hint="check the URL") from None
-    if type(error) is TimeoutError:
-        return Failure("late", f"no whole answer within {server.timeout_seconds:g} s")
     if isinstance(error, httpx2.TimeoutException):
         return Failure("broken", "no answer (no connection in time)")
     return Failure("broken", f"no answer ({words})")

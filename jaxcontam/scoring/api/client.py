@@ -401,9 +401,9 @@ class ApiClient:
         if now < self._looked_at + _LOOK_SECONDS:
             return
         self._looked_at = now
-        if self._connections.cut_late(now, since=now - _SILENT_SECONDS) and (
-            now - self._heard_at >= _SILENT_SECONDS
-        ):
+        self._connections.cut_late()
+        is_silent = self._connections.is_silent(_SILENT_SECONDS)
+        if is_silent and now - self._heard_at >= _SILENT_SECONDS:
             # One line for all that wait.
             self._heard_at = now
             self._say(

@@ -69,17 +69,18 @@ class Connections:
         finally:
             self._idle.append(one)
 
-    def cut_late(self, now: float, *, since: float) -> bool:
-        """Cut those whose time is over.
-
-        Gives True if one has waited `since` then, which it is said of once.
-        """
-        is_long = False
+    def cut_late(self) -> None:
+        """Cut those whose time is over."""
         for one in self._all:
-            one.cut(now)
-            if one.began <= since and not one.is_told:
-                is_long = one.is_told = True
-        return is_long
+            one.cut(time.monotonic() - self._seconds)
+
+    def is_silent(self, seconds: float) -> bool:
+        """True if a request waits for so long of which that was not said before."""
+        by = time.monotonic() - seconds
+        late = [one for one in self._all if one.began <= by and not one.is_told]
+        for one in late:
+            one.is_told = True
+        return bool(late)
 
     def cut(self) -> None:
         """Cut all that are in use."""
@@ -97,7 +98,7 @@ class _Connection:
 
     def __init__(self, http: httpx2.Client):
         self.http = http
-        self.began = self._until = math.inf
+        self.began = math.inf
         self.is_told = False
         self._socket: socket.socket | None = None
         self._is_cut = False
@@ -108,8 +109,7 @@ class _Connection:
         """As `Connections.post`."""
         with self._lock:
             self._is_cut = self.is_told = False
-            self.began = time.monotonic()
-            until = self._until = self.began + seconds
+            began = self.began = time.monotonic()
         data = bytearray()
         try:
             with self.http.stream(
@@ -120,22 +120,22 @@ class _Connection:
                     if len(data) > most_bytes:
                         raise LongAnswerError
         except (OSError, httpx2.HTTPError) as e:
-            if time.monotonic() >= until:
+            if time.monotonic() >= began + seconds:
                 raise TimeoutError from e
             raise
         finally:
             with self._lock:
-                self.began = self._until = math.inf
+                self.began = math.inf
         if self._is_cut:
             # An answer without a length ends where its connection does.
             raise TimeoutError
         headers = {name.lower(): words for name, words in response.headers.items()}
         return Reply(response.status_code, headers, bytes(data))
 
-    def cut(self, now: float = math.inf) -> None:
-        """Cut the request that is on its way, if its time is over at `now`."""
+    def cut(self, began_by: float = math.inf) -> None:
+        """Cut the request that is on its way, if it began by then."""
         with self._lock:
-            if self.began < math.inf and self._until <= now:
+            if self.began < math.inf and self.began <= began_by:
                 self._is_cut = True
                 self._shut()
 

@@ -93,34 +93,44 @@ class PromptScores:
     starts: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What an answer shows of a prompt and of what was written after it, unchecked.
+
+    Attributes:
+        n_read, n_written: Tokens as `usage` counts them; None where it does not.
+    """
+
+    tokens: list[str | None]
+    values: list[Any]
+    offsets: Any
+    n_read: int | None
+    n_written: int | None
+
+
 def read_prompt_scores(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> PromptScores:
     """Take the prompt's log-probabilities out of an answer, or raise ValueError."""
-    _, values, _ = shown_tokens(answer, way, prompt)
-    if way.ids:
-        n_before, starts = 0, list(range(len(prompt)))
-        n_counted = _counted(answer, "prompt_tokens")
-        if n_counted is not None and n_counted != len(prompt):
-            raise ValueError(
-                f"{n_counted} prompt tokens counted where {len(prompt)} were sent"
-            )
-        n_after = len(values) - len(starts)
-        if not 0 <= n_after <= way.max_tokens:
-            raise ValueError(
-                f"{len(values)} log-probabilities for a prompt of {len(starts)} tokens"
-            )
+    shown = shown_tokens(answer, way, prompt)
+    if isinstance(prompt, str):
+        n_before, starts = text_starts(shown, way, prompt)
     else:
-        n_before, starts = text_starts(answer, way, prompt)
-    own = values[n_before : n_before + len(starts)]
-    first = 0
-    if not way.bos:
-        # Nothing predicts it, whatever the server says of it.
-        first = 1
-    elif own[0] is None:
+        n, n_values, n_before = len(prompt), len(shown.values), 0
+        starts = list(range(n))
+        if shown.n_read is not None and shown.n_read != n:
+            raise ValueError(
+                f"{shown.n_read} prompt tokens counted where {n} were sent"
+            )
+        if not 0 <= n_values - n <= way.max_tokens:
+            raise ValueError(f"{n_values} log-probabilities for a prompt of {n} tokens")
+    own = shown.values[n_before : n_before + len(starts)]
+    if way.bos and own[0] is None:
         raise ValueError(
             "the first token has no log-probability, and the first answer gave one"
         )
+    # Nothing predicts the first one, whatever the server says of it.
+    first = 0 if way.bos else 1
     logprobs = [
         checked_logprob(value, f"token {first + i + 1} of {_shown(prompt)}")
         for i, value in enumerate(own[first:])
@@ -130,55 +140,54 @@ def read_prompt_scores(
     )
 
 
-def text_starts(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[int, list[int]]:
+def text_starts(shown: Shown, way: Way, text: str) -> tuple[int, list[int]]:
     """Start of each token of an answer in the text; see `token_starts`.
 
     What was written after the text is left out. It is the last token as `usage` counts
     where a text ends in parts of a character, since any part would fit there.
     """
-    assert isinstance(prompt, str)
-    tokens, _, offsets = shown_tokens(answer, way, prompt)
     fits: dict[int, tuple[int, list[int]]] = {}
     for n_after in range(1 + way.max_tokens * way.echo):
-        n = len(tokens) - n_after
+        n, offsets = len(shown.tokens) - n_after, shown.offsets
         some = offsets[:n] if isinstance(offsets, list) else None
-        found = token_starts(prompt, [token or "" for token in tokens[:n]], some)
+        found = token_starts(text, [token or "" for token in shown.tokens[:n]], some)
         if found is not None:
             fits[n_after] = found
     if not fits:
         raise ValueError(
-            f"the {len(tokens)} tokens do not join to the text {_shown(prompt)}: "
-            f"{tokens[:8]}"
+            f"the {len(shown.tokens)} tokens do not join to the text {_shown(text)}: "
+            f"{shown.tokens[:8]}"
         )
-    n_counted = _counted(answer, "prompt_tokens")
     (n_after, *others) = fits
     if others:
-        n_after = _counted(answer, "completion_tokens")
-        if n_after not in fits and n_counted is not None:
-            n_after = len(tokens) - n_counted
+        n_after = shown.n_written
+        if n_after not in fits and shown.n_read is not None:
+            n_after = len(shown.tokens) - shown.n_read
         if n_after not in fits:
             raise ValueError(
                 "the answer does not say how many of its log-probabilities are of "
-                f"{_shown(prompt)}"
+                f"{_shown(text)}"
             )
     # Not all servers show or count the token that they put before a text.
-    n_shown = len(tokens) - n_after
-    if n_counted is not None and abs(n_counted - n_shown) > 1:
+    n_shown = len(shown.tokens) - n_after
+    if shown.n_read is not None and abs(shown.n_read - n_shown) > 1:
         raise ValueError(
-            f"{n_shown} log-probabilities where {n_counted} prompt tokens are counted"
+            f"{n_shown} log-probabilities where {shown.n_read} prompt tokens are "
+            "counted"
         )
     return fits[n_after]
 
 
-def shown_tokens(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[list[str | None], list[Any], Any]:
-    """Tokens of an answer, their log-probabilities and offsets, unchecked."""
+def shown_tokens(answer: Mapping[str, Any], way: Way, prompt: Prompt) -> Shown:
+    """Tokens of an answer, or a ValueError where none are."""
     (choice,) = answer["choices"]
+    usage = answer.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    n_read, n_written = (n if type(n) is int else None for n in counts)
     if not way.echo:
-        return _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
+        tokens, values = _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
+        return Shown(tokens, values, None, n_read, n_written)
     found = choice.get("logprobs")
     if isinstance(found, dict) and found.get("content"):
         raise ValueError(
@@ -196,7 +205,7 @@ def shown_tokens(
         raise ValueError("as many tokens as log-probabilities are needed")
     if not all(token is None or isinstance(token, str) for token in tokens):
         raise ValueError("a token is no text")
-    return tokens, values, found.get("text_offset")
+    return Shown(tokens, values, found.get("text_offset"), n_read, n_written)
 
 
 def checked_logprob(value: Any, place: str) -> float:
@@ -210,45 +219,31 @@ def checked_logprob(value: Any, place: str) -> float:
 
 def _of_prompt_logprobs(
     found: Any, prompt: Prompt
-) -> tuple[list[str | None], list[Any], None]:
+) -> tuple[list[str | None], list[Any]]:
     """Entries of `prompt_logprobs`: null, or by token id what is said of it."""
     if not isinstance(found, list) or not found:
         raise ValueError("no log-probabilities")
     tokens: list[str | None] = []
     values: list[Any] = []
     for i, entry in enumerate(found):
-        if entry is None:
-            tokens.append(None)
-            values.append(None)
-            continue
-        if not isinstance(entry, dict) or not entry:
-            raise ValueError(f"token {i + 1} of {_shown(prompt)}: {entry!r}")
-        said = next(iter(entry.values()))
-        if not isinstance(prompt, str):
-            said = entry.get(str(prompt[i])) if i < len(prompt) else None
+        said: Any = {}
+        if entry is not None:
+            if not isinstance(entry, dict) or not entry:
+                raise ValueError(f"token {i + 1} of {_shown(prompt)}: {entry!r}")
+            said = next(iter(entry.values()))
+            if not isinstance(prompt, str):
+                said = entry.get(str(prompt[i])) if i < len(prompt) else None
         if not isinstance(said, dict):
             raise ValueError(f"token {i + 1} of {_shown(prompt)}: not of this token")
         token = said.get("decoded_token")
         tokens.append(token if isinstance(token, str) else None)
         values.append(said.get("logprob"))
-    if isinstance(prompt, str):
-        tokens = _with_first(tokens, prompt)
-    return tokens, values, None
-
-
-def _with_first(tokens: list[str | None], text: str) -> list[str | None]:
-    """The first token has no entry: its text is what the others leave, "" for none."""
-    rest = "".join(token or "" for token in tokens[1:])
-    if tokens[0] is None and text.endswith(rest):
-        return [text[: len(text) - len(rest)], *tokens[1:]]
-    return tokens
-
-
-def _counted(answer: Mapping[str, Any], name: str) -> int | None:
-    """A number of tokens of `usage`."""
-    usage = answer.get("usage")
-    found = usage.get(name) if isinstance(usage, dict) else None
-    return found if type(found) is int else None
+    if isinstance(prompt, str) and tokens[0] is None:
+        # The first token has no entry: its text is what the others leave.
+        rest = "".join(token or "" for token in tokens[1:])
+        if prompt.endswith(rest):
+            tokens[0] = prompt[: len(prompt) - len(rest)]
+    return tokens, values
 
 
 def _shown(prompt: Prompt | Sequence[int]) -> str:

@@ -369,30 +369,25 @@ def _has_bos(
     """
     if not isinstance(prompts[0], str):
         return False
-    n_before, value = _first_value(answer, way, prompts[0])
-    if value is None:
-        return False
-    usage = answer.get("usage")
-    n_counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    _, starts = text_starts(answer, way, prompts[0])
-    if n_before or n_counted == len(starts) + 1:
-        return True
+
+    def first_value(answer: Mapping[str, Any], text: Prompt) -> tuple[Any, bool]:
+        """The log-probability of the first token, and if one is known before it."""
+        assert isinstance(text, str)
+        shown = shown_tokens(answer, way, text)
+        n_before, starts = text_starts(shown, way, text)
+        is_shown = n_before > 0 or shown.n_read == len(starts) + 1
+        return shown.values[n_before], is_shown
+
+    value, is_shown = first_value(answer, prompts[0])
+    if value is None or is_shown:
+        return value is not None
     for other in prompts[1:]:
         try:
-            if _first_value(post(way.body(other)), way, other)[1] != value:
+            if first_value(post(way.body(other)), other)[0] != value:
                 return True
         except ValueError:
             continue
     return False
-
-
-def _first_value(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[int, Any]:
-    """Number of tokens before a text, and the log-probability of its first one."""
-    _, values, _ = shown_tokens(answer, way, prompt)
-    n_before, _ = text_starts(answer, way, prompt)
-    return n_before, values[n_before]
 
 
 def _check_tokens(
@@ -403,8 +398,8 @@ def _check_tokens(
     url: str,
 ) -> None:
     """Refuse a server whose words for ids are not the tokenizer's."""
-    tokens, _, _ = shown_tokens(answer, way, prompt)
-    named = [token for token in tokens[1 : len(prompt)] if token is not None]
+    tokens = shown_tokens(answer, way, prompt).tokens[1 : len(prompt)]
+    named = [token for token in tokens if token is not None]
     if len(named) < len(prompt) - 1 or any(_TOKEN_ID in token for token in named):
         # The server shows no words.
         return
