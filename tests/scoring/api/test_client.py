@@ -193,7 +193,7 @@ def test_a_client_may_be_used_where_an_event_loop_runs():
 def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
     server, path = refusing({"p1", "p3"}), tmp_path / "j.jsonl"
     for _ in range(2):
-        with opened(server, Journal(path)) as client:
+        with opened(server, Journal(path), concurrency=1) as client:
             found = client.post_all(PATH, bodies(5), keeps_refusals=True)
         assert texts([found[i] for i in (0, 2, 4)]) == ["P0", "P2", "P4"]
         for i in (1, 3):
@@ -217,7 +217,8 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
 
 def test_a_refusal_is_asked_again_once_a_run(tmp_path):
     server, path = refusing({"p1"}), tmp_path / "j.jsonl"
-    with opened(server, Journal(path), retry_refused=True) as client:
+    settings = {"retry_refused": True, "concurrency": 1}
+    with opened(server, Journal(path), **settings) as client:
         for _ in range(3):
             client.post_all(PATH, bodies(2), keeps_refusals=True)
     assert sorted(server.prompts) == ["p0", "p1"]
