@@ -38,7 +38,8 @@ class Connections:
         try:
             self._settings: dict[str, Any] = {
                 "headers": headers,
-                "timeout": httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+                # A thread that nobody looks after any more ends, too.
+                "timeout": httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS),
                 "follow_redirects": False,
                 "verify": httpx2.create_ssl_context(),
                 "transport": transport,
@@ -75,7 +76,7 @@ class Connections:
             one.cut(time.monotonic() - self._seconds)
 
     def is_silent(self, seconds: float) -> bool:
-        """True if a request waits for so long of which that was not said before."""
+        """True if a request has waited for so long that it is to be told of, once."""
         by = time.monotonic() - seconds
         late = [one for one in self._all if one.began <= by and not one.is_told]
         for one in late:
@@ -88,7 +89,7 @@ class Connections:
             one.cut()
 
     def close(self) -> None:
-        """Close them; the clients that closed before stay closed."""
+        """Close all; once more does no harm."""
         for one in self._all:
             one.http.close()
 
