@@ -35,11 +35,12 @@ class Connections:
         headers = {"Content-Type": "application/json"}
         if server.api_key is not None:
             headers["Authorization"] = f"Bearer {server.api_key}"
+        connect = min(_CONNECT_SECONDS, self._seconds)
         try:
             self._settings: dict[str, Any] = {
                 "headers": headers,
                 # A thread that nobody looks after any more ends, too.
-                "timeout": httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS),
+                "timeout": httpx2.Timeout(self._seconds, connect=connect),
                 "follow_redirects": False,
                 "verify": httpx2.create_ssl_context(),
                 "transport": transport,
