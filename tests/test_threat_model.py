@@ -8,7 +8,7 @@ import pytest
 from jaxcontam.data import benchmark, encoding, files
 from jaxcontam.models.families import family
 from jaxcontam.reports import report_files
-from jaxcontam.scoring.api import answers, budget, prompts, trust
+from jaxcontam.scoring.api import answers, budget, prompts, retries, trust
 from tests.faults import test_fuzz
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ LIMITS = {
     f"{budget._BYTES_PER_ANSWER_TOKEN} bytes a token and value": 1,
     f"{budget._VALUES_PER_ANSWER_TOKEN} a token and value": 1,
     f"{budget._LEAST_BYTES >> 10} KiB, and 512 a token of the request": 1,
-    f"waits of {WORDS[int(answers._LONGEST_ASKED / 60)]} minutes": 1,
+    f"waits of {WORDS[int(retries._LONGEST_ASKED / 60)]} minutes": 1,
     f"from {WORDS[answers._SHORTEST_END]} characters on": 1,
     f"{WORDS[budget._BYTES_PER_TOKEN]} bytes a token": 1,
     f"{WORDS[trust._FIRST_TEXTS].title()} texts of the rows' tokens first": 1,

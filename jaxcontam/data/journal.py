@@ -250,6 +250,26 @@ class Journal(Records):
             raise InputError(f"{self.path}: cannot be written ({e.strerror})") from e
 
 
+class MemoryJournal(Journal):
+    """A journal of which nothing is written."""
+
+    def __init__(self):
+        self._kept: dict[str, Any] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._kept
+
+    def __getitem__(self, key: str) -> Any:
+        return self._kept[key]
+
+    def claim(self) -> None:
+        """Nobody else has it."""
+
+    def add(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self._kept[key] = value
+
+
 def journal_in(folder: Path, name: str) -> Journal:
     """The journal of a name in a folder, which is made."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontam.arguments import Dtype
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, MemoryJournal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import (
     JUDGE_KEY_VARIABLE,
@@ -22,7 +22,7 @@ from jaxcontam.scoring.api.address import (
 )
 from jaxcontam.scoring.api.budget import Budget, Spending
 from jaxcontam.scoring.api.chat import ChatCompleter
-from jaxcontam.scoring.api.client import ApiClient, MemoryJournal, snapshot_warning
+from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.completer import Completer
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo

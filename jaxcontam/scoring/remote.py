@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -51,7 +51,7 @@ from jaxcontam.scoring.opened import ModelInfo, OpenModel, ServedInfo
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import FIRST_K, Row, rows_of
-from jaxcontam.scoring.scorer import SequenceSums, TokenTable, n_targets
+from jaxcontam.scoring.scorer import SequenceSums, TokenTable
 
 JOURNAL_NAME = "requests.jsonl"
 """Answers that were paid for, in the folder of the report or of `--store`."""
@@ -71,8 +71,15 @@ Prompts = ServedPrompts | CountedPrompts
 """Asks for log-probabilities of prompts, or counts what would be asked."""
 
 
+Pair = tuple[np.ndarray, np.ndarray]
+"""Ids that are read, and those after them that are scored."""
+
+
 class RemoteScorer:
-    """Scores sequences by requests, one for each row; see `SequenceScorer`."""
+    """Scores what follows a context, each in a request of its own.
+
+    Sequences and pairs alike; see `SequenceScorer` and `PairSource`.
+    """
 
     store = None
 
@@ -81,9 +88,9 @@ class RemoteScorer:
         self.context = context
 
     @property
-    def pairs(self) -> "RemotePairs":
-        """Scores continuations, each in a request with its prefix."""
-        return RemotePairs(self.prompts)
+    def pairs(self) -> Self:
+        """This scores continuations, too."""
+        return self
 
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -91,67 +98,32 @@ class RemoteScorer:
         """Sum each sequence, as `Scorer.sums`."""
         n = len(sequences)
         loglik, first, n_scored = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
-        rows, found, n_cached = self._ask(sequences, progress)
+        rows = rows_of(sequences, self.context)
+        found, n_cached = self._scored(_pairs_of(rows, sequences), progress)
         for row, (own, at) in zip(rows, found, strict=True):
             loglik[row.sequence] += own.sum()
             n_scored[row.sequence] += len(own)
             if row.window.start == 0:
-                first[row.sequence] = own[at <= FIRST_K].sum()
+                first[row.sequence] = own[at + row.first + 1 <= FIRST_K].sum()
         return SequenceSums(loglik, first, n_cached, n_scored)
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
         """Score every token; where text is sent, every token of the server's."""
-        rows, found, n_cached = self._ask(sequences, progress)
+        rows = rows_of(sequences, self.context)
+        found, n_cached = self._scored(_pairs_of(rows, sequences), progress)
         logprobs: list[list[np.ndarray]] = [[] for _ in sequences]
         starts: list[list[np.ndarray]] = [[] for _ in sequences]
         # Rows of a sequence stand in its order.
         for row, (own, at) in zip(rows, found, strict=True):
             logprobs[row.sequence].append(own.astype(np.float32))
-            starts[row.sequence].append(at + row.window.start)
+            starts[row.sequence].append(at + row.window.first_target)
         return TokenTable(
             [np.concatenate(parts)[None] for parts in logprobs],
             n_cached,
             None if self.prompts.ids else [np.concatenate(part) for part in starts],
         )
-
-    def sequence_cost(
-        self, sequences: Sequence[np.ndarray], planned: set[bytes]
-    ) -> ScoringCost:
-        """Cost of `sums`; asks no server."""
-        rows = rows_of(sequences, self.context)
-        asked = [
-            (prompt_of(row.ids(sequences), ids=self.prompts.ids), row.n_targets)
-            for row in rows
-        ]
-        return _cost(self.prompts, asked, planned)
-
-    def _ask(
-        self, sequences: Sequence[np.ndarray], progress: Progress | None
-    ) -> tuple[list[Row], list[tuple[np.ndarray, np.ndarray]], int]:
-        """Each row, its log-probabilities with their places in it, what was held."""
-        rows = rows_of(sequences, self.context)
-        asked = [row.ids(sequences) for row in rows]
-        prompts = [prompt_of(ids, ids=self.prompts.ids) for ids in asked]
-        held = self.prompts.held(prompts)
-        n_cached = sum(itertools.compress([row.n_targets for row in rows], held))
-        scores = self.prompts.scores(
-            prompts, progress_in(progress, n_targets(sequences))
-        )
-        found = []
-        for row, ids, score in zip(rows, asked, scores, strict=True):
-            at = score.starts + _n_before(ids)
-            own = at >= row.window.first_target - row.window.start
-            found.append((score.logprobs[own], at[own]))
-        return rows, found, n_cached
-
-
-class RemotePairs:
-    """Scores continuations of prefixes; see `PairSource`."""
-
-    def __init__(self, prompts: Prompts):
-        self.prompts = prompts
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
@@ -161,52 +133,77 @@ class RemotePairs:
         In text, a token counts for the part in which it begins; its score stands at its
         first character, and other characters have 0.
         """
-        asked = self._prompts(groups)
-        prompts = [prompt for prompt, _ in asked]
-        held = self.prompts.held(prompts)
-        n_cached = sum(itertools.compress([n for _, n in asked], held))
-        total = sum(group.n_targets for group in groups)
-        scores = iter(self.prompts.scores(prompts, progress_in(progress, total)))
-        found, n_scored = [], []
+        scored, n_cached = self._scored(_pairs_in(groups), progress)
+        rest, found, n_scored = iter(scored), [], []
         for group in groups:
-            before = len(group.prefix) - _n_before(group.prefix)
-            of_group, counts = [], []
-            for ids in group.continuations:
-                score = next(scores)
-                is_own = score.starts >= before
-                own = np.zeros(len(ids), np.float32)
+            of_group = [np.zeros(len(ids), np.float32) for ids in group.continuations]
+            n_scored.append([])
+            for own in of_group:
+                logprobs, at = next(rest)
                 # Parts of one character begin at one place.
-                np.add.at(
-                    own,
-                    score.starts[is_own] - before,
-                    score.logprobs[is_own].astype(np.float32),
-                )
-                of_group.append(own)
-                counts.append(int(is_own.sum()))
+                np.add.at(own, at, logprobs.astype(np.float32))
+                n_scored[-1].append(len(at))
             found.append(of_group)
-            n_scored.append(counts)
         return PairScores(found, n_cached, n_scored)
+
+    def sequence_cost(
+        self, sequences: Sequence[np.ndarray], planned: set[bytes]
+    ) -> ScoringCost:
+        """Cost of `sums`; asks no server."""
+        rows = rows_of(sequences, self.context)
+        return self._cost(_pairs_of(rows, sequences), planned)
 
     def pair_cost(
         self, groups: Sequence[PairGroup], planned: set[bytes]
     ) -> ScoringCost:
         """Cost of `logprobs`; asks no server."""
-        return _cost(self.prompts, self._prompts(groups), planned)
+        return self._cost(_pairs_in(groups), planned)
 
-    def _prompts(self, groups: Sequence[PairGroup]) -> list[tuple[Prompt, int]]:
-        """Each prefix with each of its continuations, and the ids to be scored."""
-        return [
-            (
-                prompt_of(np.concatenate([group.prefix, ids]), ids=self.prompts.ids),
-                len(ids),
-            )
-            for group in groups
-            for ids in group.continuations
-        ]
+    def _scored(
+        self, pairs: Sequence[Pair], progress: Progress | None
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+        """Log-probabilities of each second part, their places in it; ids held."""
+        prompts = [prompt_of(pair, ids=self.prompts.ids) for pair in pairs]
+        sizes = [len(own) for _, own in pairs]
+        n_cached = sum(itertools.compress(sizes, self.prompts.held(prompts)))
+        scores = self.prompts.scores(prompts, progress_in(progress, sum(sizes)))
+        found = []
+        for (context, _), score in zip(pairs, scores, strict=True):
+            at = score.starts + _n_before(context) - len(context)
+            found.append((score.logprobs[at >= 0], at[at >= 0]))
+        return found, n_cached
+
+    def _cost(self, pairs: Sequence[Pair], planned: set[bytes]) -> ScoringCost:
+        """One request has the shape (1, its length)."""
+        n_cached, positions = 0, Counter[tuple[int, ...]]()
+        for pair in pairs:
+            prompt = prompt_of(pair, ids=self.prompts.ids)
+            key = self.prompts.key(prompt).encode()
+            if key in planned or self.prompts.holds(prompt):
+                n_cached += len(pair[1])
+                continue
+            planned.add(key)
+            positions[1, len(prompt)] += len(prompt)
+        total = sum(len(own) for _, own in pairs)
+        return ScoringCost(total, n_cached, positions, store_bytes=0)
 
 
-def prompt_of(sequence: np.ndarray, *, ids: bool) -> Prompt:
-    """Prompt for a sequence: its ids, or the text of its code points."""
+def _pairs_of(rows: Sequence[Row], sequences: Sequence[np.ndarray]) -> list[Pair]:
+    """The ids of each row up to its own targets, and these."""
+    found = []
+    for row in rows:
+        ids, n_read = row.ids(sequences), row.first + 1
+        found.append((ids[:n_read], ids[n_read:]))
+    return found
+
+
+def _pairs_in(groups: Sequence[PairGroup]) -> list[Pair]:
+    return [(group.prefix, ids) for group in groups for ids in group.continuations]
+
+
+def prompt_of(pair: Pair, *, ids: bool) -> Prompt:
+    """Prompt for both parts: their ids, or the text of their code points."""
+    sequence = np.concatenate(pair)
     if ids:
         return tuple(sequence.tolist())
     return text_of(sequence[_n_before(sequence) :].tolist())
@@ -215,21 +212,6 @@ def prompt_of(sequence: np.ndarray, *, ids: bool) -> Prompt:
 def _n_before(ids: np.ndarray) -> int:
     """1 where something stands before the text that is not sent."""
     return int(len(ids) > 0 and ids[0] == BEFORE_TEXT)
-
-
-def _cost(
-    prompts: Prompts, asked: Sequence[tuple[Prompt, int]], planned: set[bytes]
-) -> ScoringCost:
-    """One request has the shape (1, its length)."""
-    n_cached, positions = 0, Counter[tuple[int, ...]]()
-    for prompt, n in asked:
-        key = prompts.key(prompt).encode()
-        if key in planned or prompts.holds(prompt):
-            n_cached += n
-            continue
-        planned.add(key)
-        positions[1, len(prompt)] += len(prompt)
-    return ScoringCost(sum(n for _, n in asked), n_cached, positions, store_bytes=0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

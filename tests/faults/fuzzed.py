@@ -30,8 +30,8 @@ from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.reports.archive import read_text_rows
-from jaxcontam.scoring.api.address import ApiError, RefusedError
-from jaxcontam.scoring.api.answers import read_reply
+from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, Server
+from jaxcontam.scoring.api.answers import Reply, read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from tests.faults.folders import allowed, contents
 from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
@@ -175,9 +175,8 @@ def read_config(path):
 
 def read_answer(content):
     """What servers say of a prompt, in every way of asking."""
-    reply = read_reply(
-        "http://x", {}, status=200, headers={}, data=content, api_key=None, now=0.0
-    )
+    server = Server(model=ApiModel("http://x", "m"))
+    reply = read_reply(server, {}, Reply(200, {}, content), now=0.0)
     for way in (
         Way(echo=True, ids=False, max_tokens=0),
         Way(echo=True, ids=True),
@@ -196,11 +195,8 @@ def answered(folder, content):
     for status in (400, 429, 503):
         with contextlib.suppress(ApiError, RefusedError, InputError):
             headers = {"retry-after": content[:20].decode("latin-1")}
-            read_reply(
-                *("http://x", {}),
-                **{"status": status, "headers": headers, "data": content},
-                **{"api_key": "k", "now": 0.0},
-            )
+            server = Server(model=ApiModel("http://x", "m"), api_key="k")
+            read_reply(server, {}, Reply(status, headers, content), now=0.0)
 
 
 def _manifest():

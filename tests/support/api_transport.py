@@ -1,7 +1,8 @@
 """A server that is no more than a function: answers without a network."""
 
-import asyncio
 import json
+import threading
+import time
 
 import httpx2
 
@@ -19,21 +20,23 @@ class Server:
         self.plan = plan
         self.prompts = []
         self.n_inside = self.most_inside = 0
+        self._lock = threading.Lock()
 
-    async def __call__(self, request):
+    def __call__(self, request):
         body = json.loads(request.content)
         prompt = body["prompt"]
-        self.prompts.append(prompt)
-        number = len(self.prompts)
-        self.n_inside += 1
-        self.most_inside = max(self.most_inside, self.n_inside)
-        # Others get a turn, as on a network.
-        for _ in range(5):
-            await asyncio.sleep(0)
-        found = self.plan(prompt, number)
-        if asyncio.iscoroutine(found):
-            found = await found
-        self.n_inside -= 1
+        with self._lock:
+            self.prompts.append(prompt)
+            number = len(self.prompts)
+            self.n_inside += 1
+            self.most_inside = max(self.most_inside, self.n_inside)
+        try:
+            # Others get a turn, as on a network.
+            time.sleep(0.0005)
+            found = self.plan(prompt, number)
+        finally:
+            with self._lock:
+                self.n_inside -= 1
         if isinstance(found, httpx2.Response):
             return found
         return ok(str(prompt).upper() if found is None else found)

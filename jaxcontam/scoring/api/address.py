@@ -39,6 +39,25 @@ class ApiModel:
     name: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server as a client asks it.
+
+    Attributes:
+        api_key: From `key_from_environment`.
+        key_variable: Where it comes from, for hints.
+        timeout_seconds: For a request, from its connection to the last byte of its
+            answer, however slowly the bytes come.
+        is_openai: False: requests name no model, and answers hold no choices.
+    """
+
+    model: ApiModel
+    api_key: str | None = dataclasses.field(default=None, repr=False)
+    key_variable: str = KEY_VARIABLE
+    timeout_seconds: float = 300.0
+    is_openai: bool = True
+
+
 def parse_api(words: str, *, flag: str) -> ApiModel:
     """Read `api:URL#NAME`, which the user typed for a flag.
 

@@ -12,15 +12,26 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import httpx2
 
-from jaxcontam.scoring.api.address import KEY_VARIABLE, ApiError, RefusedError
+from jaxcontam.scoring.api.address import ApiError, RefusedError, Server
 from jaxcontam.scoring.api.budget import most_values
 
 Answer = dict[str, Any]
 """A JSON object of the protocol with one choice."""
+Fields = Mapping[str, Any]
+
+
+class Reply(NamedTuple):
+    """What came of a request; headers by lower-case name."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
 # Too many requests or an overload (529): the server wants fewer of them.
 _BUSY = frozenset({429, 503, 529})
 PASSING = frozenset({408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524}) | _BUSY
@@ -28,8 +39,10 @@ PASSING = frozenset({408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524}) | _
 # Refuses this request alone: a content filter, a text that is too long.
 _REFUSED = frozenset({400, 413, 422, 451})
 # Called a 429 by servers, but no waiting helps.
-_NO_MONEY = frozenset(
-    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+_NO_MONEY = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
 )
 _MOST_WORDS = 200
 # Local servers take any word for a key, such as these; they are no secret, and may
@@ -64,55 +77,46 @@ class Failure:
 
 
 def read_reply(
-    url: str,
-    body: Mapping[str, Any],
-    *,
-    status: int,
-    headers: Mapping[str, str],
-    data: bytes,
-    api_key: str | None,
-    key_variable: str = KEY_VARIABLE,
-    now: float,
-    is_openai: bool = True,
+    server: Server, body: Fields, reply: Reply, *, now: float
 ) -> Answer | Failure:
-    """Read a reply that arrived whole; headers by lower-case name, now since 1970.
+    """Read a reply that arrived whole, `now` seconds since 1970.
 
     Of servers of another protocol any object is an answer, unless it is an error. A
     refusal of this request alone is a RefusedError; one of the key or the name, or a
     redirection, is an ApiError.
     """
-    if not _is_as_asked(data, most_values(body)):
+    if not _is_as_asked(reply.data, most_values(body)):
         return Failure("garbled", "more values than were asked for")
-    if status != 200:
-        said, code = _said(data, status, api_key)
-        wait = _asked_wait(headers, now)
-        return _without_answer(url, status, said, code, wait, key_variable)
+    if reply.status != 200:
+        return _without_answer(server, reply, reply.status, now)
+    try:
+        answer = _parsed(reply.data, server.api_key)
+        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
+            answer = own.completion(answer, body)
+        if not isinstance(answer, dict):
+            raise ValueError("not an answer of the protocol")
+        if answer.get("error") and not answer.get("choices"):
+            # Relays put another server's error into a 200.
+            said, code = _said(reply, server.api_key)
+            if isinstance(code, int) and 300 <= code < 600:
+                return _without_answer(server, reply, code, now)
+            return Failure("garbled", f"an error for an answer ({said})")
+        return _with_choice(server, answer, body) if server.is_openai else answer
+    except ValueError as e:
+        # A key that is cut before it is looked for would be shown in part.
+        words = without_key(reply.data.decode("utf-8", "replace"), server.api_key)
+        return Failure("garbled", f"{e} ({words[:_MOST_WORDS]!r})")
+
+
+def _parsed(data: bytes, api_key: str | None) -> Any:
+    """The JSON of an answer without the key; a ValueError if it is none."""
     try:
         answer = json.loads(data.decode())
         # json reads NaN and 1e999, which are no JSON and no journal keeps.
         json.dumps(answer, allow_nan=False)
-        answer = _without_key(answer, api_key)
+        return _without_key(answer, api_key)
     except (ValueError, RecursionError):
-        return Failure("garbled", f"not JSON ({_shown(data, api_key)})")
-    if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
-        try:
-            answer = own.completion(answer, body)
-        except ValueError as e:
-            return Failure("garbled", f"{e} ({_shown(data, api_key)})")
-    if not isinstance(answer, dict):
-        return Failure(
-            "garbled", f"not an answer of the protocol ({_shown(data, api_key)})"
-        )
-    if answer.get("error") and not answer.get("choices"):
-        # Relays put another server's error into a 200.
-        said, code = _said(data, status, api_key)
-        if isinstance(code, int) and 300 <= code < 600:
-            wait = _asked_wait(headers, now)
-            return _without_answer(url, code, said, None, wait, key_variable)
-        return Failure("garbled", f"an error for an answer ({said})")
-    if not is_openai:
-        return answer
-    return _with_choice(url, answer, body, _shown(data, api_key))
+        raise ValueError("not JSON") from None
 
 
 def _is_as_asked(data: bytes, most: int) -> bool:
@@ -150,44 +154,42 @@ def _without_key(answer: Any, api_key: str | None) -> Any:
     return struck(answer | {"choices": None}, api_key) | {"choices": choices}
 
 
-def _without_answer(
-    url: str,
-    status: int,
-    said: str,
-    code: object,
-    wait: float | None,
-    key_variable: str,
-) -> Failure:
-    fault = f"HTTP {status} ({said})"
+def _without_answer(server: Server, reply: Reply, status: int, now: float) -> Failure:
+    """A fault of a status that may pass, or an error."""
+    said, code = _said(reply, server.api_key)
+    fault, hint = f"HTTP {status} ({said})", ""
+    if status in PASSING and code not in _NO_MONEY:
+        kind = "busy" if status in _BUSY else "broken"
+        return Failure(kind, fault, _asked_wait(reply.headers, now), status)
+    words = f"{server.model.url}: {fault}"
     if status in _REFUSED:
-        raise RefusedError(f"{url}: {fault}", status=status)
+        raise RefusedError(words, status=status)
     if code in _NO_MONEY:
-        raise ApiError(
-            f"{url}: {fault}",
-            hint="run the same command again when the account is in credit: "
-            "what is answered is not asked again",
-            status=status,
+        hint = "run the same command again when the account is in credit: what is "
+        hint += "answered is not asked again"
+    elif status in (401, 403):
+        hint = (
+            f"give the server's key in the environment variable {server.key_variable}"
         )
-    if status not in PASSING:
-        raise ApiError(
-            f"{url}: {fault}", hint=_hint(status, key_variable), status=status
-        )
-    return Failure("busy" if status in _BUSY else "broken", fault, wait, status)
+    elif status == 404:
+        hint = "check the name and the URL, which ends before /chat/completions, "
+        hint += "such as https://host/v1"
+    elif 300 <= status < 400:
+        hint = "name the URL that it leads to"
+    raise ApiError(words, hint=hint, status=status)
 
 
-def _with_choice(
-    url: str, answer: Answer, body: Mapping[str, Any], shown: str
-) -> Answer | Failure:
+def _with_choice(server: Server, answer: Answer, body: Fields) -> Answer | Failure:
     """The answer, if it has the one choice that every request asks for."""
     choices = answer.get("choices")
     if choices == []:
-        raise RefusedError(f"{url}: an answer without choices")
+        raise RefusedError(f"{server.model.url}: an answer without choices")
     is_chat = "messages" in body
     if not isinstance(choices, list) or not all(
         isinstance(c, dict) and (not is_chat or isinstance(c.get("message"), dict))
         for c in choices
     ):
-        return Failure("garbled", f"not an answer of the protocol ({shown})")
+        raise ValueError("not an answer of the protocol")
     if len(choices) != 1:
         return Failure("garbled", f"{len(choices)} choices where 1 are asked for")
     if (index := choices[0].get("index")) not in (None, 0):
@@ -195,29 +197,23 @@ def _with_choice(
     return answer
 
 
-def _said(data: bytes, status: int, api_key: str | None) -> tuple[str, object]:
+def _said(reply: Reply, api_key: str | None) -> tuple[str, object]:
     """The server's error message in one line, and its code."""
     code = None
     try:
-        said = json.loads(data)
+        said = json.loads(reply.data)
         # transformers and FastAPI say `detail`, most others `error`.
         said = said["error"] if "error" in said else said["detail"]
         if isinstance(said, dict):
             code = said.get("code") or said.get("type")
             said = said["message"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        said = _REASONS.get(status, "no reason given")
+        said = _REASONS.get(reply.status, "no reason given")
     words = " ".join(without_key(str(said), api_key).split())
     return words[:_MOST_WORDS], code
 
 
 _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
-
-
-def _shown(data: bytes, api_key: str | None) -> str:
-    # A key that is cut before it is looked for would be shown in part.
-    words = without_key(data.decode("utf-8", "replace"), api_key)
-    return repr(words[:_MOST_WORDS])
 
 
 def _asked_wait(headers: Mapping[str, str], now: float) -> float | None:
@@ -237,30 +233,12 @@ def _asked_wait(headers: Mapping[str, str], now: float) -> float | None:
     return max(0.0, seconds) if seconds == seconds else None
 
 
-def _hint(status: int, key_variable: str) -> str:
-    if status in (401, 403):
-        return f"give the server's key in the environment variable {key_variable}"
-    if status == 404:
-        return (
-            "check the name and the URL, which ends before /chat/completions, "
-            "such as https://host/v1"
-        )
-    if 300 <= status < 400:
-        return "name the URL that it leads to"
-    return ""
-
-
-def read_failure(
-    url: str,
-    error: Exception,
-    *,
-    timeout: float,
-    api_key: str | None,
-    has_answered: bool,
-) -> Failure:
+def read_failure(server: Server, error: Exception, *, has_answered: bool) -> Failure:
     """Classify a network error; an ApiError if trying again would not help."""
-    causes = _causes(error)
-    words = without_key(" ".join(_words(causes[-1]).split()), api_key)
+    if type(error) is TimeoutError:
+        return Failure("late", f"no whole answer within {server.timeout_seconds:g} s")
+    url, causes = server.model.url, _causes(error)
+    words = without_key(" ".join(_words(causes[-1]).split()), server.api_key)
     for cause in causes:
         # A secure connection that ends in the middle is a broken one.
         if isinstance(cause, ssl.SSLError) and not isinstance(
@@ -277,8 +255,6 @@ def read_failure(
         )
         if is_unknown and not has_answered:
             raise ApiError(f"{url}: no such host", hint="check the URL") from None
-    if type(error) is TimeoutError:
-        return Failure("late", f"no whole answer within {timeout:g} s")
     if isinstance(error, httpx2.TimeoutException):
         return Failure("broken", "no answer (no connection in time)")
     return Failure("broken", f"no answer ({words})")
@@ -308,9 +284,6 @@ def without_key(words: str, api_key: str | None) -> str:
     for n in lengths:
         words = words.replace(key[:n], "***").replace(key[-n:], "***")
     return words
-
-
-Fields = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

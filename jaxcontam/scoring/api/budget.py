@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,36 +85,39 @@ class Budget:
 class Spending:
     """Usage so far, plus the upper bound of requests in flight.
 
-    Clients of several servers may share one, since a budget belongs to a run; all run
-    in one event loop.
+    Clients of several servers may share one, since a budget belongs to a run, and so
+    may their threads.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self.spent = Usage()
         self._held: list[Usage] = []
+        self._lock = threading.Lock()
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False: wait for those in flight."""
-        if self.budget.is_passed(self.spent + most):
-            used = self.spent
-            raise InputError(
-                f"the budget of {self.budget.max_cost:g} does not hold one more "
-                f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
-                f"{used.completion_tokens:,} tokens used, "
-                f"{self.budget.cost(used):.4g} paid)",
-                hint="run the same command again with a higher --budget: what is "
-                "answered is not asked again",
-            )
-        if self.budget.is_passed(sum(self._held, self.spent + most)):
-            return False
-        self._held.append(most)
-        return True
+        with self._lock:
+            if self.budget.is_passed(self.spent + most):
+                used = self.spent
+                raise InputError(
+                    f"the budget of {self.budget.max_cost:g} does not hold one more "
+                    f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
+                    f"{used.completion_tokens:,} tokens used, "
+                    f"{self.budget.cost(used):.4g} paid)",
+                    hint="run the same command again with a higher --budget: what is "
+                    "answered is not asked again",
+                )
+            if self.budget.is_passed(sum(self._held, self.spent + most)):
+                return False
+            self._held.append(most)
+            return True
 
     def settle(self, most: Usage, used: Usage) -> None:
         """A request that held `most` has used `used`."""
-        self._held.remove(most)
-        self.spent += used
+        with self._lock:
+            self._held.remove(most)
+            self.spent += used
 
 
 def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
@@ -157,30 +161,30 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
 
     The most that the request can use where the server reports none.
     """
-    most = most_usage(body, is_bounded=False)
-    least = _least_usage(answer, body, most)
-    usage = answer.get("usage")
-    found = usage if isinstance(usage, dict) else {}
-    counts = []
-    for name in ("prompt_tokens", "completion_tokens"):
-        n_tokens = found.get(name)
+    reported = answer.get("usage")
+    reported = reported if isinstance(reported, dict) else {}
+
+    def count(name: str, most: int, least: int) -> int:
+        said = reported.get(name)
         # Servers leave out what is 0, such as the tokens of an answer that is none.
-        if n_tokens is None and found:
-            n_tokens = 0
-        is_count = type(n_tokens) is int and 0 <= n_tokens < _MOST_TOKENS
-        reported = n_tokens if is_count else getattr(most, name)
-        counts.append(max(reported, getattr(least, name)))
-    return Usage(1, *counts)
+        if said is None and reported:
+            said = 0
+        if type(said) is not int or not 0 <= said < _MOST_TOKENS:
+            said = most
+        return max(said, least)
 
-
-def _least_usage(answer: Mapping[str, Any], body: Body, most: Usage) -> Usage:
-    """Usage that the texts of a request and its answer show, whatever is reported."""
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
     n_bytes = len(str(written or "").encode("utf-8", "replace"))
+    most = most_usage(body, is_bounded=False)
     n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
-    return Usage(1, _prompt_tokens(body, _tokens_in, of_template=0), n_written)
+    n_read = _prompt_tokens(body, _tokens_in, of_template=0)
+    return Usage(
+        1,
+        count("prompt_tokens", most.prompt_tokens, n_read),
+        count("completion_tokens", most.completion_tokens, n_written),
+    )
 
 
 def _tokens_in(n_bytes: int) -> int:

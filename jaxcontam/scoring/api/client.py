@@ -4,7 +4,6 @@ Each answer is written to the journal before it is used, so a killed process los
 requests in flight. The API key is sent in one header and appears nowhere else.
 """
 
-import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -16,13 +15,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Self
 
 import httpx2
 
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, MemoryJournal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import (
@@ -31,6 +30,7 @@ from jaxcontam.scoring.api.address import (
     ApiModel,
     Body,
     RefusedError,
+    Server,
     is_in_the_clear,
     request_key,
 )
@@ -49,20 +49,14 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
     used_by,
 )
-from jaxcontam.scoring.api.retries import Policy
+from jaxcontam.scoring.api.connections import Connections, LongAnswerError
+from jaxcontam.scoring.api.retries import Pace, last_error, seconds_to_wait
 from jaxcontam.terminal import visible
 
-_T = TypeVar("_T")
+Check = Callable[[Body, Answer], object]
 # Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
-# Two threads may ask for the loop together; one asks again where the garbage collector
-# closes a client meanwhile.
-_STARTING = threading.RLock()
-Check = Callable[[Body, Answer], object]
-
-
-_CONNECT_SECONDS = 10.0
-# Between two looks at whether one more request may go out, or all are to stop.
+# Between two looks at the clock, or at a budget that others use, too.
 _LOOK_SECONDS = 0.02
 # A terminal that is silent for longer looks like one that hangs.
 _TOLD_SECONDS = 10.0
@@ -80,6 +74,7 @@ class ApiClient:
     Attributes:
         fingerprints: (model, system_fingerprint) of all answers, kept ones too; "" for
             none.
+        n_sent: Requests that went out, those that failed among them.
     """
 
     def __init__(
@@ -95,18 +90,15 @@ class ApiClient:
         timeout_seconds: float = 300.0,
         sleep: Callable[[float], None] | None = None,
         rng: random.Random | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         is_openai: bool = True,
     ):
         """Nothing is sent yet.
 
-        The key is from `key_from_environment`, and `key_variable` its name for hints.
         Without a journal answers are kept in memory; a budget may be shared by several
-        clients. `retry_refused` asks again what the server refused in an earlier run. A
-        timeout is for one request, from its connection to the last byte of its answer,
-        however slowly the bytes come. `sleep` and `transport` stand for waiting and for
-        the network in tests. Unless `is_openai`, requests name no model, and answers
-        hold no choices.
+        clients. `retry_refused` asks again what the server refused in an earlier run.
+        `sleep` and `transport` stand for waiting and for the network in tests; for
+        others see `Server`.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
@@ -114,36 +106,40 @@ class ApiClient:
             raise InputError(f"a timeout must be positive, got {timeout_seconds}")
         self.model = model
         self.fingerprints: set[tuple[str, str]] = set()
+        self.n_sent = 0
         self._kept = MemoryJournal() if journal is None else journal
         self._kept_now: set[str] = set()
         self._retry_refused = retry_refused
         self._concurrency = concurrency
-        self._sender = Sender(
+        self._spending = Spending(Budget()) if budget is None else budget
+        self._server = Server(
             model=model,
             api_key=api_key,
-            concurrency=concurrency,
-            spending=budget or Spending(Budget()),
             key_variable=key_variable,
             timeout_seconds=timeout_seconds,
-            sleep=sleep,
-            rng=rng or random.Random(),
-            transport=transport,
             is_openai=is_openai,
         )
+        if api_key is not None and is_in_the_clear(model.url):
+            _warn_of_clear_text(model.url, key_variable)
+        self._connections = Connections(self._server, transport)
+        self._pace = Pace(concurrency)
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        # Seconds that `sleep` skipped.
+        self._skipped = 0.0
+        # Requests wait for their turn in it, one that was turned away behind others.
+        self._queue = threading.Lock()
+        # As objects an answer takes many times its bytes: one is read at a time.
+        self._reading = threading.Lock()
+        self._telling = threading.Lock()
+        self._told_until = -math.inf
+        self._heard_at = self._looked_at = -math.inf
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        closing = _started(self._sender.close())
-        # The garbage collector may close a client in the loop's own thread.
-        if threading.current_thread() is not _loop()[1]:
-            closing.result()
-
-    @property
-    def n_sent(self) -> int:
-        """Requests that went out, those that failed among them."""
-        return self._sender.n_sent
+        self._connections.close()
 
     def holds(self, path: str, body: Body, *, repeat: int = 0) -> bool:
         """True if `post` would send nothing."""
@@ -187,10 +183,10 @@ class ApiClient:
 
         Equal requests are sent once, and none that the journal answers. A busy server,
         a fault that passes, a broken connection and an answer of another form are tried
-        again; see `Policy`. A redirection is refused, because it would take the key to
-        another server. If one request fails for good, or on Ctrl-C, no other one is
-        begun; the answers on their way still reach the journal, after Ctrl-C if they
-        come within seconds.
+        again; see `seconds_to_wait`. A redirection is refused, because it would take
+        the key to another server. If one request fails for good, or on Ctrl-C, no other
+        one is begun; the answers on their way still reach the journal, after Ctrl-C if
+        they come within seconds.
 
         The path follows the base of the protocol; the model's name is added to bodies.
         `progress` is called from this thread. `repeats` tell apart equal requests whose
@@ -207,15 +203,26 @@ class ApiClient:
             for body, repeat in zip(bodies, repeats or [0] * len(bodies), strict=True)
         ]
         n_equal = Counter(keys)
-        done: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         call = _Call(path, check, is_kept, keeps_refusals, tries)
-        answering = _started(
-            self._answer_all(call, dict(zip(keys, bodies, strict=True)), done.put)
-        )
-        answering.add_done_callback(lambda _: done.put(None))
-        n_done = 0
+        for item in dict(zip(keys, bodies, strict=True)).items():
+            call.todo.put(item)
+        answers: dict[str, Any] = {}
+        n_workers, n_done, n_ended = min(self._concurrency, len(n_equal)), 0, 0
+        pool = ThreadPoolExecutor(n_workers or 1, "api")
+        workers: list[Future[None]] = []
         try:
-            while (key := done.get()) is not None:
+            for _ in range(n_workers):
+                workers.append(pool.submit(self._work, call))
+            while n_ended < n_workers:
+                self._look()
+                try:
+                    key, answer = call.done.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    continue
+                if key is None:
+                    n_ended += 1
+                    continue
+                answers[key] = answer
                 n_done += n_equal[key]
                 if progress is not None:
                     progress(n_done, len(keys))
@@ -223,78 +230,149 @@ class ApiClient:
             # Requests in flight may be paid for; a second Ctrl-C stops waiting.
             call.stop.set()
             try:
-                with contextlib.suppress(Exception):
-                    answering.result(_LAST_SECONDS)
+                wait(workers, _LAST_SECONDS)
             finally:
-                answering.cancel()
+                self._connections.cut()
+                pool.shutdown(wait=False)
             raise
-        answers = answering.result()
+        pool.shutdown()
+        if call.failures:
+            # What came after it may be its consequence.
+            raise call.failures[0]
         return [answers[key] for key in keys]
 
-    async def _answer_all(
-        self, call: "_Call", bodies: Mapping[str, Body], tell: Callable[[str], None]
-    ) -> dict[str, Any]:
-        """Answers by key; `tell` is told of each key."""
-        found: dict[str, Any] = {}
-        todo = iter(bodies.items())
+    def _work(self, call: "_Call") -> None:
+        """Answer one request after the other; every thread of a call does this."""
+        try:
+            while not call.stop.is_set():
+                key, body = call.todo.get_nowait()
+                call.done.put((key, self._answer(call, key, body)))
+        except (queue.Empty, StoppedError):
+            pass
+        except BaseException as e:
+            call.failures.append(e)
+            call.stop.set()
+        finally:
+            call.done.put((None, None))
 
-        async def work() -> None:
-            for key, body in todo:
-                try:
-                    found[key] = await self._answer(
-                        call, body, key if call.is_kept else None
-                    )
-                except RefusedError as e:
-                    found[key] = e
-                except Exception:
-                    call.stop.set()
-                    raise
-                tell(key)
-                if call.stop.is_set():
-                    return
-
-        n_workers = min(self._concurrency, len(bodies))
-        ends = await asyncio.gather(
-            *(work() for _ in range(n_workers)), return_exceptions=True
-        )
-        failed = [end for end in ends if end is not None]
-        if failed:
-            # Prefer the failure that stopped the others.
-            raise min(failed, key=lambda end: isinstance(end, StoppedError))
-        return found
-
-    async def _answer(self, call: "_Call", body: Body, key: str | None) -> Any:
-        """The answer to a request; without a key the journal is left alone."""
-        kept = None if key is None else self._found(key)
-        if isinstance(kept, RefusedError):
-            raise kept
-        if kept is not None:
+    def _answer(self, call: "_Call", key: str, body: Body) -> Any:
+        """The answer to a request, or its refusal."""
+        found = self._found(key) if call.is_kept else None
+        if isinstance(found, RefusedError):
+            return found
+        if found is not None:
             # An answer that another check accepted may not pass this one.
             with contextlib.suppress(ValueError):
-                return self._note(call, body, kept)
-        held: list[Any] = []
-
-        def keep(answer: Answer) -> None:
-            try:
-                held.append(self._note(call, body, answer))
-            except RefusedError as e:
-                self._keep(key, e)
-                raise
-            self._keep(key, answer)
-
-        if key is not None:
+                return self._note(call, body, found)
+        if call.is_kept:
             self._kept.claim()
         try:
-            await self._sender.ask(
-                call.path, body, keep=keep, stop=call.stop, tries=call.tries
-            )
-            return held[-1]
+            return self._ask(call, key, body)
         except RefusedError as e:
             # A server that has answered nothing may reject the key or the settings.
-            is_credible = call.keeps_refusals and self._sender.policy.has_answered
+            is_credible = call.keeps_refusals and self._pace.has_answered
             if is_credible and key not in self._kept_now:
-                self._keep(key, e)
-            raise
+                self._keep(call, key, e)
+            return e
+
+    def _ask(self, call: "_Call", key: str, body: Body) -> Any:
+        """Send a request until its answer is there and kept: all retries are here.
+
+        Once the call is to stop, a request in flight is completed, but another try ends
+        in a StoppedError. What each try cost, or may have cost, is counted.
+        """
+        if self._server.is_openai:
+            body = {"model": self.model.name, **body}
+        is_bounded = self._spending.budget.max_cost is not None
+        most = most_usage(body, is_bounded=is_bounded)
+        failures: list[Failure] = []
+        while True:
+            self._enter(most, call.stop)
+            sent, used = self._now(), most
+            try:
+                outcome, used = self._try(call, key, body, most)
+            except ApiError:
+                used = Usage(1)
+                raise
+            finally:
+                self._spending.settle(most, used)
+                self._pace.leave()
+            if not isinstance(outcome, Failure):
+                return outcome
+            failures.append(outcome)
+            now, has_answered = self._now(), self._pace.has_answered
+            wait = seconds_to_wait(failures, has_answered, self._rng, call.tries)
+            if outcome.kind == "busy":
+                self._pace.busy(sent=sent, now=now, wait=wait or 0.0)
+            if wait is None:
+                raise last_error(self.model.url, failures, has_answered)
+            self._tell(wait, failures)
+            if outcome.kind != "busy":
+                self._pause(wait, call.stop)
+
+    def _enter(self, most: Usage, stop: threading.Event) -> None:
+        """Wait until one more request may be sent, and count it as in flight."""
+        with self._queue:
+            while True:
+                if stop.is_set():
+                    raise StoppedError
+                if wait := self._pace.pause(self._now()):
+                    self._pause(wait, stop)
+                elif self._pace.is_open and self._spending.hold(most):
+                    break
+                else:
+                    self._pace.wait(_LOOK_SECONDS)
+            self._pace.enter()
+            self.n_sent += 1
+
+    def _try(
+        self, call: "_Call", key: str, body: Body, most: Usage
+    ) -> tuple[Any, Usage]:
+        """What is held of an answer, or why there is none; and what it cost.
+
+        Errors as of `read_reply` and `read_failure`.
+        """
+        url, sent = self.model.url + call.path, body
+        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
+            url, sent = own.url(self.model.url), own.request(body)
+        n_bytes = most_bytes(body)
+        try:
+            reply = self._connections.post(url, json.dumps(sent).encode(), n_bytes)
+        except LongAnswerError:
+            words = f"longer than the {n_bytes:,} bytes that it can be"
+            return Failure("garbled", words), most
+        except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
+            has_answered = self._pace.has_answered
+            return read_failure(self._server, e, has_answered=has_answered), most
+        self._heard_at = time.monotonic()
+        with self._reading:
+            answer = read_reply(self._server, body, reply, now=time.time())
+            if isinstance(answer, Failure):
+                return answer, most if answer.status is None else Usage(1)
+            used = used_by(answer, body) if self._server.is_openai else Usage(1)
+            self._pace.answered()
+            try:
+                return self._accepted(call, key, body, answer), used
+            except ValueError as e:
+                return Failure("unusable", str(e)), used
+
+    def _accepted(self, call: "_Call", key: str, body: Body, answer: Answer) -> Any:
+        """What is held of an answer that is kept; ValueError if it cannot be used."""
+        try:
+            held = self._note(call, body, answer)
+        except RefusedError as e:
+            self._keep(call, key, e)
+            return e
+        self._keep(call, key, answer)
+        return held
+
+    def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
+        """Part of an answer that is held; errors as of `check` of `post_all`."""
+        held = None if call.check is None else call.check(body, answer)
+        names = answer.get("model"), answer.get("system_fingerprint")
+        model, fingerprint = (n if isinstance(n, str) else "" for n in names)
+        self.fingerprints.add((model, fingerprint))
+        return answer if held is None else held
 
     def _found(self, key: str) -> Answer | RefusedError | None:
         """Kept answer or refusal; None if the request must be sent."""
@@ -307,48 +385,73 @@ class ApiClient:
             return None
         return RefusedError(words, status=value.get("status"))
 
-    def _keep(self, key: str | None, outcome: Answer | RefusedError) -> None:
+    def _keep(self, call: "_Call", key: str, outcome: Answer | RefusedError) -> None:
         """Keep an answer or a refusal, synced to disk if there is a journal."""
-        if key is None:
+        if not call.is_kept:
             return
+        value: dict[str, Any] = {"answer": outcome}
         if isinstance(outcome, RefusedError):
-            self._kept.add(key, {"refused": str(outcome), "status": outcome.status})
-        else:
-            self._kept.add(key, {"answer": outcome})
+            value = {"refused": str(outcome), "status": outcome.status}
+        self._kept.add(key, value)
         self._kept_now.add(key)
 
-    def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
-        """Part of an answer that is held; errors as of `check` of `post_all`."""
-        held = None if call.check is None else call.check(body, answer)
-        names = answer.get("model"), answer.get("system_fingerprint")
-        model, fingerprint = (n if isinstance(n, str) else "" for n in names)
-        self.fingerprints.add((model, fingerprint))
-        return answer if held is None else held
+    def _look(self) -> None:
+        """Cut requests whose time is over, and tell of one that waits for long."""
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        self._connections.cut_late()
+        is_silent = self._connections.is_silent(_SILENT_SECONDS)
+        if is_silent and now - self._heard_at >= _SILENT_SECONDS:
+            # One line for all that wait.
+            self._heard_at = now
+            self._say(
+                f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
+                f"{self._server.timeout_seconds:g} s"
+            )
 
+    def _tell(self, wait: float, failures: list[Failure]) -> None:
+        """Say on stderr what a long wait is for, once while it lasts."""
+        with self._telling:
+            now = self._now()
+            if wait < _TOLD_SECONDS or now < self._told_until:
+                return
+            self._told_until = now + wait
+        asked = failures[-1].wait or 0.0
+        asks = f"; it asks for a wait of {asked:.3g} s" if asked > wait else ""
+        self._say(
+            f"{failures[-1].words}, {len(failures)} times{asks}; "
+            f"the next try is in {wait:.0f} s"
+        )
 
-class MemoryJournal(Journal):
-    """A journal of a single call, of which nothing is written."""
+    def _say(self, words: str) -> None:
+        print(visible(f"jaxcontam: {self.model.url}: {words}"), file=sys.stderr)
 
-    def __init__(self):
-        self._kept: dict[str, Any] = {}
+    def _now(self) -> float:
+        return time.monotonic() + self._skipped
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._kept
-
-    def __getitem__(self, key: str) -> Any:
-        return self._kept[key]
-
-    def claim(self) -> None:
-        """Nobody else has it."""
-
-    def add(self, key: str, value: Any) -> None:
-        """Keep a value."""
-        self._kept[key] = value
+    def _pause(self, seconds: float, stop: threading.Event) -> None:
+        """Sleep, or raise once the call is to stop."""
+        if self._sleep is None:
+            stop.wait(seconds)
+        else:
+            self._sleep(seconds)
+            with self._telling:
+                self._skipped += seconds
+        if stop.is_set():
+            raise StoppedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """Arguments of `post_all` that its requests share."""
+    """Arguments of `post_all` that its requests share, and what its threads share.
+
+    Attributes:
+        todo: (key, body) of requests that are not begun.
+        done: (key, answer) of each, and (None, None) from each thread that ends.
+        failures: What ended the call, the first one first.
+    """
 
     path: str
     check: Check | None
@@ -356,20 +459,9 @@ class _Call:
     keeps_refusals: bool
     tries: int | None
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-
-@functools.cache
-def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """Event loop and thread that all clients share."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="api", daemon=True)
-    thread.start()
-    return loop, thread
-
-
-def _started(call: Coroutine[Any, Any, _T]) -> "Future[_T]":
-    with _STARTING:
-        return asyncio.run_coroutine_threadsafe(call, _loop()[0])
+    todo: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
+    done: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
+    failures: list[BaseException] = dataclasses.field(default_factory=list)
 
 
 def snapshot_warning(client: ApiClient) -> str | None:
@@ -386,190 +478,6 @@ def snapshot_warning(client: ApiClient) -> str | None:
     )
 
 
-@dataclasses.dataclass(eq=False, kw_only=True)
-class Sender:
-    """A server as requests reach it; fields up to `is_openai` are those of `ApiClient`.
-
-    It needs an event loop, which can bound the time of a whole request; a socket's
-    timeout starts anew with each byte.
-    """
-
-    model: ApiModel
-    api_key: str | None = dataclasses.field(repr=False)
-    concurrency: int
-    spending: Spending
-    key_variable: str
-    timeout_seconds: float
-    sleep: Callable[[float], None] | None
-    rng: random.Random
-    transport: httpx2.AsyncBaseTransport | None
-    is_openai: bool = True
-    n_sent: int = 0
-
-    def __post_init__(self) -> None:
-        self.policy = Policy(self.concurrency, self.rng)
-        # Seconds that `sleep` skipped.
-        self._skipped = 0.0
-        self._told_until = -math.inf
-        self._answered_at = -math.inf
-        if self.api_key is not None and is_in_the_clear(self.model.url):
-            _warn_of_clear_text(self.model.url, self.key_variable)
-        self._http = _http_client(self.api_key, self.concurrency, self.transport)
-        self._gate = asyncio.Lock()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def ask(
-        self,
-        path: str,
-        body: Body,
-        *,
-        keep: Callable[[Answer], None],
-        stop: threading.Event,
-        tries: int | None = None,
-    ) -> Answer:
-        """Send until there is an answer.
-
-        `keep` receives the answer as soon as it arrives; its ValueError asks for it
-        again. Once `stop` is set, only requests in flight are completed, and others end
-        in a StoppedError. Without `tries` the fault decides.
-        """
-        if self.is_openai:
-            body = {"model": self.model.name, **body}
-        most = most_usage(body, is_bounded=self.spending.budget.max_cost is not None)
-        failures: list[Failure] = []
-        while True:
-            await self._enter(most, stop)
-            sent, used = self._now(), most
-            try:
-                outcome = await self._reply(path, body)
-                if isinstance(outcome, Failure):
-                    used = most if outcome.status is None else Usage(1)
-                else:
-                    used = used_by(outcome, body) if self.is_openai else Usage(1)
-                    self.policy.answered()
-                    try:
-                        keep(outcome)
-                        return outcome
-                    except ValueError as e:
-                        outcome = Failure("unusable", str(e))
-            except ApiError:
-                used = Usage(1) if used is most else used
-                raise
-            finally:
-                self.spending.settle(most, used)
-                self.policy.leave()
-            failures.append(outcome)
-            wait = self.policy.failed(failures, sent=sent, now=self._now(), tries=tries)
-            if wait is None:
-                raise self.policy.error(self.model.url, failures)
-            self._tell(wait, failures)
-            if outcome.kind != "busy":
-                await self._pause(wait, stop)
-
-    async def _enter(self, most: Usage, stop: threading.Event) -> None:
-        """Wait until one more request may be sent, and count it as in flight."""
-        # A lock is a queue: one that was turned away goes to its end.
-        async with self._gate:
-            while True:
-                _check(stop)
-                if wait := self.policy.pause(self._now()):
-                    await self._pause(wait, stop)
-                elif self.policy.is_open and self.spending.hold(most):
-                    break
-                else:
-                    await asyncio.sleep(_LOOK_SECONDS)
-            self.policy.enter()
-            self.n_sent += 1
-
-    async def _reply(self, path: str, body: Body) -> Answer | Failure:
-        """One try; errors as of `read_reply` and `read_failure`."""
-        loop = asyncio.get_running_loop()
-        url, sent = self.model.url + path, body
-        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
-            url, sent = own.url(self.model.url), own.request(body)
-        waiting = loop.call_later(_SILENT_SECONDS, self._tell_silence)
-        try:
-            async with (
-                asyncio.timeout(self.timeout_seconds),
-                self._http.stream(
-                    "POST", url, content=json.dumps(sent).encode()
-                ) as response,
-            ):
-                data, most = bytearray(), most_bytes(body)
-                async for piece in response.aiter_bytes():
-                    data += piece
-                    if len(data) > most:
-                        return Failure(
-                            "garbled", f"longer than the {most:,} bytes that it can be"
-                        )
-        except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
-            return read_failure(
-                self.model.url,
-                e,
-                timeout=self.timeout_seconds,
-                api_key=self.api_key,
-                has_answered=self.policy.has_answered,
-            )
-        finally:
-            waiting.cancel()
-        self._answered_at = loop.time()
-        return read_reply(
-            self.model.url,
-            body,
-            status=response.status_code,
-            headers={name.lower(): words for name, words in response.headers.items()},
-            data=bytes(data),
-            api_key=self.api_key,
-            key_variable=self.key_variable,
-            now=time.time(),
-            is_openai=self.is_openai,
-        )
-
-    def _tell(self, wait: float, failures: list[Failure]) -> None:
-        """Say on stderr what a long wait is for, once while it lasts."""
-        now = self._now()
-        if wait < _TOLD_SECONDS or now < self._told_until:
-            return
-        self._told_until = now + wait
-        asked = failures[-1].wait or 0.0
-        asks = f"; it asks for a wait of {asked:.3g} s" if asked > wait else ""
-        self._say(
-            f"{failures[-1].words}, {len(failures)} times{asks}; "
-            f"the next try is in {wait:.0f} s"
-        )
-
-    def _tell_silence(self) -> None:
-        """Say that a request waits, where no other one was answered meanwhile."""
-        now = asyncio.get_running_loop().time()
-        if now - self._answered_at >= _SILENT_SECONDS:
-            # One line for all that wait.
-            self._answered_at = now
-            self._say(
-                f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
-                f"{self.timeout_seconds:g} s"
-            )
-
-    def _say(self, words: str) -> None:
-        print(visible(f"jaxcontam: {self.model.url}: {words}"), file=sys.stderr)
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time() + self._skipped
-
-    async def _pause(self, seconds: float, stop: threading.Event) -> None:
-        """Sleep, or raise if the call is being stopped."""
-        if self.sleep is not None:
-            self.sleep(seconds)
-            self._skipped += seconds
-        until = self._now() + (seconds if self.sleep is None else 0.0)
-        while (left := until - self._now()) > 0:
-            _check(stop)
-            await asyncio.sleep(min(left, _LOOK_SECONDS))
-        await asyncio.sleep(0)
-
-
 @functools.cache
 def _warn_of_clear_text(url: str, key_variable: str) -> None:
     """Once a run, before the key is sent."""
@@ -580,34 +488,3 @@ def _warn_of_clear_text(url: str, key_variable: str) -> None:
         ),
         file=sys.stderr,
     )
-
-
-def _check(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise StoppedError
-
-
-def _http_client(
-    api_key: str | None, concurrency: int, transport: httpx2.AsyncBaseTransport | None
-) -> httpx2.AsyncClient:
-    headers = {"Content-Type": "application/json"}
-    if api_key is not None:
-        headers["Authorization"] = f"Bearer {api_key}"
-    limits = httpx2.Limits(
-        max_connections=concurrency, max_keepalive_connections=concurrency
-    )
-    try:
-        return httpx2.AsyncClient(
-            headers=headers,
-            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
-            limits=limits,
-            follow_redirects=False,
-            verify=True,
-            transport=transport,
-        )
-    except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
-        # Bad proxy or certificate settings in the environment.
-        raise InputError(
-            f"no connection can be made ({type(e).__name__})",
-            hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
-        ) from None

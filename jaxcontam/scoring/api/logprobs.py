@@ -5,18 +5,13 @@ token of the prompt is refused, with the place.
 """
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.answers import PROTOCOLS
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 PATH = "/completions"
 Prompt = str | tuple[int, ...]
@@ -27,23 +22,6 @@ _MOST = 1e-3
 _NONE = -9999.0
 # Characters of a prompt that errors show.
 _SHOWN = 40
-N_WRITTEN = 8
-"""Tokens to generate: enough that chance does not hide an offset by one."""
-_N_LIKELIEST = 5
-_MOST_TRIES = 2
-NEEDED = (
-    "order tests and membership scores need the log-probability of every token of a "
-    "prompt; jaxcontam replicate works by chat alone"
-)
-"""Hint where a server gives no log-probabilities that can be used."""
-TOKEN_ID = "token_id:"
-"""Prefix of a token that a server cannot show as text."""
-Post = Callable[..., Mapping[str, Any]]
-"""Sends the body of a completion request, `post(body)`, and gives the answer; with
-`once=True` it does not try again what fails. Its InputErrors have the `status` that the
-server answers with, if any."""
-
-
 # Marks of a token that holds part of a character.
 _PART_OF_CHARACTER = "\ufffd"
 _BYTES = "bytes:"
@@ -115,34 +93,44 @@ class PromptScores:
     starts: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What an answer shows of a prompt and of what was written after it, unchecked.
+
+    Attributes:
+        n_read, n_written: Tokens as `usage` counts them; None where it does not.
+    """
+
+    tokens: list[str | None]
+    values: list[Any]
+    offsets: Any
+    n_read: int | None
+    n_written: int | None
+
+
 def read_prompt_scores(
     answer: Mapping[str, Any], way: Way, prompt: Prompt
 ) -> PromptScores:
     """Take the prompt's log-probabilities out of an answer, or raise ValueError."""
-    _, values, _ = shown_tokens(answer, way, prompt)
-    if way.ids:
-        n_before, starts = 0, list(range(len(prompt)))
-        n_counted = _counted(answer, "prompt_tokens")
-        if n_counted is not None and n_counted != len(prompt):
-            raise ValueError(
-                f"{n_counted} prompt tokens counted where {len(prompt)} were sent"
-            )
-        n_after = len(values) - len(starts)
-        if not 0 <= n_after <= way.max_tokens:
-            raise ValueError(
-                f"{len(values)} log-probabilities for a prompt of {len(starts)} tokens"
-            )
+    shown = shown_tokens(answer, way, prompt)
+    if isinstance(prompt, str):
+        n_before, starts = text_starts(shown, way, prompt)
     else:
-        n_before, starts = text_starts(answer, way, prompt)
-    own = values[n_before : n_before + len(starts)]
-    first = 0
-    if not way.bos:
-        # Nothing predicts it, whatever the server says of it.
-        first = 1
-    elif own[0] is None:
+        n, n_values, n_before = len(prompt), len(shown.values), 0
+        starts = list(range(n))
+        if shown.n_read is not None and shown.n_read != n:
+            raise ValueError(
+                f"{shown.n_read} prompt tokens counted where {n} were sent"
+            )
+        if not 0 <= n_values - n <= way.max_tokens:
+            raise ValueError(f"{n_values} log-probabilities for a prompt of {n} tokens")
+    own = shown.values[n_before : n_before + len(starts)]
+    if way.bos and own[0] is None:
         raise ValueError(
             "the first token has no log-probability, and the first answer gave one"
         )
+    # Nothing predicts the first one, whatever the server says of it.
+    first = 0 if way.bos else 1
     logprobs = [
         checked_logprob(value, f"token {first + i + 1} of {_shown(prompt)}")
         for i, value in enumerate(own[first:])
@@ -152,55 +140,54 @@ def read_prompt_scores(
     )
 
 
-def text_starts(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[int, list[int]]:
+def text_starts(shown: Shown, way: Way, text: str) -> tuple[int, list[int]]:
     """Start of each token of an answer in the text; see `token_starts`.
 
     What was written after the text is left out. It is the last token as `usage` counts
     where a text ends in parts of a character, since any part would fit there.
     """
-    assert isinstance(prompt, str)
-    tokens, _, offsets = shown_tokens(answer, way, prompt)
     fits: dict[int, tuple[int, list[int]]] = {}
     for n_after in range(1 + way.max_tokens * way.echo):
-        n = len(tokens) - n_after
+        n, offsets = len(shown.tokens) - n_after, shown.offsets
         some = offsets[:n] if isinstance(offsets, list) else None
-        found = token_starts(prompt, [token or "" for token in tokens[:n]], some)
+        found = token_starts(text, [token or "" for token in shown.tokens[:n]], some)
         if found is not None:
             fits[n_after] = found
     if not fits:
         raise ValueError(
-            f"the {len(tokens)} tokens do not join to the text {_shown(prompt)}: "
-            f"{tokens[:8]}"
+            f"the {len(shown.tokens)} tokens do not join to the text {_shown(text)}: "
+            f"{shown.tokens[:8]}"
         )
-    n_counted = _counted(answer, "prompt_tokens")
     (n_after, *others) = fits
     if others:
-        n_after = _counted(answer, "completion_tokens")
-        if n_after not in fits and n_counted is not None:
-            n_after = len(tokens) - n_counted
+        n_after = shown.n_written
+        if n_after not in fits and shown.n_read is not None:
+            n_after = len(shown.tokens) - shown.n_read
         if n_after not in fits:
             raise ValueError(
                 "the answer does not say how many of its log-probabilities are of "
-                f"{_shown(prompt)}"
+                f"{_shown(text)}"
             )
     # Not all servers show or count the token that they put before a text.
-    n_shown = len(tokens) - n_after
-    if n_counted is not None and abs(n_counted - n_shown) > 1:
+    n_shown = len(shown.tokens) - n_after
+    if shown.n_read is not None and abs(shown.n_read - n_shown) > 1:
         raise ValueError(
-            f"{n_shown} log-probabilities where {n_counted} prompt tokens are counted"
+            f"{n_shown} log-probabilities where {shown.n_read} prompt tokens are "
+            "counted"
         )
     return fits[n_after]
 
 
-def shown_tokens(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[list[str | None], list[Any], Any]:
-    """Tokens of an answer, their log-probabilities and offsets, unchecked."""
+def shown_tokens(answer: Mapping[str, Any], way: Way, prompt: Prompt) -> Shown:
+    """Tokens of an answer, or a ValueError where none are."""
     (choice,) = answer["choices"]
+    usage = answer.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    n_read, n_written = (n if type(n) is int else None for n in counts)
     if not way.echo:
-        return _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
+        tokens, values = _of_prompt_logprobs(choice.get("prompt_logprobs"), prompt)
+        return Shown(tokens, values, None, n_read, n_written)
     found = choice.get("logprobs")
     if isinstance(found, dict) and found.get("content"):
         raise ValueError(
@@ -218,7 +205,7 @@ def shown_tokens(
         raise ValueError("as many tokens as log-probabilities are needed")
     if not all(token is None or isinstance(token, str) for token in tokens):
         raise ValueError("a token is no text")
-    return tokens, values, found.get("text_offset")
+    return Shown(tokens, values, found.get("text_offset"), n_read, n_written)
 
 
 def checked_logprob(value: Any, place: str) -> float:
@@ -232,45 +219,31 @@ def checked_logprob(value: Any, place: str) -> float:
 
 def _of_prompt_logprobs(
     found: Any, prompt: Prompt
-) -> tuple[list[str | None], list[Any], None]:
+) -> tuple[list[str | None], list[Any]]:
     """Entries of `prompt_logprobs`: null, or by token id what is said of it."""
     if not isinstance(found, list) or not found:
         raise ValueError("no log-probabilities")
     tokens: list[str | None] = []
     values: list[Any] = []
     for i, entry in enumerate(found):
-        if entry is None:
-            tokens.append(None)
-            values.append(None)
-            continue
-        if not isinstance(entry, dict) or not entry:
-            raise ValueError(f"token {i + 1} of {_shown(prompt)}: {entry!r}")
-        said = next(iter(entry.values()))
-        if not isinstance(prompt, str):
-            said = entry.get(str(prompt[i])) if i < len(prompt) else None
+        said: Any = {}
+        if entry is not None:
+            if not isinstance(entry, dict) or not entry:
+                raise ValueError(f"token {i + 1} of {_shown(prompt)}: {entry!r}")
+            said = next(iter(entry.values()))
+            if not isinstance(prompt, str):
+                said = entry.get(str(prompt[i])) if i < len(prompt) else None
         if not isinstance(said, dict):
             raise ValueError(f"token {i + 1} of {_shown(prompt)}: not of this token")
         token = said.get("decoded_token")
         tokens.append(token if isinstance(token, str) else None)
         values.append(said.get("logprob"))
-    if isinstance(prompt, str):
-        tokens = _with_first(tokens, prompt)
-    return tokens, values, None
-
-
-def _with_first(tokens: list[str | None], text: str) -> list[str | None]:
-    """The first token has no entry: its text is what the others leave, "" for none."""
-    rest = "".join(token or "" for token in tokens[1:])
-    if tokens[0] is None and text.endswith(rest):
-        return [text[: len(text) - len(rest)], *tokens[1:]]
-    return tokens
-
-
-def _counted(answer: Mapping[str, Any], name: str) -> int | None:
-    """A number of tokens of `usage`."""
-    usage = answer.get("usage")
-    found = usage.get(name) if isinstance(usage, dict) else None
-    return found if type(found) is int else None
+    if isinstance(prompt, str) and tokens[0] is None:
+        # The first token has no entry: its text is what the others leave.
+        rest = "".join(token or "" for token in tokens[1:])
+        if prompt.endswith(rest):
+            tokens[0] = prompt[: len(prompt) - len(rest)]
+    return tokens, values
 
 
 def _shown(prompt: Prompt | Sequence[int]) -> str:
@@ -278,130 +251,6 @@ def _shown(prompt: Prompt | Sequence[int]) -> str:
     if isinstance(prompt, str):
         return repr(prompt[:_SHOWN])
     return f"the prompt of ids {list(prompt[:8])}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compared:
-    """Log-probabilities of tokens when generated and when read, in nats.
-
-    `errors` are absolute differences, `values` all that was read; the prompt is None
-    where nothing can be compared.
-    """
-
-    errors: list[float]
-    values: list[float]
-    prompt: Prompt | None
-
-
-def written_and_read(
-    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
-) -> Compared:
-    """Let the model write, and compare with what it says when it reads that."""
-    answer = post(way.greedy(prompt, max_tokens=N_WRITTEN, logprobs=_N_LIKELIEST))
-    n_tries = 0
-    for written in _written(answer):
-        whole, starts = _with_written(
-            prompt, [token for token, _ in written], tokenizer
-        )
-        if not starts or n_tries == _MOST_TRIES:
-            continue
-        n_tries += 1
-        found = read(post(way.body(whole)), way, whole, url)
-        values = dict(zip(found.starts.tolist(), found.logprobs.tolist(), strict=True))
-        ends = [*starts[1:], len(whole)]
-        errors = []
-        for (_, value), start, end in zip(written, starts, ends, strict=False):
-            # A text may be read as other tokens than it was written in.
-            is_same = start in values and not any(start < at < end for at in values)
-            if not is_same:
-                break
-            errors.append(abs(values[start] - value))
-        if errors:
-            return Compared(errors, found.logprobs.tolist(), whole)
-    return Compared([], [], None)
-
-
-def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
-    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
-
-    These stand alone, for models that write parts of characters.
-    """
-    try:
-        found = answer["choices"][0].get("logprobs")
-        assert isinstance(found, dict)
-        pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
-        likeliest = (found.get("top_logprobs") or [{}])[0] or {}
-        written = _whole_tokens(pairs)
-        alone = [_whole_tokens([pair]) for pair in likeliest.items()]
-    except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
-        return []
-    return [tokens for tokens in (written, *alone) if tokens]
-
-
-def _whole_tokens(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, float]]:
-    """Tokens up to the first that is a part of a character, or none at all."""
-    whole = []
-    for token, value in pairs:
-        if (
-            not isinstance(token, str)
-            or not token
-            or is_part(token)
-            or TOKEN_ID in token
-        ):
-            break
-        whole.append((token, checked_logprob(value, "what is written")))
-    return whole
-
-
-def _with_written(
-    prompt: Prompt, tokens: Sequence[str], tokenizer: "Tokenizer | None"
-) -> tuple[Prompt, list[int]]:
-    """The prompt with what was written after it, and where each token begins."""
-    if isinstance(prompt, str):
-        lengths = [len(token) for token in tokens]
-        starts = [len(prompt) + sum(lengths[:i]) for i in range(len(tokens))]
-        return prompt + "".join(tokens), starts
-    assert tokenizer is not None
-    of_letters = _ids_of_letters(tokenizer)
-    ids = list(prompt)
-    for token in tokens:
-        candidates = of_letters.get(letters(token), [])
-        if len(candidates) > 1:
-            # With and without a space before it, as only the whole text tells.
-            text = _decoded(tokenizer, ids) + token
-            candidates = [
-                i for i in candidates if _decoded(tokenizer, [*ids, i]) == text
-            ]
-        if len(candidates) != 1:
-            break
-        ids += candidates
-    return tuple(ids), list(range(len(prompt), len(ids)))
-
-
-# One run asks with one tokenizer; a vocabulary takes a second.
-@functools.lru_cache(1)
-def _ids_of_letters(tokenizer: "Tokenizer") -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for i in tokenizer.get_vocab().values():
-        found.setdefault(letters(_decoded(tokenizer, [i])), []).append(i)
-    return found
-
-
-def _decoded(tokenizer: "Tokenizer", ids: list[int]) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=False)
-
-
-def read(answer: Mapping[str, Any], way: Way, prompt: Prompt, url: str) -> PromptScores:
-    """As `read_prompt_scores`, for answers that nobody would ask for again."""
-    try:
-        return read_prompt_scores(answer, way, prompt)
-    except ValueError as e:
-        raise InputError(f"{url}: {e}", hint=NEEDED) from None
-
-
-def letters(text: str) -> str:
-    """A text without spaces, which servers show in several ways."""
-    return "".join(text.replace("▁", " ").split())
 
 
 def token_starts(

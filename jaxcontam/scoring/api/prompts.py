@@ -42,16 +42,11 @@ class ServedPrompts:
     ):
         """Wrap a client; without eras all kept answers are compared."""
         self.client = client
-        self._way = way
-        self._spots = spots
+        self.ids = way.ids
+        self._way, self._spots = way, spots
         self._eras, self._era = eras, 0
         # Scorers live as long as a run needs them, which no `with` block shows.
         weakref.finalize(self, client.__exit__, None, None, None)
-
-    @property
-    def ids(self) -> bool:
-        """True if prompts are token ids; else they are text."""
-        return self._way.ids
 
     def key(self, prompt: Prompt) -> str:
         """Equal for equal requests."""
@@ -95,51 +90,48 @@ class ServedPrompts:
         self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None
     ) -> list[PromptScores]:
         """Log-probabilities of prompts, each with what tells its repeats apart."""
-
-        def check(body: Body, answer: Answer) -> PromptScores:
-            prompt = body["prompt"]
-            found = read_prompt_scores(
-                answer,
-                self._way,
-                prompt if isinstance(prompt, str) else tuple(prompt[0]),
-            )
-            values = found.logprobs
-            if len(values) >= _FEWEST_ALIKE and (values == values[0]).all():
-                raise ValueError(
-                    f"made-up log-probabilities: {values[0]:g} for every token"
-                )
-            return found
-
-        bodies = [self._way.body(prompt) for prompt, _ in asked]
-        repeats = [repeat or -self._era for _, repeat in asked]
         answers = self.client.post_all(
-            PATH, bodies, progress, repeats=repeats, check=check
+            PATH,
+            [self._way.body(prompt) for prompt, _ in asked],
+            progress,
+            repeats=[repeat or -self._era for _, repeat in asked],
+            check=self._check,
         )
         for (prompt, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, RefusedError):
-                raise InputError(f"{answer}, {_shown(prompt)}", hint=_TOO_LONG)
+                which = f"for {len(prompt)} ids"
+                if isinstance(prompt, str):
+                    start = f"{prompt[:40]!r} ({len(prompt)} long)"
+                    which = f"for the text that begins with {start}"
+                hint = "if it is too long for the model, --context N makes requests "
+                raise InputError(f"{answer}, {which}", hint=f"{hint}shorter")
         return answers
+
+    def _check(self, body: Body, answer: Answer) -> PromptScores:
+        prompt = body["prompt"]
+        prompt = prompt if isinstance(prompt, str) else tuple(prompt[0])
+        found = read_prompt_scores(answer, self._way, prompt)
+        values = found.logprobs
+        if len(values) >= _FEWEST_ALIKE and (values == values[0]).all():
+            raise ValueError(
+                f"made-up log-probabilities: {values[0]:g} for every token"
+            )
+        return found
 
 
 class CountedPrompts:
     """Sends nothing; counts what would be sent, lengths of prompts by request key."""
 
     def __init__(self, model: ApiModel, way: Way, journal: Journal | None):
+        self.ids = way.ids
         self.lengths: dict[str, int] = {}
         self._held: set[str] = set()
-        self._model = model
-        self._way = way
-        self._journal = journal
+        self._model, self._way, self._journal = model, way, journal
 
     @property
     def n_held(self) -> int:
         """Different requests asked about whose answers the journal has."""
         return len(self._held)
-
-    @property
-    def ids(self) -> bool:
-        """True if prompts are token ids; else they are text."""
-        return self._way.ids
 
     def key(self, prompt: Prompt) -> str:
         """Equal for equal requests."""
@@ -173,16 +165,6 @@ class CountedPrompts:
             places = np.arange(1, len(prompt))
             found.append(PromptScores(np.full(len(places), -1.0), places))
         return found
-
-
-def _shown(prompt: Prompt) -> str:
-    """Which prompt, for errors."""
-    if isinstance(prompt, str):
-        return f"for the text that begins with {prompt[:40]!r} ({len(prompt)} long)"
-    return f"for {len(prompt)} ids"
-
-
-_TOO_LONG = "if it is too long for the model, --context N makes requests shorter"
 
 
 # English and code in the tokenizers of today.

@@ -1,7 +1,8 @@
-"""Retries of requests to a server, and how many requests it gets together."""
+"""When a request is tried again, and how many a server gets together."""
 
 import math
 import random
+import threading
 from collections.abc import Sequence
 
 from jaxcontam.scoring.api.address import ApiError
@@ -21,22 +22,63 @@ _LONGEST_ASKED = 120.0
 _ROUNDS = 4
 
 
-class Policy:
-    """Retries and concurrency of one server; times are in seconds of any clock.
+def seconds_to_wait(
+    failures: Sequence[Failure],
+    has_answered: bool,
+    rng: random.Random,
+    tries: int | None = None,
+) -> float | None:
+    """Seconds before a request that failed so far is tried again; None for no more.
 
-    When a server says that it is busy, all requests wait, not only the rejected one;
-    then concurrency is halved, and raised by one after every few rounds of answers.
+    The wait is exponential with full jitter (uniform between 0 and a bound that
+    doubles), or what the server asks for, up to two minutes. Without `tries` the
+    faults decide how many there are; `has_answered` is of the server.
+    """
+    n, last = len(failures), failures[-1]
+    if tries is None:
+        is_unknown = last.kind == "broken" and not has_answered
+        tries = _FIRST_TRIES if is_unknown else _TRIES
+        for kinds in (("late",), ("garbled", "unusable")):
+            n_same = sum(failure.kind in kinds for failure in failures)
+            if last.kind in kinds and n_same >= _SAME_TRIES:
+                return None
+    if n >= tries:
+        return None
+    if last.wait is not None:
+        return min(last.wait, _LONGEST_ASKED)
+    return rng.uniform(0.0, min(_LONGEST_WAIT, 2.0 ** (n - 1)))
+
+
+def last_error(url: str, failures: Sequence[Failure], has_answered: bool) -> ApiError:
+    """The error that ends a request after its last try."""
+    last = failures[-1]
+    times = "" if len(failures) == 1 else f", {len(failures)} times"
+    asked = ""
+    if last.wait is not None and last.wait > _LONGEST_ASKED:
+        asked = f"; the server asks to wait {last.wait:.0f} s"
+    hint = "run the same command again later: what is answered is not asked again"
+    if last.kind == "broken" and not has_answered:
+        hint = "is a server running at that address and port?"
+    if last.kind == "garbled":
+        hint = "the URL ends before /chat/completions, such as https://host/v1"
+    return ApiError(f"{url}: {last.words}{times}{asked}", hint=hint, status=last.status)
+
+
+class Pace:
+    """Requests that a server gets together; times are in seconds of any clock.
+
+    When it says that it is busy, all requests wait, not only the rejected one; then
+    their number is halved, and raised by one after every few rounds of answers.
     """
 
-    def __init__(self, concurrency: int, rng: random.Random):
+    def __init__(self, concurrency: int):
         """Start with `concurrency` requests together, the highest number."""
         self.has_answered = False
         self._most = concurrency
-        self._rng = rng
         self._limit = float(concurrency)
         self._n_inside = 0
-        self._not_before = -math.inf
-        self._cut_at = -math.inf
+        self._not_before = self._cut_at = -math.inf
+        self._changed = threading.Condition()
 
     @property
     def limit(self) -> int:
@@ -54,60 +96,32 @@ class Policy:
 
     def enter(self) -> None:
         """One more is on its way."""
-        self._n_inside += 1
+        with self._changed:
+            self._n_inside += 1
 
     def leave(self) -> None:
         """Count one request as answered or given up."""
-        self._n_inside -= 1
+        with self._changed:
+            self._n_inside -= 1
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a request leaves, at most so long."""
+        with self._changed:
+            self._changed.wait(seconds)
 
     def answered(self) -> None:
         """The server gave an answer."""
-        self.has_answered = True
-        self._limit = min(float(self._most), self._limit + 1 / (_ROUNDS * self._limit))
+        with self._changed:
+            self.has_answered = True
+            rise = 1 / (_ROUNDS * self._limit)
+            self._limit = min(float(self._most), self._limit + rise)
 
-    def failed(
-        self, failures: Sequence[Failure], *, sent: float, now: float, tries: int | None
-    ) -> float | None:
-        """Seconds before a request that failed once more is tried again, or None.
-
-        The wait is exponential with full jitter (uniform between 0 and a bound that
-        doubles), or what the server asks for, up to two minutes.
-        """
-        failure, wait = failures[-1], None
-        if len(failures) < (tries or self._tries(failures)):
-            bound = min(_LONGEST_WAIT, 2.0 ** (len(failures) - 1))
-            wait = self._rng.uniform(0.0, bound)
-            if failure.wait is not None:
-                wait = min(failure.wait, _LONGEST_ASKED)
-        if failure.kind == "busy":
+    def busy(self, *, sent: float, now: float, wait: float) -> None:
+        """The server rejected what was sent then, and is to be left alone."""
+        with self._changed:
             # Rejections of requests sent before the last cut say nothing new.
             if sent >= self._cut_at:
                 self._limit = max(1.0, self._limit / 2)
                 self._cut_at = now
-            self._not_before = max(self._not_before, now + (wait or 0.0))
-        return wait
-
-    def error(self, url: str, failures: Sequence[Failure]) -> ApiError:
-        """The error that ends a request after its last try."""
-        failure = failures[-1]
-        times = "" if len(failures) == 1 else f", {len(failures)} times"
-        asked = ""
-        if failure.wait is not None and failure.wait > _LONGEST_ASKED:
-            asked = f"; the server asks to wait {failure.wait:.0f} s"
-        hint = "run the same command again later: what is answered is not asked again"
-        if failure.kind == "broken" and not self.has_answered:
-            hint = "is a server running at that address and port?"
-        if failure.kind == "garbled":
-            hint = "the URL ends before /chat/completions, such as https://host/v1"
-        return ApiError(
-            f"{url}: {failure.words}{times}{asked}", hint=hint, status=failure.status
-        )
-
-    def _tries(self, failures: Sequence[Failure]) -> int:
-        """Tries that a request with these failures may have in all."""
-        for kinds in (("late",), ("garbled", "unusable")):
-            n_same = sum(failure.kind in kinds for failure in failures)
-            if failures[-1].kind in kinds and n_same >= _SAME_TRIES:
-                return len(failures)
-        is_unknown = failures[-1].kind == "broken" and not self.has_answered
-        return _FIRST_TRIES if is_unknown else _TRIES
+            self._not_before = max(self._not_before, now + wait)

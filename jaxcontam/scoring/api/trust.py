@@ -12,6 +12,8 @@ no result mixes the answers of two models.
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +27,16 @@ from jaxcontam.scoring.api.address import ApiModel, Body, RefusedError
 from jaxcontam.scoring.api.answers import PASSING, Answer
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import (
-    N_WRITTEN,
-    NEEDED,
     PATH,
-    TOKEN_ID,
-    Post,
     Prompt,
     PromptScores,
     Way,
-    letters,
-    read,
+    checked_logprob,
+    is_part,
     read_prompt_scores,
     shown_tokens,
     text_starts,
     ways,
-    written_and_read,
 )
 from jaxcontam.scoring.asked import EACH_WITHIN, MEAN_WITHIN, REPEATS_WITHIN, is_same
 
@@ -61,6 +58,12 @@ _DRAWN = 4
 PROMPTS = ("The quick brown fox jumps", "1, 2, 3, 4, 5, 6,", "Once upon a time there")
 """Texts of the probe; more than one, since a model may end a text at once."""
 
+# Tokens to generate: enough that chance does not hide an offset by one.
+_N_WRITTEN = 8
+_N_LIKELIEST = 5
+_MOST_TRIES = 2
+# Prefix of a token that a server cannot show as text.
+_TOKEN_ID = "token_id:"
 # Fewest values to compare.
 _FEWEST = 3
 # Statuses of a server that does not know the request.
@@ -68,8 +71,16 @@ _NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
 # Some servers fail over a request that asks for no new token.
 _FAILED = 500
 
-ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
-"""Hint where answers of two models would stand in one result."""
+_NEEDED = (
+    "order tests and membership scores need the log-probability of every token of a "
+    "prompt; jaxcontam replicate works by chat alone"
+)
+_ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
+
+Post = Callable[..., Mapping[str, Any]]
+"""Sends the body of a completion request, `post(body)`, and gives the answer; with
+`once=True` it does not try again what fails. Its InputErrors have the `status` that the
+server answers with, if any."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -116,29 +127,28 @@ def probe(
         n_requests += 1
         return post(body, once=once)
 
-    asked = [encoded(text, tokenizer, prefix) for text in prompts]
+    asked = [_encoded(text, tokenizer, prefix) for text in prompts]
     way, witness = _find_way(counted, url, asked, tokenizer)
     errors: list[float] = []
     values: list[float] = []
     difference = 0.0
     for prompt in asked:
-        found = written_and_read(counted, url, way, prompt, tokenizer)
-        errors += found.errors
-        values += found.values
-        if found.prompt is not None:
-            again = read(counted(way.body(found.prompt)), way, found.prompt, url)
-            if len(again.logprobs) == len(found.values):
-                change = np.abs(again.logprobs - found.values)
-                difference = max(difference, float(change.max(initial=0.0)))
+        whole, own, read = _written_and_read(counted, url, way, prompt, tokenizer)
+        errors += own
+        values += read
+        if whole is not None:
+            again = _read(counted, url, way, whole).logprobs
+            if len(again) == len(read):
+                difference = max([difference, *np.abs(again - read).tolist()])
         if len(errors) >= _FEWEST:
             break
     if not errors:
         raise InputError(
             f"{url}: its log-probabilities cannot be checked: what it writes comes "
             "without them, or is read as other tokens",
-            hint=NEEDED,
+            hint=_NEEDED,
         )
-    check_compared(url, errors, values)
+    _check_agreement(url, errors, values)
     return Capability(
         way=way,
         error=float(np.mean(errors)),
@@ -148,19 +158,21 @@ def probe(
     )
 
 
-def encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> Prompt:
+def _encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> Prompt:
     """A text of the probe as it is sent."""
     if tokenizer is None:
         return text
     return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -> None:
+def _check_agreement(
+    url: str, errors: Sequence[float], values: Sequence[float]
+) -> None:
     """Refuse numbers that are not of the prompt's tokens."""
     if len(values) >= _FEWEST and len(set(values)) == 1:
         raise InputError(
             f"{url}: made-up log-probabilities: {values[0]:g} for every token",
-            hint=NEEDED,
+            hint=_NEEDED,
         )
     # A shift changes every number: by several nats in a trained model, by a tenth on
     # average even in one of random weights.
@@ -170,8 +182,115 @@ def check_compared(url: str, errors: Sequence[float], values: Sequence[float]) -
             f"{url}: wrong log-probabilities: a token has another one when it is read "
             f"than when it was written (by {error:.2g} nats on average), as if they "
             "stood one token off, or came of a wrong prefix cache",
-            hint=NEEDED,
+            hint=_NEEDED,
         )
+
+
+def _written_and_read(
+    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
+) -> tuple[Prompt | None, list[float], list[float]]:
+    """Let the model write, and compare with what it says when it reads that.
+
+    Gives the text that was read, by how much tokens of it differ, and all that was
+    read, in nats; None and nothing where nothing can be compared.
+    """
+    answer = post(way.greedy(prompt, max_tokens=_N_WRITTEN, logprobs=_N_LIKELIEST))
+    n_tries = 0
+    for written in _written(answer):
+        whole, starts = _with_written(
+            prompt, [token for token, _ in written], tokenizer
+        )
+        if not starts or n_tries == _MOST_TRIES:
+            continue
+        n_tries += 1
+        found = _read(post, url, way, whole)
+        values = dict(zip(found.starts.tolist(), found.logprobs.tolist(), strict=True))
+        ends = [*starts[1:], len(whole)]
+        errors = []
+        for (_, value), start, end in zip(written, starts, ends, strict=False):
+            # A text may be read as other tokens than it was written in.
+            if start not in values or any(start < at < end for at in values):
+                break
+            errors.append(abs(values[start] - value))
+        if errors:
+            return whole, errors, found.logprobs.tolist()
+    return None, [], []
+
+
+def _read(post: Post, url: str, way: Way, prompt: Prompt) -> PromptScores:
+    """Log-probabilities of a prompt, which nobody would ask for again."""
+    try:
+        return read_prompt_scores(post(way.body(prompt)), way, prompt)
+    except ValueError as e:
+        raise InputError(f"{url}: {e}", hint=_NEEDED) from None
+
+
+def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
+    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
+
+    These stand alone, for models that write parts of characters.
+    """
+    try:
+        found = answer["choices"][0]["logprobs"]
+        pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
+        likeliest = (found.get("top_logprobs") or [{}])[0] or {}
+        texts = [_whole_tokens(some) for some in (pairs, *zip(likeliest.items()))]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return []
+    return [tokens for tokens in texts if tokens]
+
+
+def _whole_tokens(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, float]]:
+    """Tokens up to the first that is a part of a character, or none at all."""
+    whole = []
+    for token, value in pairs:
+        is_text = isinstance(token, str) and token and _TOKEN_ID not in token
+        if not is_text or is_part(token):
+            break
+        whole.append((token, checked_logprob(value, "what is written")))
+    return whole
+
+
+def _with_written(
+    prompt: Prompt, tokens: Sequence[str], tokenizer: "Tokenizer | None"
+) -> tuple[Prompt, list[int]]:
+    """The prompt with what was written after it, and where each token begins."""
+    if isinstance(prompt, str):
+        ends = itertools.accumulate(map(len, tokens), initial=len(prompt))
+        return prompt + "".join(tokens), list(ends)[:-1]
+    assert tokenizer is not None
+    of_letters = _ids_of_letters(tokenizer)
+    ids = list(prompt)
+    for token in tokens:
+        candidates = of_letters.get(_letters(token), [])
+        if len(candidates) > 1:
+            # With and without a space before it, as only the whole text tells.
+            text = _decoded(tokenizer, ids) + token
+            candidates = [
+                i for i in candidates if _decoded(tokenizer, [*ids, i]) == text
+            ]
+        if len(candidates) != 1:
+            break
+        ids += candidates
+    return tuple(ids), list(range(len(prompt), len(ids)))
+
+
+# One run asks with one tokenizer; a vocabulary takes a second.
+@functools.lru_cache(1)
+def _ids_of_letters(tokenizer: "Tokenizer") -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for i in tokenizer.get_vocab().values():
+        found.setdefault(_letters(_decoded(tokenizer, [i])), []).append(i)
+    return found
+
+
+def _decoded(tokenizer: "Tokenizer", ids: Sequence[int]) -> str:
+    return tokenizer.decode(list(ids), skip_special_tokens=False)
+
+
+def _letters(text: str) -> str:
+    """A text without spaces, which servers show in several ways."""
+    return "".join(text.replace("▁", " ").split())
 
 
 def _find_way(
@@ -207,7 +326,7 @@ def _find_way(
     raise InputError(
         f"{url}: no log-probabilities of the prompt "
         f"({'; '.join(f'{words}: {why}' for words, why in reasons.items())})",
-        hint=hint + NEEDED,
+        hint=hint + _NEEDED,
     )
 
 
@@ -250,30 +369,25 @@ def _has_bos(
     """
     if not isinstance(prompts[0], str):
         return False
-    n_before, value = _first_value(answer, way, prompts[0])
-    if value is None:
-        return False
-    usage = answer.get("usage")
-    n_counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    _, starts = text_starts(answer, way, prompts[0])
-    if n_before or n_counted == len(starts) + 1:
-        return True
+
+    def first_value(answer: Mapping[str, Any], text: Prompt) -> tuple[Any, bool]:
+        """The log-probability of the first token, and if one is known before it."""
+        assert isinstance(text, str)
+        shown = shown_tokens(answer, way, text)
+        n_before, starts = text_starts(shown, way, text)
+        is_shown = n_before > 0 or shown.n_read == len(starts) + 1
+        return shown.values[n_before], is_shown
+
+    value, is_shown = first_value(answer, prompts[0])
+    if value is None or is_shown:
+        return value is not None
     for other in prompts[1:]:
         try:
-            if _first_value(post(way.body(other)), way, other)[1] != value:
+            if first_value(post(way.body(other)), other)[0] != value:
                 return True
         except ValueError:
             continue
     return False
-
-
-def _first_value(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> tuple[int, Any]:
-    """Number of tokens before a text, and the log-probability of its first one."""
-    _, values, _ = shown_tokens(answer, way, prompt)
-    n_before, _ = text_starts(answer, way, prompt)
-    return n_before, values[n_before]
 
 
 def _check_tokens(
@@ -284,13 +398,13 @@ def _check_tokens(
     url: str,
 ) -> None:
     """Refuse a server whose words for ids are not the tokenizer's."""
-    tokens, _, _ = shown_tokens(answer, way, prompt)
-    named = [token for token in tokens[1 : len(prompt)] if token is not None]
-    if len(named) < len(prompt) - 1 or any(TOKEN_ID in token for token in named):
+    tokens = shown_tokens(answer, way, prompt).tokens[1 : len(prompt)]
+    named = [token for token in tokens if token is not None]
+    if len(named) < len(prompt) - 1 or any(_TOKEN_ID in token for token in named):
         # The server shows no words.
         return
-    own = tokenizer.decode(list(prompt[1:]), skip_special_tokens=False)
-    if letters("".join(named)) != letters(own):
+    own = _decoded(tokenizer, prompt[1:])
+    if _letters("".join(named)) != _letters(own):
         raise InputError(
             f"{url}: reads the ids of --tokenizer as other tokens "
             f"({''.join(named)[:40]!r} for {own[:40]!r})",
@@ -317,7 +431,7 @@ def check_after(
         raise InputError(
             f"{model.url}: the model changed during the run: a text has other "
             "log-probabilities at its end than at its start",
-            hint=ANEW,
+            hint=_ANEW,
         )
     return None
 
@@ -363,7 +477,7 @@ def find_eras(
         raise InputError(
             f"{model.url}: another model than the one whose answers are in "
             f"{journal.path}: a text has other log-probabilities than it had then",
-            hint=ANEW,
+            hint=_ANEW,
         )
     if kept and np.abs(kept[-1] - logprobs).max(initial=0.0) <= REPEATS_WITHIN:
         return Eras(journal, model, len(kept) - 1)
@@ -450,17 +564,18 @@ class SpotChecks:
         url, way = self._client.model.url, self._way
         for n in lengths:
             # What is written needs room, too.
-            text = self._fresh(rows, max(n // 2, n - N_WRITTEN))
+            text = self._fresh(rows, max(n // 2, n - _N_WRITTEN))
             other = self._fresh(rows, n)
             # A content filter may refuse a text.
             with contextlib.suppress(RefusedError):
-                first = read(self._post(way.body(other)), way, other, url)
-                found = written_and_read(self._post, url, way, text, self._tokenizer)
-                self.n_compared += len(found.errors)
-                if found.errors:
-                    check_compared(url, found.errors, found.values)
-                again = read(self._post(way.body(other)), way, other, url)
-                self._check_again(first, again)
+                first = _read(self._post, url, way, other)
+                _, errors, values = _written_and_read(
+                    self._post, url, way, text, self._tokenizer
+                )
+                self.n_compared += len(errors)
+                if errors:
+                    _check_agreement(url, errors, values)
+                self._check_again(first, _read(self._post, url, way, other))
 
     def _post(self, body: Body) -> Answer:
         return self._client.post(PATH, body, is_kept=False)
@@ -481,7 +596,7 @@ class SpotChecks:
         return InputError(
             f"{self._client.model.url}: the same request was answered with {words} "
             "during the run, as by a wrong prefix cache or another model",
-            hint=f"vllm serve --no-enable-prefix-caching; {ANEW}",
+            hint=f"vllm serve --no-enable-prefix-caching; {_ANEW}",
         )
 
     def _fresh(self, rows: Sequence[Prompt], n: int) -> Prompt:

@@ -6,8 +6,9 @@ import httpx2
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.scoring.api.address import ApiError, RefusedError
-from jaxcontam.scoring.api.answers import Failure, read_reply
+from jaxcontam.scoring.api import address
+from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError
+from jaxcontam.scoring.api.answers import Failure, Reply, read_reply
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -82,6 +83,16 @@ def test_another_servers_error_in_a_200_is_read_as_its_status():
         assert client.n_sent == 3
 
 
+@pytest.mark.parametrize("status", [400, 401, 429])
+def test_a_code_of_an_error_may_be_anything(status):
+    data = json.dumps({"error": {"message": "no", "code": [{}]}}).encode()
+    if status == 429:
+        assert reply({}, data, status=status).words == "HTTP 429 (no)"
+        return
+    with pytest.raises(ApiError, match=rf"HTTP {status} \(no\)"):
+        reply({}, data, status=status)
+
+
 def test_the_hint_names_the_variable_that_the_key_comes_from():
     server = Server(lambda *_: fault(401))
     with (
@@ -126,6 +137,5 @@ def test_a_token_with_its_value_has_32_values_of_its_answer():
 
 
 def reply(body, data, *, status=200):
-    return read_reply(
-        "url", body, status=status, headers={}, data=data, api_key=None, now=0.0
-    )
+    server = address.Server(model=ApiModel("url", "m"))
+    return read_reply(server, body, Reply(status, {}, data), now=0.0)

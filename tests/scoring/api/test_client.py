@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from jaxcontam.data.journal import Journal
-from jaxcontam.scoring.api import client as api_client
 from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, request_key
 from jaxcontam.scoring.api.client import snapshot_warning
 from tests.support.api_transport import (
@@ -22,16 +22,16 @@ from tests.support.api_transport import (
 
 
 def test_answers_come_in_the_order_of_requests_with_a_bound_on_their_way():
-    waiting = asyncio.Event()
+    waiting = threading.Event()
 
-    async def last_first(prompt):
+    def last_first(prompt, _):
         # The first of the first four waits until a later one has come.
         if prompt == "p0":
-            await waiting.wait()
+            waiting.wait(30)
         elif prompt == "p3":
             waiting.set()
 
-    server = Server(lambda prompt, _: last_first(prompt))
+    server = Server(last_first)
     told = []
     with opened(server, concurrency=4) as client:
         answers = client.post_all(
@@ -97,18 +97,17 @@ def test_a_key_depends_on_all_that_decides_an_answer_and_on_nothing_else():
 
 
 def test_after_a_failure_nothing_is_begun_and_what_is_on_its_way_is_kept(tmp_path):
-    gate = asyncio.Event()
+    gate = threading.Barrier(4)
 
-    async def at(prompt):
+    def at(prompt, _):
+        gate.wait(30)
         if prompt == "p1":
-            gate.set()
             return fault(401, "who are you")
-        await gate.wait()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        # Longer on its way than the failure.
+        time.sleep(0.2)
         return None
 
-    server, path = Server(lambda prompt, _: at(prompt)), tmp_path / "j.jsonl"
+    server, path = Server(at), tmp_path / "j.jsonl"
     with (
         opened(server, Journal(path), concurrency=4) as client,
         pytest.raises(ApiError, match="who are you"),
@@ -122,14 +121,14 @@ def test_after_a_failure_nothing_is_begun_and_what_is_on_its_way_is_kept(tmp_pat
 
 
 def test_ctrl_c_waits_for_the_answers_on_their_way(tmp_path):
-    async def late(prompt):
+    def late(prompt, _):
         # Longer on its way than Ctrl-C takes.
-        await asyncio.sleep(0.2 * (prompt != "p0"))
+        time.sleep(0.2 * (prompt != "p0"))
 
     def press(n_done, _):
         raise KeyboardInterrupt
 
-    server, path = Server(lambda prompt, _: late(prompt)), tmp_path / "j.jsonl"
+    server, path = Server(late), tmp_path / "j.jsonl"
     with (
         opened(server, Journal(path), concurrency=4) as client,
         pytest.raises(KeyboardInterrupt),
@@ -158,42 +157,43 @@ def test_ctrl_c_ends_cleanly_and_the_client_may_go_on(tmp_path):
         assert client.n_sent == n_sent + 1
 
 
-def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch):
-    monkeypatch.setattr("jaxcontam.scoring.api.client._LAST_SECONDS", 0.1)
-
-    async def hold(prompt):
-        await asyncio.sleep(60 * (prompt == "p1"))
-
-    def press(n_done, _):
-        raise KeyboardInterrupt
-
-    server = Server(lambda prompt, _: hold(prompt))
-    with opened(server, concurrency=2) as client:
-        with pytest.raises(KeyboardInterrupt):
-            client.post_all(PATH, bodies(2), press)
-        # Without its places the next ones would wait for ever.
-        assert texts(client.post_all(PATH, bodies(4)[2:])) == ["P2", "P3"]
-
-
 def refusing(prompts):
     return Server(lambda prompt, _: fault(400, "filter") if prompt in prompts else None)
 
 
-def test_a_client_may_be_closed_from_the_thread_of_its_loop():
+def test_a_client_may_be_closed_from_any_thread():
     """As the garbage collector does it, wherever it happens to run."""
 
     def plan(*_):
         other.__exit__(None, None, None)
 
     other = opened(Server())
+    other.post(PATH, bodies(1)[0])
     with opened(Server(plan)) as client:
         assert texts([client.post(PATH, bodies(1)[0])]) == ["P0"]
+
+
+def test_threads_end_with_the_call():
+    before = set(threading.enumerate())
+    with opened(Server(), concurrency=4) as client:
+        client.post_all(PATH, bodies(9))
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_client_may_be_used_where_an_event_loop_runs():
+    """As in a notebook."""
+
+    async def ask():
+        with opened(Server()) as client:
+            return client.post_all(PATH, bodies(2))
+
+    assert texts(asyncio.run(ask())) == ["P0", "P1"]
 
 
 def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
     server, path = refusing({"p1", "p3"}), tmp_path / "j.jsonl"
     for _ in range(2):
-        with opened(server, Journal(path)) as client:
+        with opened(server, Journal(path), concurrency=1) as client:
             found = client.post_all(PATH, bodies(5), keeps_refusals=True)
         assert texts([found[i] for i in (0, 2, 4)]) == ["P0", "P2", "P4"]
         for i in (1, 3):
@@ -217,7 +217,8 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
 
 def test_a_refusal_is_asked_again_once_a_run(tmp_path):
     server, path = refusing({"p1"}), tmp_path / "j.jsonl"
-    with opened(server, Journal(path), retry_refused=True) as client:
+    settings = {"retry_refused": True, "concurrency": 1}
+    with opened(server, Journal(path), **settings) as client:
         for _ in range(3):
             client.post_all(PATH, bodies(2), keeps_refusals=True)
     assert sorted(server.prompts) == ["p0", "p1"]
@@ -296,16 +297,3 @@ def test_closing_twice_is_closing():
         client.post(PATH, bodies(1)[0])
     client.__exit__(None, None, None)
     assert client.n_sent == 1
-
-
-def test_the_garbage_collector_may_close_a_client_while_a_call_begins():
-    client = opened(Server())
-
-    def close_in_the_middle():
-        with api_client._STARTING:
-            client.__exit__()
-
-    closing = threading.Thread(target=close_in_the_middle, daemon=True)
-    closing.start()
-    closing.join(30)
-    assert not closing.is_alive()

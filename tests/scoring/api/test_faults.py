@@ -1,5 +1,6 @@
 """The client against servers that break: sockets, time, TLS, kills."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -148,6 +149,38 @@ def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
         assert len(seen) == 20
 
 
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses):
+    """Seconds after Ctrl-C, or at another one; no thread goes on with it."""
+    seconds = 0.2 if presses == 1 else 600.0
+    monkeypatch.setattr("jaxcontam.scoring.api.client._LAST_SECONDS", seconds)
+
+    def answer(body, number, handler):
+        if body["prompt"] == "1":
+            hang(body, handler)
+            return None
+        return 200, answer_to(body)
+
+    def press(n_done, _):
+        if presses == 2:
+            main = threading.main_thread().ident
+            words = main, signal.SIGINT
+            threading.Timer(0.2, signal.pthread_kill, words).start()
+        raise KeyboardInterrupt
+
+    bodies = [{"prompt": str(i)} for i in range(4)]
+    with serving(answer) as (url, _), opened(url, concurrency=2) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.post_all(PATH, bodies[:2], press)
+        # Without its places the next ones would wait for ever.
+        found = client.post_all(PATH, bodies[2:])
+        assert [text_of(one) for one in found] == ["2", "3"]
+        for thread in threading.enumerate():
+            if thread.name.startswith("api_"):
+                thread.join(30)
+                assert not thread.is_alive()
+
+
 def test_a_port_where_nobody_listens_is_tried_four_times():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -281,6 +314,40 @@ def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
     assert waits == []
     assert "SSL_CERT_FILE" in e.value.hint
     assert not any(received)
+
+
+@pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\n", head(10**6)])
+def test_a_secure_connection_that_drips_is_cut_in_time(certificate, monkeypatch, first):
+    cert, key = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    ended = []
+
+    def write(plain):
+        with context.wrap_socket(plain, server_side=True) as secure:
+            secure.sendall(first)
+            with contextlib.suppress(OSError):
+                while True:
+                    secure.sendall(b"X")
+                    time.sleep(SHORT / 20)
+            ended.append(True)
+
+    def listen():
+        for _ in range(3):
+            write(listener.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+        with (
+            opened(url, timeout_seconds=SHORT) as client,
+            pytest.raises(ApiError, match=r"no whole answer within 0.4 s, 3 times"),
+        ):
+            client.post(PATH, BODY)
+        thread.join(30)
+    assert len(ended) == 3
 
 
 def test_a_proxy_that_is_none_is_one_clear_line(monkeypatch):

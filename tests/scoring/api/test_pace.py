@@ -1,14 +1,13 @@
 """Waits and the pace of requests to a server that is busy or fails."""
 
-import asyncio
 import random
+import time
 
 import httpx2
 import pytest
 
 from jaxcontam.scoring.api.address import ApiError
-from jaxcontam.scoring.api.answers import Failure
-from jaxcontam.scoring.api.retries import Policy
+from jaxcontam.scoring.api.retries import Pace
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -49,8 +48,8 @@ def test_a_long_wait_is_told_once_with_its_reason(capsys):
 def test_a_server_that_says_nothing_is_told_and_what_it_asks_for_is_capped(
     monkeypatch, capsys
 ):
-    async def slow(_, number):
-        await asyncio.sleep(0.2)
+    def slow(_, number):
+        time.sleep(0.2)
         return fault(429, Retry_After="1e9") if number == 2 else None
 
     monkeypatch.setattr("jaxcontam.scoring.api.client._SILENT_SECONDS", 0.05)
@@ -167,25 +166,21 @@ def test_a_limit_by_the_minute_is_waited_for(seed, says_when):
 
 
 def test_the_pace_halves_once_for_a_burst_and_comes_back_slowly():
-    pace = Policy(8, random.Random(0))
+    pace = Pace(8)
     for _ in range(8):
         assert pace.is_open
         pace.enter()
     assert not pace.is_open
-
-    def busy(now, sent, wait=0.0):
-        pace.failed([Failure("busy", "", wait)], sent=sent, now=now, tries=None)
-
     for now in (1.0, 1.1, 1.2):
-        busy(now, 0.5)
+        pace.busy(sent=0.5, now=now, wait=0.0)
     assert pace.limit == 4
-    busy(2.0, 1.5)
+    pace.busy(sent=1.5, now=2.0, wait=0.0)
     assert pace.limit == 2
     for now in range(3, 9):
-        busy(now, now)
+        pace.busy(sent=now, now=now, wait=0.0)
     assert pace.limit == 1
-    busy(10.0, 10.0, 5.0)
-    busy(10.0, 9.0, 2.0)
+    pace.busy(sent=10.0, now=10.0, wait=5.0)
+    pace.busy(sent=9.0, now=10.0, wait=2.0)
     assert pace.pause(12.0) == 3.0
     assert pace.pause(20.0) == 0.0
     # Four rounds of 1, 2, ... 7 answers are 112.
