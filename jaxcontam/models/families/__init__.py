@@ -84,8 +84,9 @@ _OF_BOTH = (
 
 def text_fields(raw: dict[str, Any]) -> dict[str, Any]:
     """A config.json, or where it is an image model's, that of its text model."""
-    inner = raw.get("text_config")
-    if raw.get("model_type") in FAMILIES or not isinstance(inner, dict):
+    inner, model_type = raw.get("text_config"), raw.get("model_type")
+    is_ours = isinstance(model_type, str) and model_type in FAMILIES
+    if is_ours or not isinstance(inner, dict):
         return raw
     outer = {name: raw[name] for name in _OF_BOTH if name in raw}
     return outer | {name: x for name, x in inner.items() if x is not None}
