@@ -130,10 +130,8 @@ def test_a_suspicion_says_why_and_what_could_settle_it():
     result = jaxcontam.audit(reader(published), published)
     assert result.verdict == "suspected"
     assert "only a reference model" in result.why
-    assert [step.flags for step in result.next_steps] == [
-        ("--reference", "DIR"),
-        ("--shuffled",),
-    ]
+    flags = [step.flags for step in result.next_steps]
+    assert flags == [("--reference", "DIR"), ("--shuffled",)]
     known = jaxcontam.audit(reader(published), published, shuffled=True)
     assert known.verdict == "contaminated" and known.next_steps == ()
 

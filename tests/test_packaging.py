@@ -255,8 +255,8 @@ def test_a_room_is_taken_out_with_its_folder_and_its_lines_of_three_tables(
         "assert jaxcontam.__file__.startswith({!r}); "
         "assert main(['--help']) == main(['methods']) == 0"
     )
-    first, second = [other for other in ROOMS if other != room][:2]
-    tests = [f"tests/{other}/{OF_ROOM[other]}" for other in (first, second)]
+    others = [other for other in ROOMS if other != room][:2]
+    tests = [f"tests/{other}/{OF_ROOM[other]}" for other in others]
     for words in (
         ["-c", code.format(str(tmp_path))],
         ["-m", "pytest", "-q", "-n", "0", *tests],
