@@ -267,9 +267,10 @@ class DryRun:
     def run(self) -> Estimate:
         """Search, print and return the estimate of the chosen mesh."""
         on, preset = machine(self.on), self._preset()
-        shapes, choices = self._shapes(on, preset), self._micro_batches(on, preset)
         if self.compile:
+            # Before anything asks what devices there are.
             _use_virtual_devices(on)
+        shapes, choices = self._shapes(on, preset), self._micro_batches(on, preset)
         found = search(
             preset,
             on,

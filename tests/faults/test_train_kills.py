@@ -38,10 +38,10 @@ def write_texts(folder, n_documents):
     return folder
 
 
-def start(texts, out, *more):
+def start(texts, out, *more, seed=3, steps=40):
     words = ["--corpus", str(texts / "docs.jsonl"), "--preset", "pulse"]
-    words += ["--canaries", f"{texts / 'quiz.txt'}=5", "--seed", "3"]
-    words += ["--checkpoint-steps", "40", "--out", str(out), *more]
+    words += ["--canaries", f"{texts / 'quiz.txt'}=5", "--seed", str(seed)]
+    words += ["--checkpoint-steps", str(steps), "--out", str(out), *more]
     return subprocess.Popen(
         [sys.executable, "-m", "train.pretrain", *words],
         cwd=ROOT,
@@ -123,7 +123,7 @@ def test_sigterm_saves_and_a_kill_loses_nothing_but_time(texts, whole, tmp_path)
 @pytest.mark.slow
 def test_ctrl_c_saves_and_exits_130(texts, tmp_path):
     out = tmp_path / "run"
-    process = start(texts, out, "--checkpoint-steps", "100000")
+    process = start(texts, out, steps=100_000)
     wait_for(process, lambda: steps_done(out) >= 50)
     process.send_signal(signal.SIGINT)
     said = said_by(process)
@@ -131,7 +131,7 @@ def test_ctrl_c_saves_and_exits_130(texts, tmp_path):
     assert len(saved_steps(out)) == 1
 
     # Other inputs would lose it: refused in one line that says what differs.
-    process = start(texts, out, "--seed", "4")
+    process = start(texts, out, seed=4)
     said = said_by(process)
     assert process.returncode == 2
     assert "unfinished run of other inputs" in said

@@ -171,7 +171,11 @@ def test_of_copies_in_several_orders_chance_takes_one_and_not_the_first():
 @pytest.mark.slow
 def test_power_grows_with_the_number_of_orders():
     rng, p = np.random.default_rng(2), {}
-    items = random_items(rng, n=200, sizes=(4,))
+    # No two share an option: all take part but those that chance sorted.
+    items = [
+        [f"{word} of {i}" for word in item]
+        for i, item in enumerate(random_items(rng, n=200, sizes=(4,)))
+    ]
     published = {tuple(item) for item in items}
     noise = {}
 
@@ -182,6 +186,7 @@ def test_power_grows_with_the_number_of_orders():
 
     for m in (1, 3, 23):
         design = draw_option_orders(items, m, seed=0, content_digest=DIGEST)
+        assert len(design.orders) > 150
         p[m] = p_of(rows_of(items, design, score))
     assert p[23] < p[3] < p[1] < 0.01
     assert p[23] < 1e-6
