@@ -52,7 +52,6 @@ def test_a_model_that_writes_the_file_is_suspected_of_having_read_it():
     assert (result.n_found, result.n_instances, result.rate) == (5, 5, 1.0)
     assert [row["match"] for row in rows] == ["exact"] * 5
     assert (result.method, result.primary) == ("first_instances", False)
-    # The digest is that of the file, whatever instances others were asked about.
     assert result.fingerprint == data.fingerprint
 
 

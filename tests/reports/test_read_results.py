@@ -122,7 +122,6 @@ def test_word_that_is_none_of_the_choices_is_refused():
 def test_schema_of_every_report_is_one_and_describes_its_rows(command):
     schema = json_schema(kind_of([command]).report)
     jsonschema.Draft202012Validator.check_schema(schema)
-    # Fields of the report itself are told where its class is derived.
     assert schema["properties"]["wall_seconds"]["description"]
 
 

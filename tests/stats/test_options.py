@@ -171,11 +171,9 @@ def test_of_copies_in_several_orders_chance_takes_one_and_not_the_first():
 @pytest.mark.slow
 def test_power_grows_with_the_number_of_orders():
     rng, p = np.random.default_rng(2), {}
+    drawn = random_items(rng, n=200, sizes=(4,))
     # No two share an option: all take part but those that chance sorted.
-    items = [
-        [f"{word} of {i}" for word in item]
-        for i, item in enumerate(random_items(rng, n=200, sizes=(4,)))
-    ]
+    items = [[f"{word} of {i}" for word in item] for i, item in enumerate(drawn)]
     published = {tuple(item) for item in items}
     noise = {}
 
