@@ -238,7 +238,7 @@ def _print(found: Estimate, console: Terminal) -> None:
 
 
 def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | None]:
-    if test.checks is not None or test.group_field is not None:
+    if not test.is_of_file or test.group_field is not None:
         return None, None
     design = scored_design(
         test.method.name,

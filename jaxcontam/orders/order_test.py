@@ -232,6 +232,11 @@ class PlannedTest:
     alike: str = ""
 
     @property
+    def is_of_file(self) -> bool:
+        """True for the order of a file, False for that of its items' options."""
+        return self.checks is None
+
+    @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
@@ -293,7 +298,7 @@ class PlannedTest:
             numbers=numbers,
             effect_unit=self.effect_unit,
             pretests=pretests,
-            commitments=self.benchmark.commitments if self.checks is None else (),
+            commitments=self.benchmark.commitments if self.is_of_file else (),
             warnings=(
                 *self.warnings,
                 *([self.alike] if numbers.all_alike and self.alike else []),

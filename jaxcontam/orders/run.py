@@ -335,7 +335,7 @@ def scored_rows(
                 pretests=checked.pretests.get(name, ()),
                 method=method,
             )
-            if test.checks is None:
+            if test.is_of_file:
                 n_repeats = checked.n_repeats[name]
                 result = dataclasses.replace(result, n_repeats=n_repeats)
             rows.append((result, scored.evidence))

@@ -62,6 +62,7 @@ _SENTENCES: dict[Reason, str] = {
     "tells that from memory.",
     "weak": "The p-value is too large for more than a suspicion.",
 }
+
 # In the order in which they are tried: ids in the text spoil every test; then strata,
 # then blocks.
 _CURES = {

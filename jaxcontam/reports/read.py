@@ -198,11 +198,8 @@ def _schema(hint: Any, classes: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [_schema(one, classes) for one in args]}
     if origin is Literal:
         return {"enum": list(args)}
-    if origin is tuple:
-        if args[1:] == (...,):
-            return {"type": "array", "items": _schema(args[0], classes)}
-        items = [_schema(one, classes) for one in args]
-        return {"type": "array", "prefixItems": items, "minItems": len(items)}
+    if origin is tuple and args[1:] == (...,):
+        return {"type": "array", "items": _schema(args[0], classes)}
     if origin is dict:
         return {"type": "object", "additionalProperties": _schema(args[1], classes)}
     return {"type": _TYPES[hint]}
