@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.arguments import Dtype, check_names, public
-from jaxcontam.data.journal import Journal
+from jaxcontam.data.journal import Journal, MemoryJournal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.replication.comparisons import ComparisonInputs, ComparisonResult
@@ -42,7 +42,6 @@ from jaxcontam.replication.recorded import read_sheet
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
-from jaxcontam.scoring.api.client import MemoryJournal
 from jaxcontam.scoring.completer import Completer, Completion
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.prompted_model import (
