@@ -7,28 +7,21 @@ too. The rules are those of `jaxcontam overlap`.
 
 import bisect
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxcontam.data.corpus import Segment, text_segments
-from jaxcontam.data.ngrams import (
-    SHORT,
-    OverlapIndex,
-    collapsed,
-    overlap_index,
-    words_of,
-)
+from jaxcontam.data.corpus import Document
+from jaxcontam.data.ngrams import SHORT, collapsed, words_of
 from jaxcontam.errors import InputError
-from jaxcontam.overlap.occurrences import RULES, Form, Occurrence, forms_of, occurrences
-from jaxcontam.overlap.search import OverlapSearch
+from jaxcontam.overlap.counts import Counts
+from jaxcontam.overlap.index import ExampleIndex, Form, example_index, forms_of
+from jaxcontam.overlap.occurrences import RULES, Occurrence, occurrences
 from train.manifest import SetOverlap
 from train.plan import PlannedSet
 
-# Characters that are searched together.
-_BATCH = 1 << 20
-# What a short document costs beside its characters.
-_COST = 64
+# Characters after which progress is told.
+_TOLD_EVERY = 1 << 20
 # Words shared by this many examples may be the frame around them: the names of a
 # record's fields, or an instruction.
 _SHARED = 10
@@ -46,15 +39,13 @@ class _Wanted:
     """What to look for on behalf of all sets; examples count through all of them.
 
     Attributes:
-        forms: Texts of at least `SHORT` words.
-        index: Index of these texts.
+        index: Index of the texts of at least `SHORT` words.
         begins: Number of each set's first example, and of all examples.
         set_of: Number of the set of each form.
         n_compared: Examples of each set that have a form.
     """
 
-    forms: tuple[Form, ...]
-    index: OverlapIndex
+    index: ExampleIndex
     begins: tuple[int, ...]
     set_of: np.ndarray
     n_compared: tuple[int, ...]
@@ -146,8 +137,7 @@ def _wanted(sets: Sequence[PlannedSet]) -> _Wanted:
             for form in own
         ]
     return _Wanted(
-        tuple(forms),
-        overlap_index([form.text for form in forms]),
+        example_index(forms),
         tuple(begins),
         np.array(set_of, np.int64),
         tuple(n_compared),
@@ -159,41 +149,29 @@ def _search(
     documents: Iterable[str],
     progress: Callable[[int, int], None] | None = None,
     n_documents: int | None = None,
-) -> OverlapSearch:
+) -> Counts:
     """Search documents, numbered from 1."""
-    search = OverlapSearch(wanted.index)
-    # A batch repeats up to twice the longest text of the one before it.
-    full = max(_BATCH, 4 * max(map(len, wanted.index.texts), default=0))
-    batch: list[tuple[int, Segment]] = []
-    n_characters = number = 0
-    for number, document in enumerate(documents if wanted.forms else (), 1):
-        for segment in text_segments(document, number, None):
-            batch.append((0, segment))
-            n_characters += len(segment.text) + _COST
-            if n_characters < full:
-                continue
-            search.add(batch)
-            batch, n_characters = [], 0
-            if progress is not None:
+
+    def numbered() -> Iterator[Document]:
+        number = n_characters = 0
+        for number, document in enumerate(documents if len(wanted.index) else (), 1):
+            yield Document(document, line=number)
+            n_characters += len(document)
+            if progress is not None and n_characters >= _TOLD_EVERY:
                 progress(number, n_documents or number)
-    search.add(batch)
-    if progress is not None and number:
-        progress(number, number)
-    return search
+                n_characters = 0
+        if progress is not None and number:
+            progress(number, number)
+
+    return wanted.index.find(numbered())
 
 
-def _by_set(
-    wanted: _Wanted, search: OverlapSearch, sets: Iterable[int]
-) -> dict[int, _Rows]:
+def _by_set(wanted: _Wanted, found: Counts, sets: Iterable[int]) -> dict[int, _Rows]:
     """What was found of some sets, by set; examples count from 0 in each."""
-    is_found = (search.texts.n_shingles > 0) | (search.texts.level > 0)
-    for n, table in wanted.index.tables.items():
-        ngrams = np.flatnonzero(search.ngrams[n].n_documents > 0)
-        is_found[wanted.index.owner[table.held_at(ngrams)[0]]] = True
     numbers = list(sets)
-    asked = set(np.flatnonzero(is_found & np.isin(wanted.set_of, numbers)).tolist())
+    asked = [f for f in found.matches if wanted.set_of[f] in numbers]
     by_set: dict[int, list[Occurrence]] = {number: [] for number in numbers}
-    for row in occurrences(wanted.forms, search, files=[""], among=asked):
+    for row in occurrences(wanted.index, found, among=asked):
         number = bisect.bisect_right(wanted.begins, row.id) - 1
         by_set[number].append(
             dataclasses.replace(row, id=row.id - wanted.begins[number])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.corpus import SUFFIXES, Fault, read_segments
+from jaxcontam.data.corpus import SUFFIXES, Fault, read_documents
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import file_state
 
@@ -129,22 +129,13 @@ def _whole_text(path: Path) -> Iterator[str]:
 
 
 def _record_texts(path: Path, field: str) -> Iterator[str]:
-    """Texts of records: the segments of each one, joined."""
-    pieces: list[str] = []
-    line = 1
-    for item in read_segments(path, text_field=field):
+    for item in read_documents(path, text_field=field):
+        where = f"{path}:{item.line}"
         if isinstance(item, Fault):
-            where = f"{path}:{item.line}"
             if item.reason.startswith("no field"):
                 raise InputError(f"{where}: {item.reason}", hint=_FIELD_HINT)
             raise _damaged(where, item.reason)
-        if pieces and not item.joins:
-            yield text_of("".join(pieces), f"{path}:{line}")
-            pieces = []
-        line = item.line
-        pieces.append(item.text)
-    if pieces:
-        yield text_of("".join(pieces), f"{path}:{line}")
+        yield text_of(item.text, where)
 
 
 def _parquet_texts(path: Path, field: str) -> Iterator[str]:

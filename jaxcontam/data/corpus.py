@@ -1,4 +1,4 @@
-"""A training corpus as a resumable stream of texts, in bounded memory.
+"""A training corpus as a stream of documents, in bounded memory.
 
 Documents are the lines of .jsonl, the elements of a .json array (a .json file that
 starts with anything else is read as .jsonl), the rows of .csv and .tsv, whole .txt
@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from jaxcontam.data.files import check_file
-from jaxcontam.data.ngrams import last_break
 from jaxcontam.data.records import (
     BLOCK,
     MAX_RECORD,
-    Place,
     Records,
     Refusal,
     UnreadableError,
@@ -39,8 +37,8 @@ from jaxcontam.terminal import printable
 PARQUET = ".parquet"
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".warc", ".wet", PARQUET)
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_PIECE = 1 << 16  # characters
-
+# Characters of a .txt file that make one document, and that the next one repeats.
+_TEXT, _REPEATED = 16 << 20, 1 << 16
 
 PACKINGS = (".gz", ".zst")
 """Suffixes of files that are unpacked while they are read."""
@@ -86,32 +84,30 @@ class CorpusFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Segment:
-    """A document, or a part of one that ends at a word boundary.
+class Document:
+    """A text of a corpus and its place.
 
     Attributes:
-        line: Line, or element of a .json array, from 1.
-        joins: It continues the document of the segment before it.
-        after: Place to continue from once it is processed; None within a record.
+        file: Name of its file, or what else tells it from others.
+        line: Line, row or element of a .json array where it begins, from 1.
+        has_lines: Each of its lines is one of the file.
+        n_read: Bytes of the file that were read with it, for progress.
     """
 
     text: str
-    line: int
-    joins: bool
-    after: Place | None
+    file: str = ""
+    line: int = 1
+    has_lines: bool = False
+    n_read: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """A part that was skipped.
+    """A part of a corpus that was skipped."""
 
-    Attributes:
-        after: Place to continue from; None if nothing after it can be read.
-    """
-
+    file: str
     line: int
     reason: str
-    after: Place | None
 
 
 def list_corpus(
@@ -167,57 +163,41 @@ def list_corpus(
     return sorted(files, key=lambda file: file.name), sorted(others)
 
 
-def read_segments(
-    path: Path, *, text_field: str, start: Place | None = None
-) -> Iterator[Segment | Fault]:
-    """Texts of a file from a place on, in order; a record may be a plain string.
+def read_documents(
+    path: Path, *, text_field: str, name: str = ""
+) -> Iterator[Document | Fault]:
+    """Documents of a file, their lines ascending; a record may be a plain string.
 
-    `start` is `after` of the last item that was processed. Segments have some 10^5
-    characters at most; a fault after which nothing can be read is the last of its file.
+    A .txt file is one document; of a longer one each 16 MiB are, which repeat the last
+    64 KiB before them. `name` stands for the file.
     """
-    start = start or Place()
     suffix, packing = _suffixes(path)
-    reached = start
+    line = 0
     try:
         with open(path, "rb") as stored:
             stream: Any = unpacked(stored, packing)
             if suffix == PARQUET:
-                found = parquet_rows(stored, text_field, start)
+                found = parquet_rows(stored, text_field)
             elif suffix in (".warc", ".wet"):
-                found = warc_records(stream, stored, start)
+                found = warc_records(stream)
             elif suffix in _DELIMITERS:
-                found = csv_rows(stream, stored, _DELIMITERS[suffix], start)
+                found = csv_rows(stream, _DELIMITERS[suffix])
             elif suffix == ".json" and is_array(stream):
-                found = json_elements(stream, stored, start)
+                found = json_elements(stream)
             elif suffix == ".txt":
-                for item in _text_lines(stream, stored, start):
-                    reached = item.after or reached
-                    yield item
-                return
+                found = _text_lines(stream)
             else:
-                found = json_lines(stream, stored, start)
-            for line, value, after in found:
-                reached = after
+                found = json_lines(stream)
+            for line, value in found:
                 text = value if isinstance(value, str) else _text_of(value, text_field)
                 if isinstance(text, Refusal):
-                    yield Fault(line, text.reason, after)
+                    yield Fault(name, line, text.reason)
                 else:
-                    yield from text_segments(text, line, after)
+                    n_read = stored.tell()
+                    yield Document(text, name, line, suffix == ".txt", n_read)
     except (OSError, EOFError, zlib.error, UnreadableError) as e:
         reason = f"nothing from here on is readable ({getattr(e, 'strerror', 0) or e})"
-        yield Fault(reached.line + 1, reason, None)
-
-
-def text_segments(
-    text: str, line: int, after: Place | None, *, joins: bool = False
-) -> Iterator[Segment]:
-    """A text in parts of at most `_PIECE` characters, cut between words."""
-    begin = 0
-    while len(text) - begin > _PIECE:
-        end = last_break(text, begin, begin + _PIECE)
-        yield Segment(text[begin:end], line, joins, None)
-        begin, joins = end, True
-    yield Segment(text[begin:], line, joins, after)
+        yield Fault(name, line + 1, reason)
 
 
 def _refuse(error: OSError) -> None:
@@ -257,29 +237,39 @@ def _text_of(value: object, field: str) -> str | Refusal:
     return text
 
 
-def _text_lines(
-    stream: BinaryIO, stored: BinaryIO, start: Place
-) -> Iterator[Segment | Fault]:
-    """Lines of a .txt file, which are one document; long ones in parts."""
+def _text_lines(stream: BinaryIO) -> Records:
+    """Lines of a .txt file joined, up to one that is damaged or `_TEXT` characters."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-    line, joins, held, fault = 0, start.joins, b"", ""
-    while data := held + stream.readline(BLOCK - len(held)):
-        is_end, held = data.endswith(b"\n") or len(data) < BLOCK, b""
-        if not is_end:
-            end = data.rfind(b" ") + 1 or len(data)
-            data, held = data[:end], data[end:]
+    held: list[tuple[int, str]] = []
+    n_held, n_new, line, is_damaged = 0, 0, 1, False
+    fault: Exception | None = None
+    while fault is None:
+        try:
+            data = stream.readline(BLOCK)
+        except (OSError, EOFError, zlib.error) as e:
+            data, fault = b"", e
+        is_end = data.endswith(b"\n") or len(data) < BLOCK
         text = decoder.decode(data, is_end)
         byte = escaped_byte(text)
-        fault = fault or ("" if byte is None else f"not UTF-8 ({byte:#04x})")
-        after = Place(line + 1, stored.tell(), joins=not fault) if is_end else None
-        if line >= start.line and not fault:
-            yield from text_segments(text, line + 1, after, joins=joins)
-            joins = True
-        elif line >= start.line and is_end:
-            yield Fault(line + 1, fault, after)
-            joins = False
+        is_first_fault = byte is not None and not is_damaged
+        is_damaged |= is_first_fault
+        if not is_damaged:
+            held.append((line, text))
+            n_held, n_new = n_held + len(text), n_new + len(text)
+        if n_new and (n_held >= _TEXT or is_first_fault or not data):
+            yield held[0][0], "".join(text for _, text in held)
+            while held and n_held - len(held[0][1]) >= _REPEATED:
+                n_held -= len(held.pop(0)[1])
+            n_new = 0
+        if is_first_fault:
+            held, n_held, n_new = [], 0, 0
+            yield line, Refusal(f"not UTF-8 ({byte:#04x})")
+        if not data:
+            break
         if is_end:
-            line, fault = line + 1, ""
+            line, is_damaged = line + 1, False
+    if fault is not None:
+        raise fault
 
 
 def unpacked(stored: BinaryIO, packing: str) -> Any:
@@ -327,8 +317,8 @@ class _Zstd(io.RawIOBase):
         return len(data)
 
 
-def parquet_rows(stored: BinaryIO, column: str, start: Place) -> Records:
-    """Rows as objects with one column; row groups before a place are not read."""
+def parquet_rows(stored: BinaryIO, column: str) -> Records:
+    """Rows as objects with one column."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -342,23 +332,17 @@ def parquet_rows(stored: BinaryIO, column: str, start: Place) -> Records:
         kind = file.schema_arrow.field(column).type
         if str(getattr(kind, "value_type", kind)) not in _STRINGS:
             raise UnreadableError(f"field {column!r} is not a string ({kind})")
-        size = stored.seek(0, io.SEEK_END)
         row = 0
         for group in range(file.num_row_groups):
             about = file.metadata.row_group(group)
             n_rows = about.num_rows
-            if row + n_rows <= start.line:
-                row += n_rows
-                continue
             most = min(_ROWS, MAX_RECORD * n_rows // max(1, about.total_byte_size))
             for batch in file.iter_batches(
                 max(1, most), row_groups=[group], columns=[column]
             ):
                 for value in batch.column(0):
                     row += 1
-                    if row > start.line:
-                        done = size * row // max(1, file.metadata.num_rows)
-                        yield row, _parquet_value(value, column), Place(row, done)
+                    yield row, _parquet_value(value, column)
     except (pyarrow.ArrowException, OSError) as e:
         raise UnreadableError(f"not a readable .parquet file ({e})") from e
 
@@ -370,7 +354,7 @@ def _parquet_value(value: Any, column: str) -> object:
         return Refusal("not UTF-8")
 
 
-def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
+def warc_records(stream: BinaryIO) -> Records:
     """Texts of a WARC or WET file: conversions, and pages without their marks.
 
     Requests, metadata, and what is neither text nor HTML are passed over.
@@ -389,7 +373,7 @@ def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
             raise UnreadableError(f"record {record}: no Content-Length")
         left = int(length)
         kind = fields.get("warc-type")
-        is_read = record > start.line and kind in ("response", "conversion", "resource")
+        is_read = kind in ("response", "conversion", "resource")
         value: object = None
         if is_read and left <= MAX_RECORD:
             body = stream.read(left)
@@ -403,7 +387,7 @@ def warc_records(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
                 raise UnreadableError(f"record {record}: the file ends in it")
             left -= len(data)
         if value is not None:
-            yield record, value, Place(record, stored.tell())
+            yield record, value
 
 
 def _fields(stream: BinaryIO) -> dict[str, str]:

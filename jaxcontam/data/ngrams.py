@@ -231,13 +231,13 @@ class NgramTable:
         order = np.argsort(places, kind="stable")
         return places[order], ngrams[order]
 
-    def held_at(self, ngrams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(places, rows) of given n-grams: index in `ids`, and index in `ngrams`."""
+    def held(self, ngrams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(at, rows) of given n-grams: index in `starts`, and index in `ngrams`."""
         counts = np.diff(self.bounds)[ngrams]
         rows = np.repeat(np.arange(len(ngrams)), counts)
         before = np.cumsum(counts) - counts
         within = np.arange(len(rows)) - before[rows]
-        return self.starts[self.bounds[ngrams][rows] + within], rows
+        return self.bounds[ngrams][rows] + within, rows
 
 
 def ngram_table(

@@ -31,19 +31,6 @@ _string = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _space = re.compile(r"[ \t\r\n]*")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a file from which reading can continue.
-
-    Attributes:
-        line: Lines before it (elements of a .json array).
-    """
-
-    line: int = 0
-    stored: int = 0
-    joins: bool = False
-
-
 class UnreadableError(Exception):
     """Nothing after this place of a file can be read."""
 
@@ -57,11 +44,11 @@ class Refusal:
 
 _CROWDED = Refusal("a record of too many values")
 
-Records = Iterator[tuple[int, object, Place]]
-"""Line, parsed value or `Refusal`, and the place after it."""
+Records = Iterator[tuple[int, object]]
+"""Line, ascending from 1 (element of an array), and parsed value or `Refusal`."""
 
 
-def json_lines(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
+def json_lines(stream: BinaryIO) -> Records:
     """One JSON value per line; blank lines are skipped."""
     stream.seek(0)
     line = 0
@@ -70,13 +57,13 @@ def json_lines(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
         is_too_long = len(data) > MAX_RECORD
         while is_too_long and data and not data.endswith(b"\n"):
             data = stream.readline(BLOCK)
-        if line <= start.line or not (is_too_long or data.strip()):
+        if not (is_too_long or data.strip()):
             continue
         if is_too_long:
             value = Refusal(f"longer than {MAX_RECORD >> 20} MiB")
         else:
             value = _json_value(data.removeprefix(_BOM) if line == 1 else data)
-        yield line, value, Place(line, stored.tell())
+        yield line, value
 
 
 def _json_value(data: bytes) -> object:
@@ -111,7 +98,7 @@ def is_array(stream: BinaryIO) -> bool:
     return False
 
 
-def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
+def json_elements(stream: BinaryIO) -> Records:
     """Elements of one array."""
     stream.seek(0)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
@@ -146,8 +133,7 @@ def json_elements(stream: BinaryIO, stored: BinaryIO, start: Place) -> Records:
                 raise UnreadableError("not UTF-8") from fault
             continue
         at, number = end, number + 1
-        if number > start.line:
-            yield number, value, Place(number, stored.tell())
+        yield number, value
 
 
 def _next_element(text: str, at: int, *, is_first: bool) -> int | None:
@@ -168,9 +154,7 @@ def _after_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def csv_rows(
-    stream: BinaryIO, stored: BinaryIO, delimiter: str, start: Place
-) -> Records:
+def csv_rows(stream: BinaryIO, delimiter: str) -> Records:
     """Rows below the header as dicts.
 
     Quotes enclose cells. In a .tsv they are characters of a row that cannot be read so,
@@ -216,8 +200,7 @@ def csv_rows(
             if not values:
                 continue
             value = _row(header, written, values)
-        if lines.count > start.line:
-            yield line, value, Place(lines.count, stored.tell())
+        yield line, value
 
 
 def _row(header: list[str], written: list[str], values: list[str]) -> object:

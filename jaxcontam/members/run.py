@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxcontam.arguments import Dtype, public, store_folder
-from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_segments
+from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_documents
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.members.design import MembershipDesign, Source
 from jaxcontam.members.judging import judged
@@ -331,15 +331,14 @@ def _counted_tokens(
 def _documents(files: Sequence[CorpusFile], progress: Progress) -> Iterator[str]:
     n_bytes, before = sum(file.size for file in files), 0
     for file in files:
-        for part in read_segments(file.path, text_field="text"):
+        for part in read_documents(file.path, text_field="text", name=file.name):
             if isinstance(part, Fault):
                 raise InputError(
-                    f"{file.name}: line {part.line}: {part.reason}",
+                    f"{part.file}: line {part.line}: {part.reason}",
                     hint="mend or leave out this record: frequencies of a part of a "
                     "corpus are others",
                 )
-            if part.after is not None:
-                progress(before + part.after.stored, n_bytes)
+            progress(before + part.n_read, n_bytes)
             yield part.text
         before += file.size
 

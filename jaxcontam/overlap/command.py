@@ -13,30 +13,28 @@ from tyro.conf import Positional
 from jaxcontam import __version__
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
-from jaxcontam.data.ngrams import SHORT, overlap_index
+from jaxcontam.data.ngrams import SHORT
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
+from jaxcontam.overlap.counts import Counts
+from jaxcontam.overlap.index import SHARED, Form, example_index, forms_of
 from jaxcontam.overlap.index_search import PREFIX, parse_index, search_index
 from jaxcontam.overlap.index_search import RULES as INDEX_RULES
-from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings, with_nearest
+from jaxcontam.overlap.nearest import StaticEmbeddings, with_nearest
 from jaxcontam.overlap.occurrences import (
     RULES,
-    SHARED,
-    Form,
     Occurrence,
     OverlapSearchResult,
     SearchedBenchmark,
     SearchedCorpus,
     SearchedIndex,
-    forms_of,
     in_context,
     occurrences,
     totals,
-    with_contexts,
 )
 from jaxcontam.overlap.search import (
-    OverlapSearch,
     Reached,
+    Wanted,
     load_state,
     save_state,
     search_files,
@@ -148,48 +146,43 @@ class Overlap:
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
         make_folder(out)
-        forms = self._forms(benchmark)
-        texts = [form.text for form in forms]
-        search, nearest = OverlapSearch(overlap_index(texts)), None
-        if self.embeddings is not None:
-            nearest = NearestSearch(
-                StaticEmbeddings.load(model_directory(self.embeddings)), texts
-            )
-        key = self._key(benchmark, files, nearest)
-        reached = load_state(out, key, search, nearest)
+        embeddings = self.embeddings and StaticEmbeddings.load(
+            model_directory(self.embeddings)
+        )
+        wanted = Wanted(example_index(self._forms(benchmark)), embeddings or None)
+        key = self._key(benchmark, files, embeddings and embeddings.fingerprint)
+        found, reached = load_state(out, key)
         if (result := _finished(out, reached)) is not None:
             return result
         if reached.finished is not None:  # but its result is gone
-            reached = Reached()
+            found, reached = Counts(), Reached()
         with progress_bar("searching the corpus", unit="bytes/s") as progress:
-            reached = search_files(
-                search,
-                nearest,
+            found, reached = search_files(
+                wanted,
                 files,
                 text_field=self.text_field,
+                found=found,
                 reached=reached,
-                save=lambda now: save_state(out, key, now, search, nearest),
+                save=lambda found, reached: save_state(out, key, found, reached),
                 progress=progress,
             )
-        if not search.n_documents:
+        if not found.n_documents:
             raise without_text(str(self.corpus), reached)
-        names = [file.name for file in files]
-        rows = occurrences(forms, search, files=names)
-        if nearest is not None:
-            rows = with_nearest(rows, forms, nearest, names)
-        rows = with_contexts(rows, files, text_field=self.text_field)
         corpus = SearchedCorpus(
             n_files=len(files),
             n_bytes=sum(file.size for file in files),
-            n_documents=search.n_documents,
-            n_words=search.n_words,
+            n_documents=found.n_documents,
+            n_words=found.n_words,
             n_unreadable=reached.n_faults,
             unreadable=reached.faults,
             not_read=tuple(others),
         )
+        rows = with_nearest(
+            occurrences(wanted.index, found), wanted.index.forms, found.nearest
+        )
         result = self._result(benchmark, RULES, corpus, rows)
-        finished = _digest(_write(result, out))
-        save_state(out, key, dataclasses.replace(reached, finished=finished), None)
+        reached = dataclasses.replace(reached, finished=_digest(_write(result, out)))
+        save_state(out, key, Counts(), reached)
         return result
 
     def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:
@@ -201,10 +194,7 @@ class Overlap:
         return dataclasses.replace(self, out=None, json=False, budget=Overlap.budget)
 
     def _key(
-        self,
-        benchmark: Benchmark,
-        files: list[CorpusFile],
-        nearest: NearestSearch | None,
+        self, benchmark: Benchmark, files: list[CorpusFile], embeddings: str | None
     ) -> str:
         listed = [
             (os.path.realpath(file.path), file.name, file.size, file.modified)
@@ -212,9 +202,8 @@ class Overlap:
         ]
         asked = dataclasses.asdict(self._asked_for())
         asked = {name: str(value) for name, value in asked.items()}
-        compared = nearest and nearest.embeddings.fingerprint
         return _digest(
-            [__version__, _SCHEMA, benchmark.fingerprint, asked, listed, compared]
+            [__version__, _SCHEMA, benchmark.fingerprint, asked, listed, embeddings]
         )
 
     def _result(

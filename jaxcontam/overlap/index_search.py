@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.errors import InputError
-from jaxcontam.overlap.occurrences import (
-    SHARED,
-    Form,
-    Occurrence,
-    SearchedIndex,
-    in_context,
-)
+from jaxcontam.overlap.index import SHARED, Form
+from jaxcontam.overlap.occurrences import Occurrence, SearchedIndex, in_context
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.api.address import ApiModel, RefusedError, parse_api
 

@@ -14,7 +14,7 @@ Dimension key
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +22,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from tokenizers import Encoding, Tokenizer
 
-from jaxcontam.data.corpus import Segment
+from jaxcontam.data.corpus import Document
 from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.overlap.occurrences import Form, Nearest, Occurrence
+from jaxcontam.overlap.index import Counts, Form, Hit, pieces
+from jaxcontam.overlap.occurrences import Nearest, Occurrence
 
 # Tokens of a block; blocks of the shortest and the longest stretch.
 _BLOCK = 8
@@ -89,44 +90,19 @@ class StaticEmbeddings:
         return sums_BD.cumsum(axis=0)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class NearestMarks:
-    """The nearest stretch so far to each of F texts.
-
-    Attributes:
-        cosine: (F,) float64; -inf before the first.
-        file: (F,) int32.
-        line: (F,) int64, where the stretch's document, or its part, begins.
-    """
-
-    cosine: np.ndarray
-    file: np.ndarray
-    line: np.ndarray
-
-
 class NearestSearch:
-    """Search of a corpus for the stretches that are nearest to some texts.
+    """Search of documents for the stretches that are nearest to some texts.
 
     A stretch has 16, 32, 64, ... tokens, as many as fit the text's own number best, and
     begins half a stretch after the one before it. A document above 65,536 characters is
-    read in parts, and no stretch crosses their borders.
-
-    Attributes:
-        marks: The nearest, of equals the first in the corpus's order.
-        stretches: F of them, as they stand there.
+    read in parts, as is a .txt file by lines, and no stretch crosses their borders.
     """
 
     def __init__(self, embeddings: StaticEmbeddings, texts: Sequence[str]):
         self.embeddings = embeddings
-        n_texts = len(texts)
-        self.marks = NearestMarks(
-            np.full(n_texts, -np.inf),
-            np.full(n_texts, -1, np.int32),
-            np.zeros(n_texts, np.int64),
-        )
-        self.stretches = [""] * n_texts
-        self._wanted_FD = np.zeros((n_texts, embeddings.table_VD.shape[1]))
-        n_tokens = np.zeros(n_texts, np.int64)
+        self._cosine_F = np.full(len(texts), -np.inf)
+        self._wanted_FD = np.zeros((len(texts), embeddings.table_VD.shape[1]))
+        n_tokens = np.zeros(len(texts), np.int64)
         for i, text in enumerate(texts):
             ids = embeddings.encode(text).ids
             n_tokens[i] = len(ids)
@@ -135,9 +111,16 @@ class NearestSearch:
         sizes = 2.0 ** np.round(np.log2(np.clip(n_tokens / _BLOCK, *_SIZES)))
         self._sizes = np.where(n_tokens, sizes, 0).astype(np.int64)
 
-    def add(self, file: int, segment: Segment) -> None:
-        """Search one more part of the corpus."""
-        encoding = self.embeddings.encode(segment.text)
+    def add(self, documents: Sequence[Document]) -> Counts:
+        """The nearest in these documents, where nearer than any before."""
+        nearest: dict[int, Hit] = {}
+        for document in documents:
+            for line, text in pieces(document):
+                self._add(document.file, line, text, nearest)
+        return Counts(nearest=nearest)
+
+    def _add(self, file: str, line: int, text: str, nearest: dict[int, Hit]) -> None:
+        encoding = self.embeddings.encode(text)
         sums_BD = self.embeddings.running_sums(encoding.ids)
         if not (n_blocks := len(sums_BD) - 1):
             return
@@ -151,35 +134,29 @@ class NearestSearch:
             cosines_WF = stretches_WD @ self._wanted_FD[texts].T
             best_F = cosines_WF.argmax(axis=0)
             cosine_F = cosines_WF[best_F, np.arange(len(texts))]
-            for j in np.flatnonzero(cosine_F > self.marks.cosine[texts]).tolist():
+            for j in np.flatnonzero(cosine_F > self._cosine_F[texts]).tolist():
                 i, w = int(texts[j]), int(best_F[j])
-                self.marks.cosine[i] = cosine_F[j]
-                self.marks.file[i], self.marks.line[i] = file, segment.line
+                self._cosine_F[i] = cosine_F[j]
                 offsets = offsets or encoding.offsets
                 held = offsets[begins[w] * _BLOCK : ends[w] * _BLOCK]
-                self.stretches[i] = segment.text[held[0][0] : held[-1][1]]
+                found = text[held[0][0] : held[-1][1]]
+                nearest[i] = Hit((-float(cosine_F[j]),), file, line, found)
 
 
 def with_nearest(
-    rows: Sequence[Occurrence],
-    forms: Sequence[Form],
-    search: NearestSearch,
-    files: Sequence[str],
+    rows: Sequence[Occurrence], forms: Sequence[Form], hits: Mapping[int, Hit]
 ) -> tuple[Occurrence, ...]:
     """Rows with `nearest`, over the forms of each example."""
     best: dict[int, Nearest] = {}
-    marks = search.marks
-    for f, form in enumerate(forms):
-        if marks.file[f] < 0:
-            continue
+    for f, hit in hits.items():
         found = Nearest(
-            cosine=float(marks.cosine[f]),
-            file=files[int(marks.file[f])],
-            line=int(marks.line[f]),
-            example=form.text,
-            corpus=" ".join(search.stretches[f].split()),
+            cosine=-hit.order[0],
+            file=hit.file,
+            line=hit.line,
+            example=forms[f].text,
+            corpus=" ".join(hit.around.split()),
         )
-        for i in form.examples:
+        for i in forms[f].examples:
             if i not in best or found.cosine > best[i].cosine:
                 best[i] = found
     return tuple(

@@ -2,25 +2,22 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.corpus import CorpusFile, Segment, read_segments
+from jaxcontam.data.corpus import Fault
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.ngrams import (
     LONG,
     SHINGLE,
     SHORT,
-    OverlapIndex,
     collapsed,
     joined_words,
     shingles,
     words_pattern,
 )
-from jaxcontam.overlap.search import NamedFault, OverlapSearch
+from jaxcontam.overlap.index import AROUND, Counts, ExampleIndex
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -31,31 +28,11 @@ RULES = {
 }
 """Condition of each rule, the strongest first."""
 
-SHARED = 10
-"""Examples from which words that they share are the frame around them."""
-
 # Rules that a frame cannot meet without the rest of its example.
 _WHOLE = ("exact", "words")
-# Characters of a text that are shown on each side of what was found.
-_AROUND = 80
-# Characters behind the place of a hit that its words are looked for in.
-_MOST_AROUND = 1 << 14
 # Compared as integers, so that a share of exactly 7 in 10 passes.
 _SHARE = 7, 10
 _CONTAINMENT = 8, 10
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Form:
-    """A text to search for, with the examples (from 0) that it belongs to.
-
-    `kind` is `text` (a plain line, template or field), `line` (a record as published)
-    or `strings` (a record's string values, one per line).
-    """
-
-    text: str
-    kind: str
-    examples: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +118,7 @@ class SearchedCorpus:
     n_documents: int
     n_words: int
     n_unreadable: int
-    unreadable: tuple[NamedFault, ...]
+    unreadable: tuple[Fault, ...]
     not_read: tuple[str, ...]
 
 
@@ -201,124 +178,53 @@ def in_context(text: str | None, words: str | None) -> str | None:
     text = collapsed(text)
     found = re.search(words_pattern(words), text, re.IGNORECASE) if words else None
     if found is None:
-        return text[: 2 * _AROUND] + "..." * (len(text) > 2 * _AROUND)
+        return text[: 2 * AROUND] + "..." * (len(text) > 2 * AROUND)
     start, end = found.span()
-    low, high = max(0, start - _AROUND), min(len(text), end + _AROUND)
+    low, high = max(0, start - AROUND), min(len(text), end + AROUND)
     before, after = "..." * (low > 0), "..." * (high < len(text))
     return f"{before}{text[low:start]}[{found[0]}]{text[end:high]}{after}"
 
 
-def with_contexts(
-    rows: Sequence[Occurrence], files: Sequence[CorpusFile], *, text_field: str
-) -> tuple[Occurrence, ...]:
-    """Rows with `corpus`: the matched words at their place, with what is around them.
-
-    A file is read up to its last hit, and a file without one not at all.
-    """
-    wanted: dict[str, dict[int, list[int]]] = {}
-    for i, row in enumerate(rows):
-        if row.file is not None and row.line is not None and row.rule is not None:
-            wanted.setdefault(row.file, {}).setdefault(row.line, []).append(i)
-    found = list(rows)
-    for file in files:
-        if (places := wanted.get(file.name)) is None:
-            continue
-        for line, text in _texts_at(file.path, places, text_field):
-            for i in places[line]:
-                corpus = in_context(text, rows[i].matched)
-                found[i] = dataclasses.replace(rows[i], corpus=corpus)
-    return tuple(found)
-
-
-def _texts_at(
-    path: Path, lines: Collection[int], text_field: str
-) -> Iterator[tuple[int, str]]:
-    """Text of a document from each line on."""
-    growing: dict[int, str] = {}
-    left = set(lines)
-    for item in read_segments(path, text_field=text_field):
-        if not isinstance(item, Segment):
-            continue
-        whole = [
-            n for n in growing if not item.joins or len(growing[n]) >= _MOST_AROUND
-        ]
-        yield from ((line, growing.pop(line)) for line in whole)
-        if item.line in left:
-            left.remove(item.line)
-            growing[item.line] = ""
-        if not (growing or left):
-            return
-        for line in growing:
-            growing[line] += item.text
-    yield from growing.items()
-
-
-def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
-    """Distinct texts to search for.
-
-    A record is searched for as its published line and as the text in its fields: a
-    corpus may contain the file, or pages that the file was made from.
-    """
-    examples: dict[tuple[str, str], list[int]] = {}
-    for i, (text, row) in enumerate(zip(benchmark.texts, benchmark.rows, strict=True)):
-        kinds = {"text": text}
-        if row is not None and not is_chosen:
-            kinds = {"line": text, "strings": "\n".join(_strings(row))}
-        for kind, form in kinds.items():
-            examples.setdefault((kind, collapsed(form)), []).append(i)
-    return tuple(
-        Form(text, kind, tuple(numbers)) for (kind, text), numbers in examples.items()
-    )
-
-
 def occurrences(
-    forms: Sequence[Form],
-    search: OverlapSearch,
-    *,
-    files: Sequence[str],
-    among: Collection[int] | None = None,
+    index: ExampleIndex, counts: Counts, *, among: Collection[int] | None = None
 ) -> tuple[Occurrence, ...]:
-    """Result of each example, in order."""
-    index = search.index
-    n_found, n_all = _counts_of_found(search)
-    n_own = _words_outside_frames(index, forms)
-    matched: dict[int, _Matched] = {}
-    # Later entries win: an 8-gram is shown only if nothing longer was found.
-    whole = [(n, True) for n in index.tables if n != LONG]
-    for n, is_whole in [(SHORT, False), *whole, (LONG, False)]:
-        if n in index.tables:
-            matched |= _matched(search, n, forms, n_own, whole=is_whole)
-    inverse = ["", *index.vocabulary]
+    """Result of each example, in order; `among` are the forms that are asked for."""
+    texts = index.texts
+    share_F, n_found_F = _shares(index, counts)
+    inverse = ["", *texts.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
-    for f, form in enumerate(forms):
-        if among is not None and f not in among:
-            continue
-        words = index.words(f).tolist()
-        n_words, match, texts = len(words), matched.get(f), search.texts
-        n_shingles, level = int(texts.n_shingles[f]), int(texts.level[f])
-        n_wanted = len(set(shingles(words, SHINGLE)))
+    for f in range(len(index)) if among is None else sorted(among):
+        form, n_words = index.forms[f], int(texts.n_words[f])
+        stretch, hit = counts.stretches.get(f), counts.matches.get(f)
+        match = None if hit is None else index.matched(int(hit.order[0]))
+        n_shingles = n_wanted = level = 0
+        if stretch is not None:
+            n_shingles, level = (int(-order) for order in stretch.order)
+            n_wanted = len(set(shingles(texts.words(f).tolist(), SHINGLE)))
         is_long = n_words >= LONG
         met = {
             "exact": level == 2,
             "words": level >= 1,
             "13-gram": match is not None and match.n == min(LONG, n_words),
             "near-duplicate": is_long and _reaches(n_shingles, n_wanted, _CONTAINMENT),
-            "8-grams": _reaches(int(n_found[f]), int(n_all[f]), _SHARE),
+            "8-grams": _reaches(int(n_found_F[f]), n_words - SHORT + 1, _SHARE),
         }
         rules = tuple(rule for rule in RULES if met[rule])
-        share = n_found[f] / n_all[f] if n_all[f] else None
-        containment = n_shingles / n_wanted if is_long else None
-        file, line = int(texts.file[f]), int(texts.line[f])
-        if file < 0 and match is not None:
-            file, line = match.file, match.line
+        share = float(share_F[f]) if n_words >= SHORT else None
+        containment = n_shingles / max(1, n_wanted) if is_long else None
+        place = stretch or hit
         rank = list(RULES).index(rules[0]) if rules else len(RULES)
         order = (-rank, containment or 0.0, share or 0.0)
+        matched, n_documents = None, None
+        if match is not None:
+            ids = texts.ids[match.place : match.place + match.n].tolist()
+            matched = joined_words([inverse[i] for i in ids])
+            found, documents = counts.ngrams[match.n]
+            n_documents = int(documents[np.searchsorted(found, match.ngram)])
+        is_whole = any(rule in _WHOLE for rule in rules)
         for i in form.examples:
             if i in best and best[i][0] >= order:
                 continue
-            is_whole = any(rule in _WHOLE for rule in rules)
-            is_frame = bool(rules) and not is_whole and not (match and match.is_own)
-            matched_words = match and joined_words([inverse[i] for i in match.words])
             best[i] = (
                 order,
                 Occurrence(
@@ -327,123 +233,36 @@ def occurrences(
                     rules=rules,
                     form=form.kind,
                     n_words=n_words,
-                    matched=matched_words,
+                    matched=matched,
                     matched_examples=match and match.n_examples,
-                    matched_documents=match and match.n_documents,
-                    share_8grams=None if share is None else float(share),
+                    matched_documents=n_documents,
+                    share_8grams=share,
                     containment=containment,
-                    file=files[file] if file >= 0 else None,
-                    line=line if file >= 0 else None,
-                    boilerplate=is_frame,
-                    example=in_context(form.text, matched_words) if rules else None,
+                    file=place and place.file,
+                    line=place and place.line,
+                    boilerplate=bool(rules)
+                    and not is_whole
+                    and not (match and match.is_own),
+                    example=in_context(form.text, matched) if rules else None,
+                    corpus=in_context(place.around, matched)
+                    if rules and place
+                    else None,
                 ),
             )
     return tuple(best[i][1] for i in sorted(best))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Matched:
-    """An n-gram of a text that was found."""
-
-    n: int
-    words: list[int]
-    n_examples: int
-    n_documents: int
-    file: int
-    line: int
-    is_own: bool  # SHORT words of it are no frame
-
-
-def _strings(value: object) -> list[str]:
-    """All string values inside a JSON value, in its order."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [text for one in value for text in _strings(one)]
-    return []
-
-
-def _counts_of_found(search: OverlapSearch) -> tuple[np.ndarray, np.ndarray]:
-    """(F,) SHORT-grams found of each text, and in all, repeats included."""
-    index = search.index
-    n_texts = len(index.texts)
-    if (table := index.tables.get(SHORT)) is None:
-        return np.zeros(n_texts, np.int64), np.zeros(n_texts, np.int64)
-    marks = search.ngrams[SHORT]
-    is_found = np.repeat(marks.n_documents > 0, np.diff(table.bounds))
-    owners = index.owner[table.starts]
-    return (
-        np.bincount(owners[is_found], minlength=n_texts),
-        np.bincount(owners, minlength=n_texts),
-    )
+def _shares(index: ExampleIndex, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
+    """(F,) share of each text's `SHORT`-grams that were found, and how many."""
+    n_all_F = np.maximum(index.texts.n_words - SHORT + 1, 1)
+    n_found_F = np.zeros(len(index), np.int64)
+    if SHORT in counts.ngrams:
+        table = index.texts.tables[SHORT]
+        at, _ = table.held(counts.ngrams[SHORT][0])
+        owners = index.texts.owner[table.starts[at]]
+        n_found_F = np.bincount(owners, minlength=len(index))
+    return n_found_F / n_all_F, n_found_F
 
 
 def _reaches(part: int, whole: int, share: tuple[int, int]) -> bool:
     return whole > 0 and part * share[1] >= whole * share[0]
-
-
-def _matched(
-    search: OverlapSearch,
-    n: int,
-    forms: Sequence[Form],
-    n_own: np.ndarray,
-    *,
-    whole: bool,
-) -> dict[int, _Matched]:
-    """The found n-gram of each text: no frame, then of the fewest examples, first."""
-    index, marks = search.index, search.ngrams[n]
-    table = index.tables[n]
-    found = np.flatnonzero(marks.n_documents > 0)
-    held_at, rows = table.held_at(found)
-    texts = index.owner[held_at]
-    if whole:
-        is_whole = index.n_words[texts] == table.n
-        held_at, rows, texts = held_at[is_whole], rows[is_whole], texts[is_whole]
-    n_examples = _examples_holding(texts, rows, len(found), forms)
-    is_own = n_own[held_at + table.n] - n_own[held_at] >= min(SHORT, table.n)
-    order = np.lexsort((held_at, n_examples[rows], ~is_own, texts))
-    _, firsts = np.unique(texts[order], return_index=True)
-    chosen = {}
-    for at in order[firsts].tolist():
-        ngram, place = int(found[rows[at]]), int(held_at[at])
-        chosen[int(texts[at])] = _Matched(
-            table.n,
-            index.ids[place : place + table.n].tolist(),
-            int(n_examples[rows[at]]),
-            int(marks.n_documents[ngram]),
-            int(marks.file[ngram]),
-            int(marks.line[ngram]),
-            bool(is_own[at]),
-        )
-    return chosen
-
-
-def _words_outside_frames(index: OverlapIndex, forms: Sequence[Form]) -> np.ndarray:
-    """(W + 1,) words before each place in no run that `SHARED` examples share."""
-    steps = np.zeros(len(index.ids) + 1, np.int64)
-    if (short := index.tables.get(SHORT)) is not None:
-        held_at, rows = short.held_at(np.arange(len(short)))
-        texts = index.owner[held_at].astype(np.int64)
-        n_examples = _examples_holding(texts, rows, len(short), forms)
-        frames = held_at[n_examples[rows] >= SHARED]
-        steps[frames] += 1
-        steps[frames + SHORT] -= 1
-    is_own = np.cumsum(steps)[:-1] == 0
-    return np.concatenate([[0], np.cumsum(is_own)])
-
-
-def _examples_holding(
-    texts: np.ndarray, rows: np.ndarray, n_rows: int, forms: Sequence[Form]
-) -> np.ndarray:
-    """Distinct examples among the texts of each row; (n_rows,)."""
-    counts = np.array([len(form.examples) for form in forms])
-    examples = np.array([i for form in forms for i in form.examples], np.int64)
-    begins, repeats = np.cumsum(counts) - counts, counts[texts]
-    spread = np.repeat(np.arange(len(texts)), repeats)
-    within = np.arange(len(spread)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    numbers = examples[begins[texts[spread]] + within]
-    n_numbers = examples.max(initial=0) + 1
-    pairs = np.unique(rows[spread] * n_numbers + numbers)
-    return np.bincount(pairs // n_numbers, minlength=n_rows)

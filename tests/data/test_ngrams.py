@@ -113,6 +113,6 @@ def test_all_places_of_an_ngram_are_known():
     table = ngram_table(held, np.arange(6), 2, keys)
     text = np.array([1, 2], np.int32)
     _, ngrams = table.find(ngram_hashes(keys[text], [2])[2], text)
-    places, rows = table.held_at(ngrams)
-    assert sorted(places.tolist()) == [0, 2, 5]
+    at, rows = table.held(ngrams)
+    assert sorted(table.starts[at].tolist()) == [0, 2, 5]
     assert rows.tolist() == [0, 0, 0]

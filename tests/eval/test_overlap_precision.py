@@ -10,11 +10,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.corpus import Segment
-from jaxcontam.data.ngrams import overlap_index
+from jaxcontam.data.corpus import Document
+from jaxcontam.overlap.index import example_index, forms_of
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
-from jaxcontam.overlap.occurrences import forms_of, occurrences
-from jaxcontam.overlap.search import OverlapSearch
+from jaxcontam.overlap.occurrences import occurrences
 
 FRAME = (
     "Which function or class of the standard library of Python does the following "
@@ -76,10 +75,9 @@ def test_whole_copies_are_found_and_clean_questions_in_their_frame_are_not():
     n = 100
     texts, documents = framed_questions(n, seed=0)
     benchmark = Benchmark("questions", tuple(texts), (None,) * len(texts))
-    forms = forms_of(benchmark, is_chosen=True)
-    search = OverlapSearch(overlap_index([form.text for form in forms]))
-    search.add([(0, Segment(d, i, False, None)) for i, d in enumerate(documents, 1)])
-    rows = occurrences(forms, search, files=["corpus"])
+    index = example_index(forms_of(benchmark, is_chosen=True))
+    found = index.find(Document(text, line=i) for i, text in enumerate(documents, 1))
+    rows = occurrences(index, found)
     assert all(row.rule for row in rows), "all share the frame with the corpus"
     found = np.array([row.is_found for row in rows]).reshape(len(KINDS), n).sum(axis=1)
     hits = dict(zip(KINDS, found.tolist(), strict=True))
@@ -111,12 +109,11 @@ def test_nearest_stretch_is_found_while_most_words_stay():
             corpus[at] = f"{corpus[at]}\n{text}\n"
         embeddings = StaticEmbeddings(tokenizer, table_VD.astype(np.float32), "random")
         search = NearestSearch(embeddings, [sentence for sentence, _ in own])
-        for i, document in enumerate(corpus, 1):
-            search.add(0, Segment(document, i, False, None))
-        stretches = zip(own[:n], search.stretches, strict=False)
+        found = search.add([Document(text, line=i) for i, text in enumerate(corpus, 1)])
         right[kind] = [
-            2 * len({*text.split()} & {*found.split()}) > len({*text.split()})
-            for (_, text), found in stretches
+            2 * len({*text.split()} & {*found.nearest[i].around.split()})
+            > len({*text.split()})
+            for i, (_, text) in enumerate(own[:n])
         ]
     shares = {kind: np.mean(found) for kind, found in right.items()}
     assert shares["one word in 9 new"] > 0.8 > shares["by hand"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jaxcontam.data.answer_options import read_items
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.corpus import read_segments
+from jaxcontam.data.corpus import read_documents
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.release import (
     KIND,
@@ -160,10 +160,8 @@ def read_benchmark(path):
 
 
 def read_corpus(path):
-    """As `overlap` and training do, whole and from the middle on."""
-    found = list(read_segments(path, text_field="question"))
-    if len(found) > 1 and found[0].after is not None:
-        list(read_segments(path, text_field="question", start=found[0].after))
+    """As `overlap` and training do."""
+    list(read_documents(path, text_field="question"))
 
 
 def read_config(path):

@@ -8,20 +8,13 @@ import tracemalloc
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.data import corpus
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import list_corpus
-from jaxcontam.data.ngrams import overlap_index
 from jaxcontam.overlap import search as searching
 from jaxcontam.overlap.command import MEANING
-from jaxcontam.overlap.occurrences import forms_of, occurrences
-from jaxcontam.overlap.search import (
-    OverlapSearch,
-    Reached,
-    load_state,
-    save_state,
-    search_files,
-)
+from jaxcontam.overlap.index import example_index, forms_of
+from jaxcontam.overlap.occurrences import occurrences
+from jaxcontam.overlap.search import Wanted, load_state, save_state, search_files
 from tests.support.overlap_texts import sentence
 
 
@@ -53,93 +46,62 @@ def write_corpus(folder, n=300):
     return examples
 
 
-def searched(folder, examples, **changes):
+def index_of(examples):
     benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
-    forms = forms_of(benchmark, is_chosen=False)
-    search = OverlapSearch(overlap_index([form.text for form in forms]))
+    return example_index(forms_of(benchmark, is_chosen=False))
+
+
+def searched(folder, examples, **changes):
+    index = index_of(examples)
     files, _ = list_corpus(folder, leave_out=folder / "out")
-    fields = {
-        "text_field": "text",
-        "reached": Reached(),
-        "save": lambda _: None,
-        "progress": lambda *_: None,
-        "batch_characters": 1 << 20,
-    }
-    reached = search_files(search, None, files, **(fields | changes))
-    names = [file.name for file in files]
-    return occurrences(forms, search, files=names), reached, search
+    flags = {"text_field": "text", "progress": lambda *_: None} | changes
+    found, reached = search_files(Wanted(index), files, **flags)
+    return occurrences(index, found), found, reached
 
 
-@pytest.mark.parametrize("batch_characters", [1, 700, 9_000])
-def test_result_does_not_depend_on_where_batches_are_cut(tmp_path, batch_characters):
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_result_does_not_depend_on_batches_and_processes(
+    tmp_path, n_processes, monkeypatch
+):
     examples = write_corpus(tmp_path / "docs")
-    whole, reached, search = searched(tmp_path / "docs", examples)
-    parts, again, other = searched(
-        tmp_path / "docs", examples, batch_characters=batch_characters
-    )
+    whole, found, reached = searched(tmp_path / "docs", examples)
+    monkeypatch.setattr(searching, "BATCH", 700)
+    parts, other, again = searched(tmp_path / "docs", examples, n_processes=n_processes)
     assert parts == whole
     assert again == reached
-    assert (other.n_documents, other.n_words) == (search.n_documents, search.n_words)
+    assert (other.n_documents, other.n_words) == (found.n_documents, found.n_words)
     assert {row.rule for row in whole} >= {"words", "exact", None}
 
 
-def test_interrupted_search_goes_on_and_reads_nothing_twice(tmp_path, monkeypatch):
+def test_interrupted_search_goes_on_and_counts_nothing_twice(tmp_path, monkeypatch):
     """Stopped at every save in turn, as if the power went."""
     monkeypatch.setattr(searching, "_SAVE_SECONDS", 0.0)
-    # Texts that are longer than the batches would repeat more than they add.
-    monkeypatch.setattr(corpus, "_PIECE", 500)
+    monkeypatch.setattr(searching, "BATCH", 3_000)
     examples = write_corpus(tmp_path / "docs", n=40)
-    whole, _, undisturbed = searched(tmp_path / "docs", examples, batch_characters=3000)
-    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
-    forms = forms_of(benchmark, is_chosen=False)
-    files, _ = list_corpus(tmp_path / "docs", leave_out=tmp_path)
-    out, starts = tmp_path / "state", []
-    out.mkdir()
-    true_read = searching.read_segments
-
-    def read(path, *, text_field, start):
-        starts.append((path.name, start.line if start else 0))
-        return true_read(path, text_field=text_field, start=start)
-
-    monkeypatch.setattr(searching, "read_segments", read)
+    whole, undisturbed, end = searched(tmp_path / "docs", examples)
 
     class PowerCutError(Exception):
         pass
 
-    n_cuts = 0
+    def save(found, reached):
+        save_state(tmp_path, "key", found, reached)
+        raise PowerCutError
+
+    places = []
     while True:
-        search = OverlapSearch(overlap_index([form.text for form in forms]))
-        reached = load_state(out, "key", search)
-        n_before = len(starts)
-
-        def save(now, search=search):
-            save_state(out, "key", now, search)
-            raise PowerCutError
-
+        found, reached = load_state(tmp_path, "key")
+        places.append((reached.file, reached.n_items))
+        start = {"found": found, "reached": reached, "save": save}
         try:
-            search_files(
-                search,
-                None,
-                files,
-                text_field="text",
-                reached=reached,
-                save=save,
-                progress=lambda *_: None,
-                batch_characters=3000,
-            )
+            rows, again, last = searched(tmp_path / "docs", examples, **start)
         except PowerCutError:
-            n_cuts += 1
-            if reached.place is not None:
-                name = files[reached.file].name
-                assert starts[n_before] == (name, reached.place.line)
             continue
         break
-    assert n_cuts > 10
-    assert starts == sorted(starts), "no file is begun again"
-    names = [file.name for file in files]
-    assert occurrences(forms, search, files=names) == whole
-    assert search.n_words == undisturbed.n_words
-    assert search.n_documents == undisturbed.n_documents
+    assert len(places) > 10 and places == sorted(set(places))
+    assert (rows, last) == (whole, end)
+    assert again.n_words == undisturbed.n_words
+    assert again.n_documents == undisturbed.n_documents
+    assert load_state(tmp_path, "other key")[1] == searching.Reached()
 
 
 def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):
@@ -210,7 +172,7 @@ def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
     assert main(words) == 0
     first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(searching, "read_segments", None)
+        patch.setattr(searching, "read_documents", None)
         assert main(words) == 0
     assert capsys.readouterr().out == first
     (files / "o/overlap.json").unlink()

@@ -1,6 +1,7 @@
 """What a search finds, against sets and loops."""
 
 import json
+import pickle
 import random
 import re
 import tracemalloc
@@ -8,27 +9,27 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from jaxcontam.data import corpus, ngrams
+from jaxcontam.data import ngrams
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.corpus import Segment
-from jaxcontam.data.ngrams import overlap_index
-from jaxcontam.overlap.occurrences import forms_of, occurrences
-from jaxcontam.overlap.search import OverlapSearch, Reached, load_state, save_state
+from jaxcontam.data.corpus import Document
+from jaxcontam.overlap import index as indexing
+from jaxcontam.overlap.counts import merged
+from jaxcontam.overlap.index import example_index, forms_of
+from jaxcontam.overlap.occurrences import occurrences
 from tests.support.overlap_texts import sentence
+
+
+def index_of(examples):
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    return example_index(forms_of(benchmark, is_chosen=False))
 
 
 def found_in(documents, examples, *, batch=1):
     """Rows of plain examples, with documents one a batch unless said otherwise."""
-    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
-    forms = forms_of(benchmark, is_chosen=False)
-    index = overlap_index([form.text for form in forms])
-    search = OverlapSearch(index)
-    segments = [
-        (0, Segment(text, line, False, None)) for line, text in enumerate(documents, 1)
-    ]
-    for i in range(0, len(segments), batch):
-        search.add(segments[i : i + batch])
-    return occurrences(forms, search, files=["docs"])
+    index = index_of(examples)
+    numbered = [Document(text, "docs", i) for i, text in enumerate(documents, 1)]
+    parts = [numbered[i : i + batch] for i in range(0, len(numbered), batch)]
+    return occurrences(index, merged(index.find(part) for part in parts))
 
 
 def test_example_that_stands_alone_is_exact():
@@ -110,14 +111,15 @@ def test_what_nobody_sees_is_no_difference(example, document):
 
 @pytest.mark.parametrize("gap", ["", " "])
 def test_a_cut_of_a_long_document_splits_no_sign_and_no_word(monkeypatch, gap):
-    monkeypatch.setattr(corpus, "_PIECE", 40)
+    monkeypatch.setattr(indexing, "_PIECE", 40)
     texts = [*SENTENCES.values()][:7]
     whole = gap.join(f"{text}{gap}ATP{gap}" for text in texts * 5)
-    cut = list(corpus.text_segments(whole, 1, None))
-    assert "".join(segment.text for segment in cut) == whole
-    assert [word for segment in cut for word in ngrams.words_of(segment.text)] == (
+    cut = [text for _, text in indexing.pieces(Document(whole))]
+    assert "".join(cut) == whole
+    assert [word for text in cut for word in ngrams.words_of(text)] == (
         ngrams.words_of(whole)
     )
+    assert max(map(len, cut)) <= 40
 
 
 def test_unplanted_examples_are_not_found():
@@ -325,27 +327,67 @@ def test_record_is_looked_for_as_line_and_as_strings():
     record = {"goal": sentence(9), "steps": [sentence(9, 50), {"n": 3}], "id": 4}
     line = json.dumps(record)
     benchmark = Benchmark("b", (line,), (record,))
+    index = example_index(forms_of(benchmark, is_chosen=False))
     for text, form in [
         (line, "line"),
         (f"{sentence(9)}\n{sentence(9, 50)}", "strings"),
     ]:
-        forms = forms_of(benchmark, is_chosen=False)
-        search = OverlapSearch(overlap_index([form.text for form in forms]))
-        search.add([(0, Segment(text, 1, False, None))])
-        (row,) = occurrences(forms, search, files=["docs"])
+        (row,) = occurrences(index, index.find([Document(text)]))
         assert (row.rule, row.form) == ("exact", form)
 
 
-def test_no_array_of_a_search_is_forgotten_by_its_state(tmp_path):
-    examples = [sentence(30), sentence(3, 100)]
-    search = OverlapSearch(overlap_index(examples))
-    search.add([(4, Segment(f"{sentence(30)} w100 w101 w102", 7, False, None))])
-    reached = Reached(file=4, n_faults=2)
-    save_state(tmp_path, "key", reached, search)
-    other = OverlapSearch(overlap_index(examples))
-    assert load_state(tmp_path, "key", other) == reached
-    for n, marks in search.ngrams.items():
-        for name in ("n_documents", "last_document", "file", "line"):
-            kept = getattr(other.ngrams[n], name)
-            assert np.array_equal(kept, getattr(marks, name))
-    assert load_state(tmp_path, "other key", other) == Reached()
+def mixed_corpus(rng):
+    """Examples, one of them long, and documents that hold parts of them."""
+    vocabulary = [f"v{i}" for i in range(200)]
+    examples = [" ".join(rng.choices(vocabulary, k=k)) for k in (3, 8, 13, 30, 400)]
+    documents = []
+    for number in range(30):
+        words = rng.choices(vocabulary, k=rng.randint(0, 300))
+        for example in rng.choices(examples, k=rng.randint(0, 2)):
+            words[5:5] = example.split()[rng.randint(0, 6) :]
+        gap = "\n" if number % 3 == 0 else " "
+        text = gap.join(words)
+        documents.append(Document(text, f"f{number // 7}", number + 1, gap == "\n"))
+    documents.append(Document(" ".join([examples[4]] * 40), "g"))
+    return examples, documents
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_do_not_depend_on_order_grouping_or_windows(seed, monkeypatch):
+    rng = random.Random(seed)
+    examples, documents = mixed_corpus(rng)
+    index = pickle.loads(pickle.dumps(index_of(examples)))
+    whole = index.find(documents)
+    rows = occurrences(index, whole)
+    assert {row.rule for row in rows} >= {"words", "exact"}
+    # Windows hold at least four of the longest text, far less than the last document.
+    monkeypatch.setattr(indexing, "BATCH", 500)
+    monkeypatch.setattr(indexing, "_PIECE", 60)
+    for _ in range(5):
+        part_of = rng.choices(range(4), k=len(documents))
+        counts = [
+            index.find(
+                one for one, own in zip(documents, part_of, strict=True) if own == i
+            )
+            for i in range(4)
+        ]
+        rng.shuffle(counts)
+        again = merged([merged(counts[:2]), merged(counts[2:])])
+        assert (again.n_documents, again.n_words) == (31, whole.n_words)
+        for n, found in whole.ngrams.items():
+            np.testing.assert_array_equal(again.ngrams[n], found)
+        assert [(row.file, row.line, row.rules) for row in rows] == [
+            (row.file, row.line, row.rules) for row in occurrences(index, again)
+        ]
+
+
+def test_counts_of_each_document_add_up_to_those_of_all():
+    examples, documents = mixed_corpus(random.Random(5))
+    index = index_of(examples)
+    each = index.find_each(documents)
+    assert sum(bool(counts.matches) for counts in each) > 5
+    total = merged(each)
+    whole = index.find(documents)
+    assert (total.matches, total.stretches) == (whole.matches, whole.stretches)
+    for n, found in whole.ngrams.items():
+        np.testing.assert_array_equal(total.ngrams[n], found)
