@@ -11,13 +11,13 @@ from typing import Self
 from tyro.conf import Positional
 
 from jaxcontam import __version__
-from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
-from jaxcontam.overlap.counts import Counts
-from jaxcontam.overlap.index import SHARED, Form, example_index, forms_of
+from jaxcontam.overlap.counts import Counts, read_tasks, task_files
+from jaxcontam.overlap.index import SHARED, ExampleIndex, example_index, read_examples
 from jaxcontam.overlap.index_search import PREFIX, parse_index, search_index
 from jaxcontam.overlap.index_search import RULES as INDEX_RULES
 from jaxcontam.overlap.nearest import StaticEmbeddings, with_nearest
@@ -28,6 +28,7 @@ from jaxcontam.overlap.occurrences import (
     SearchedBenchmark,
     SearchedCorpus,
     SearchedIndex,
+    SearchedTasks,
     in_context,
     occurrences,
     totals,
@@ -77,7 +78,8 @@ class Overlap:
 
     corpus: Positional[Path]
     """File or folder: .jsonl, .json, .csv, .tsv, .txt, .warc, .wet, each also as .gz
-    or .zst, .parquet; or infini-gram:[URL#]INDEX."""
+    or .zst, .parquet; or a folder of counts of a datatrove pipeline; or
+    infini-gram:[URL#]INDEX."""
     benchmark: Positional[Path]
     """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
     text_field: str = "text"
@@ -111,27 +113,24 @@ class Overlap:
 
     def run(self) -> int:
         """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
-        benchmark = load_benchmark(
+        benchmark, forms = read_examples(
             self.benchmark,
             template=self.template,
-            text_field=self.benchmark_field,
+            benchmark_field=self.benchmark_field,
             limit=self.limit,
-            # An id is the number of its record in the file.
-            null_text="",
         )
         asked = [benchmark.fingerprint, os.path.realpath(self.corpus)]
         digest = _digest([*asked, *flags_of(self._asked_for())])
         out = self.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
-        index = parse_index(str(self.corpus))
-        if index is None:
-            result = self._searched(benchmark, out)
-        else:
+        if (index := parse_index(str(self.corpus))) is not None:
             make_folder(out)
-            rows, asked = search_index(
-                index, self._forms(benchmark), folder=out, budget=self.budget
-            )
+            rows, asked = search_index(index, forms, folder=out, budget=self.budget)
             result = self._result(benchmark, INDEX_RULES, asked, rows)
             _write(result, out)
+        else:
+            examples = example_index(forms)
+            result = self._of_tasks(benchmark, examples, out)
+            result = result or self._searched(benchmark, examples, out)
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
@@ -141,7 +140,26 @@ class Overlap:
         corpus = result.corpus
         return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
-    def _searched(self, benchmark: Benchmark, out: Path) -> OverlapSearchResult:
+    def _of_tasks(
+        self, benchmark: Benchmark, index: ExampleIndex, out: Path
+    ) -> OverlapSearchResult | None:
+        """The table of what a pipeline counted, if CORPUS is a folder of its counts."""
+        found = read_tasks(self.corpus, index.fingerprint)
+        if found is None:
+            return None
+        make_folder(out)
+        corpus = SearchedTasks(
+            n_tasks=len(task_files(self.corpus)),
+            n_documents=found.n_documents,
+            n_words=found.n_words,
+        )
+        result = self._result(benchmark, RULES, corpus, occurrences(index, found))
+        _write(result, out)
+        return result
+
+    def _searched(
+        self, benchmark: Benchmark, index: ExampleIndex, out: Path
+    ) -> OverlapSearchResult:
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
         )
@@ -149,7 +167,7 @@ class Overlap:
         embeddings = self.embeddings and StaticEmbeddings.load(
             model_directory(self.embeddings)
         )
-        wanted = Wanted(example_index(self._forms(benchmark)), embeddings or None)
+        wanted = Wanted(index, embeddings or None)
         key = self._key(benchmark, files, embeddings and embeddings.fingerprint)
         found, reached = load_state(out, key)
         if (result := _finished(out, reached)) is not None:
@@ -177,17 +195,11 @@ class Overlap:
             unreadable=reached.faults,
             not_read=tuple(others),
         )
-        rows = with_nearest(
-            occurrences(wanted.index, found), wanted.index.forms, found.nearest
-        )
+        rows = with_nearest(occurrences(index, found), index.forms, found.nearest)
         result = self._result(benchmark, RULES, corpus, rows)
         reached = dataclasses.replace(reached, finished=_digest(_write(result, out)))
         save_state(out, key, Counts(), reached)
         return result
-
-    def _forms(self, benchmark: Benchmark) -> tuple[Form, ...]:
-        is_chosen = self.template is not None or self.benchmark_field is not None
-        return forms_of(benchmark, is_chosen=is_chosen)
 
     def _asked_for(self) -> Self:
         """Without what no result depends on."""
@@ -210,7 +222,7 @@ class Overlap:
         self,
         benchmark: Benchmark,
         rules: dict[str, str],
-        corpus: SearchedCorpus | SearchedIndex,
+        corpus: SearchedCorpus | SearchedIndex | SearchedTasks,
         rows: tuple[Occurrence, ...],
     ) -> OverlapSearchResult:
         flags = flags_of(self._asked_for())
@@ -322,7 +334,12 @@ def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
         )
 
 
-def _searched_words(corpus: SearchedCorpus | SearchedIndex) -> str:
+def _searched_words(corpus: SearchedCorpus | SearchedIndex | SearchedTasks) -> str:
+    if isinstance(corpus, SearchedTasks):
+        return (
+            f"counts of {corpus.n_tasks} tasks: {corpus.n_documents:,} documents, "
+            f"{corpus.n_words:,} words"
+        )
     if isinstance(corpus, SearchedIndex):
         return (
             f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "

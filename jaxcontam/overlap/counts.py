@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,11 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import DAMAGED_ARRAY
 
+SUFFIX = ".counts.npz"
+"""Of a file of counts of one of several tasks."""
+
+# Counts that are merged at once.
+_MERGED = 32
 _TABLES = ("stretches", "matches", "nearest")
 
 
@@ -83,6 +89,24 @@ def _best(parts: Iterable[Mapping[int, Hit]]) -> dict[int, Hit]:
     return best
 
 
+class Tally:
+    """A running total of counts; merging copies it, so that many are added at once."""
+
+    def __init__(self, total: Counts | None = None):
+        self._parts = [total or Counts()]
+
+    def add(self, counts: Counts) -> None:
+        """Add the counts of more documents."""
+        self._parts.append(counts)
+        if len(self._parts) > _MERGED:
+            self.total()
+
+    def total(self) -> Counts:
+        """Counts of all that was added."""
+        self._parts = [merged(self._parts)]
+        return self._parts[0]
+
+
 def counts_bytes(counts: Counts, about: Mapping[str, Any]) -> bytes:
     """An .npz of counts, and what they are of, without pickle."""
     # No text in another encoding: unpaired surrogate of a damaged record is escaped.
@@ -128,3 +152,42 @@ def read_counts(file: IO[bytes], name: str) -> tuple[Counts, dict[str, Any]]:
         raise InputError(f"{name}: damaged counts ({e})") from e
     counts = Counts(n_documents=n_documents, n_words=n_words, ngrams=ngrams, **tables)
     return counts, about
+
+
+def read_tasks(folder: Path, index: str) -> Counts | None:
+    """Counts of all tasks of a run, merged; None if the folder has none.
+
+    Raises:
+        InputError: If one is damaged or missing, or they are of another index, whose
+            fingerprint is given.
+    """
+    if not (paths := task_files(folder)):
+        return None
+    tally, tasks, n_tasks = Tally(), [], set()
+    for path in paths:
+        with open(path, "rb") as file:
+            counts, about = read_counts(file, str(path))
+        if about.get("index") != index:
+            raise InputError(
+                f"{path}: counts of other texts than this benchmark's",
+                hint="--template, --benchmark-field and --limit are those of the step",
+            )
+        tally.add(counts)
+        tasks.append(about.get("task"))
+        n_tasks.add(about.get("n_tasks"))
+    if len(n_tasks) > 1 or tasks != list(range(len(tasks))):
+        raise InputError(
+            f"{folder}: counts of runs with {sorted(map(str, n_tasks))} tasks",
+            hint="one run a folder",
+        )
+    if n_tasks != {len(tasks)}:
+        raise InputError(
+            f"{folder}: counts of {len(tasks)} of {n_tasks.pop()} tasks",
+            hint="start the pipeline again: it goes on with those that are missing",
+        )
+    return tally.total()
+
+
+def task_files(folder: Path) -> list[Path]:
+    """Files of counts in a folder, by task."""
+    return sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []

@@ -10,11 +10,12 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.corpus import Document
 from jaxcontam.data.ngrams import (
     LONG,
@@ -32,13 +33,15 @@ from jaxcontam.data.ngrams import (
     words_of,
     words_pattern,
 )
-from jaxcontam.overlap.counts import Counts, Hit, merged
+from jaxcontam.overlap.counts import Counts, Hit, Tally
 
 SHARED = 10
 """Examples from which words that they share are the frame around them."""
 
 AROUND = 80
 """Characters of a text that are shown on each side of what was found."""
+
+_T = TypeVar("_T", bound=Any)
 
 BATCH = 1 << 20
 """Characters that are searched at a time."""
@@ -68,6 +71,26 @@ class Form:
     text: str
     kind: str
     examples: tuple[int, ...]
+
+
+def read_examples(
+    benchmark: Path,
+    *,
+    template: str | None = None,
+    benchmark_field: str | None = None,
+    limit: int | None = None,
+) -> tuple[Benchmark, tuple[Form, ...]]:
+    """A file of examples, and the texts to search for; arguments as of `overlap`."""
+    read = load_benchmark(
+        benchmark,
+        template=template,
+        text_field=benchmark_field,
+        limit=limit,
+        # An id is the number of its record in the file.
+        null_text="",
+    )
+    is_chosen = template is not None or benchmark_field is not None
+    return read, forms_of(read, is_chosen=is_chosen)
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:
@@ -129,7 +152,7 @@ class ExampleIndex:
         ranked: (R, 5) fields of `Matched` by `rank`.
     """
 
-    forms: tuple[Form, ...]
+    forms: tuple[Form, ...] = dataclasses.field(repr=False)
     texts: OverlapIndex = dataclasses.field(repr=False)
     rank: Mapping[int, np.ndarray] = dataclasses.field(repr=False)
     ranked: np.ndarray = dataclasses.field(repr=False)
@@ -153,8 +176,10 @@ class ExampleIndex:
 
         Of equal places the first is kept if documents come by file and line.
         """
-        search = Search(self)
-        return merged(search.add(group) for group in grouped(documents))
+        search, tally = Search(self), Tally()
+        for group in grouped(documents):
+            tally.add(search.add(group))
+        return tally.total()
 
     def find_each(self, documents: Sequence[Document]) -> list[Counts]:
         """Counts of each document by itself."""
@@ -228,9 +253,9 @@ def _examples_holding(
     return np.bincount(pairs // n_numbers, minlength=n_rows)
 
 
-def grouped(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in lists of some `BATCH` characters."""
-    group: list[Document] = []
+def grouped(documents: Iterable[_T]) -> Iterator[list[_T]]:
+    """Documents, or others with a `text`, in lists of some `BATCH` characters."""
+    group: list[_T] = []
     n_characters = 0
     for document in documents:
         group.append(document)

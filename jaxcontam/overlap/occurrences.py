@@ -2,11 +2,11 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from jaxcontam.data.corpus import Fault
+from jaxcontam.data.corpus import Document, Fault
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.ngrams import (
     LONG,
@@ -137,6 +137,15 @@ class SearchedIndex:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedTasks:
+    """The documents that the tasks of a pipeline counted."""
+
+    n_tasks: int
+    n_documents: int
+    n_words: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapSearchResult:
     """Result of one search; nothing of the clock, so that reruns agree.
 
@@ -150,7 +159,7 @@ class OverlapSearchResult:
     meaning: str
     rules: dict[str, str]
     benchmark: SearchedBenchmark
-    corpus: SearchedCorpus | SearchedIndex
+    corpus: SearchedCorpus | SearchedIndex | SearchedTasks
     totals: dict[str, int]
     examples: tuple[Occurrence, ...]
 
@@ -250,6 +259,20 @@ def occurrences(
                 ),
             )
     return tuple(best[i][1] for i in sorted(best))
+
+
+def found_in_each(
+    index: ExampleIndex, documents: Sequence[Document]
+) -> list[list[int]]:
+    """Examples that are found in each document, by any rule, ascending."""
+    return [
+        [
+            row.id
+            for row in occurrences(index, counts, among=counts.matches)
+            if row.is_found
+        ]
+        for counts in index.find_each(documents)
+    ]
 
 
 def _shares(index: ExampleIndex, counts: Counts) -> tuple[np.ndarray, np.ndarray]:

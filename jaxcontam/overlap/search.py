@@ -18,7 +18,7 @@ from pathlib import Path
 
 from jaxcontam.data.corpus import CorpusFile, Document, Fault, read_documents
 from jaxcontam.errors import InputError
-from jaxcontam.overlap.counts import Counts, counts_bytes, merged, read_counts
+from jaxcontam.overlap.counts import Counts, Tally, counts_bytes, merged, read_counts
 from jaxcontam.overlap.index import BATCH, COST, ExampleIndex, Search
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.reports.read import read_result
@@ -32,8 +32,6 @@ _NAMED_FAULTS = 20
 _HOPELESS = 1000
 # Bytes of a corpus that are searched before other processes have begun.
 _SMALL = 32 << 20
-# Batches that are merged at once: each merging copies all that was found.
-_MERGED = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,24 +91,21 @@ def search_files(
         save: Called every so often with both.
         n_processes: Default: one a core, or this one alone if the corpus is small.
     """
-    found, reached = found or Counts(), reached or Reached()
+    reached = reached or Reached()
     in_all = sum(file.size for file in files)
     if n_processes is None:
         n_processes = _n_cores() if in_all > _SMALL else 1
-    saved, pending = time.monotonic(), []
+    saved, tally = time.monotonic(), Tally(found)
     batches = _batches(files, text_field, reached)
     for counts, (reached, n_bytes) in _searched(wanted, batches, n_processes):
-        pending.append(counts)
-        is_due = time.monotonic() - saved >= _SAVE_SECONDS
-        is_due = is_due and reached.file < len(files)
-        if is_due or len(pending) >= _MERGED:
-            found, pending = merged([found, *pending]), []
+        tally.add(counts)
         progress(n_bytes, in_all)
-        if is_due:
-            save(found, reached)
+        is_due = time.monotonic() - saved >= _SAVE_SECONDS
+        if is_due and reached.file < len(files):
+            save(tally.total(), reached)
             saved = time.monotonic()
     progress(in_all, in_all)
-    return merged([found, *pending]), reached
+    return tally.total(), reached
 
 
 _Batch = tuple[list[Document], tuple[Reached, int]]
