@@ -318,7 +318,7 @@ class _Zstd(io.RawIOBase):
 
 
 def parquet_rows(stored: BinaryIO, column: str) -> Records:
-    """Rows as objects with one column."""
+    """Texts of one column."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -340,16 +340,26 @@ def parquet_rows(stored: BinaryIO, column: str) -> Records:
             for batch in file.iter_batches(
                 max(1, most), row_groups=[group], columns=[column]
             ):
-                for value in batch.column(0):
+                for value in _column_values(batch.column(0), column):
                     row += 1
-                    yield row, _parquet_value(value, column)
+                    yield row, value
     except (pyarrow.ArrowException, OSError) as e:
         raise UnreadableError(f"not a readable .parquet file ({e})") from e
 
 
-def _parquet_value(value: Any, column: str) -> object:
+def _column_values(values: Any, column: str) -> Iterator[object]:
     try:
-        return {column: value.as_py()}
+        texts = values.to_pylist()
+    except UnicodeDecodeError:
+        texts = map(_column_value, values)
+    null = Refusal(f"field {column!r} is not a string (NoneType)")
+    for text in texts:
+        yield null if text is None else text
+
+
+def _column_value(value: Any) -> object:
+    try:
+        return value.as_py()
     except UnicodeDecodeError:
         return Refusal("not UTF-8")
 

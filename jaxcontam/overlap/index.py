@@ -182,14 +182,14 @@ class ExampleIndex:
         return tally.total()
 
     def find_each(self, documents: Sequence[Document]) -> list[Counts]:
-        """Counts of each document by itself."""
+        """Counts of each document by itself, without the text around hits."""
         holding: set[int] = set()
         for batch in _windows(self.texts, documents):
             for n, hashes in batch.hashes(self.texts).items():
                 places, _ = self.texts.tables[n].find(hashes, batch.ids)
                 holding |= set(batch.document[batch.part_at(places)].tolist())
         return [
-            self.find([document]) if i in holding else Counts()
+            Search(self, shows=False).add([document]) if i in holding else Counts()
             for i, document in enumerate(documents)
         ]
 
@@ -268,11 +268,15 @@ def grouped(documents: Iterable[_T]) -> Iterator[list[_T]]:
 
 
 class Search:
-    """A search of one group of documents after the other."""
+    """A search of one group of documents after the other.
 
-    def __init__(self, index: ExampleIndex):
+    `shows` says if hits have the text around them.
+    """
+
+    def __init__(self, index: ExampleIndex, *, shows: bool = True):
         self.index = index
-        self._words = ["", *index.texts.vocabulary]
+        self._shows = shows
+        self._words = ["", *index.texts.vocabulary] if shows else []
         self._best_rank = np.full(len(index), np.iinfo(np.int64).max)
         self._level = np.zeros(len(index), np.int8)
         self._matches: dict[int, Hit] = {}
@@ -456,13 +460,18 @@ class Search:
         self, batch: "_Window", place: int, n: int, end: int, longest: int
     ) -> str:
         """Text around n known words, and what follows up to a place or a length."""
-        words = joined_words([self._words[i] for i in batch.ids[place : place + n]])
-        text = batch.text_around(place, end)
-        found = re.search(words_pattern(words), text, re.IGNORECASE)
-        begin, stop = found.span() if found else (0, 0)
-        # One more than is shown: that it goes on is shown too.
-        low, high = begin - AROUND - 1, max(stop, begin + longest) + AROUND + 1
-        return text[max(0, low) : min(high, begin + _MOST_AROUND)]
+        if not self._shows:
+            return ""
+        # Many texts have the same frame.
+        if (key := (place, n, end, longest)) not in batch.shown:
+            words = joined_words([self._words[i] for i in batch.ids[place : place + n]])
+            text = batch.text_around(place, end)
+            found = re.search(words_pattern(words), text, re.IGNORECASE)
+            begin, stop = found.span() if found else (0, 0)
+            # One more than is shown: that it goes on is shown too.
+            low, high = begin - AROUND - 1, max(stop, begin + longest) + AROUND + 1
+            batch.shown[key] = text[max(0, low) : min(high, begin + _MOST_AROUND)]
+        return batch.shown[key]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -552,6 +561,7 @@ class _Window:
         # Word number within the document = place in `ids` + this.
         self._offset = np.array([part.word for part in parts]) - self._begins
         self._around = (0, 0), ""
+        self.shown: dict[tuple[int, ...], str] = {}
 
     def hashes(self, texts: OverlapIndex) -> dict[int, np.ndarray]:
         """Rolling hashes of its n-grams, by n."""

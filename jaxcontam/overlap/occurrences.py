@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from jaxcontam.data.ngrams import (
     shingles,
     words_pattern,
 )
-from jaxcontam.overlap.index import AROUND, Counts, ExampleIndex
+from jaxcontam.overlap.counts import Counts, Hit
+from jaxcontam.overlap.index import AROUND, ExampleIndex, Matched
 
 RULES = {
     "exact": "the text, character for character but for white space",
@@ -198,39 +200,23 @@ def occurrences(
     index: ExampleIndex, counts: Counts, *, among: Collection[int] | None = None
 ) -> tuple[Occurrence, ...]:
     """Result of each example, in order; `among` are the forms that are asked for."""
-    texts = index.texts
-    share_F, n_found_F = _shares(index, counts)
+    texts, n_found_F = index.texts, _short_found(index, counts)
     inverse = ["", *texts.vocabulary]
     best: dict[int, tuple[tuple[float, ...], Occurrence]] = {}
     for f in range(len(index)) if among is None else sorted(among):
         form, n_words = index.forms[f], int(texts.n_words[f])
-        stretch, hit = counts.stretches.get(f), counts.matches.get(f)
-        match = None if hit is None else index.matched(int(hit.order[0]))
-        n_shingles = n_wanted = level = 0
-        if stretch is not None:
-            n_shingles, level = (int(-order) for order in stretch.order)
-            n_wanted = len(set(shingles(texts.words(f).tolist(), SHINGLE)))
-        is_long = n_words >= LONG
-        met = {
-            "exact": level == 2,
-            "words": level >= 1,
-            "13-gram": match is not None and match.n == min(LONG, n_words),
-            "near-duplicate": is_long and _reaches(n_shingles, n_wanted, _CONTAINMENT),
-            "8-grams": _reaches(int(n_found_F[f]), n_words - SHORT + 1, _SHARE),
-        }
-        rules = tuple(rule for rule in RULES if met[rule])
-        share = float(share_F[f]) if n_words >= SHORT else None
-        containment = n_shingles / max(1, n_wanted) if is_long else None
-        place = stretch or hit
+        met = _met(index, counts, f, int(n_found_F[f]))
+        rules, match, hit = met.rules, met.match, met.place
+        n_short = n_words - SHORT + 1
+        share = float(n_found_F[f] / n_short) if n_short > 0 else None
         rank = list(RULES).index(rules[0]) if rules else len(RULES)
-        order = (-rank, containment or 0.0, share or 0.0)
+        order = (-rank, met.containment or 0.0, share or 0.0)
         matched, n_documents = None, None
         if match is not None:
             ids = texts.ids[match.place : match.place + match.n].tolist()
             matched = joined_words([inverse[i] for i in ids])
             found, documents = counts.ngrams[match.n]
             n_documents = int(documents[np.searchsorted(found, match.ngram)])
-        is_whole = any(rule in _WHOLE for rule in rules)
         for i in form.examples:
             if i in best and best[i][0] >= order:
                 continue
@@ -246,45 +232,76 @@ def occurrences(
                     matched_examples=match and match.n_examples,
                     matched_documents=n_documents,
                     share_8grams=share,
-                    containment=containment,
-                    file=place and place.file,
-                    line=place and place.line,
-                    boilerplate=bool(rules)
-                    and not is_whole
-                    and not (match and match.is_own),
+                    containment=met.containment,
+                    file=hit and hit.file,
+                    line=hit and hit.line,
+                    boilerplate=met.is_frame,
                     example=in_context(form.text, matched) if rules else None,
-                    corpus=in_context(place.around, matched)
-                    if rules and place
-                    else None,
+                    corpus=in_context(hit.around, matched) if rules and hit else None,
                 ),
             )
     return tuple(best[i][1] for i in sorted(best))
+
+
+class _Met(NamedTuple):
+    """Rules that a form meets, and by what."""
+
+    rules: tuple[str, ...]
+    match: Matched | None
+    containment: float | None
+    place: Hit | None
+    is_frame: bool
+
+
+def _met(index: ExampleIndex, counts: Counts, form: int, n_short_found: int) -> _Met:
+    n_words = int(index.texts.n_words[form])
+    stretch, hit = counts.stretches.get(form), counts.matches.get(form)
+    match = None if hit is None else index.matched(int(hit.order[0]))
+    n_shingles = n_wanted = level = 0
+    if stretch is not None:
+        n_shingles, level = (int(-order) for order in stretch.order)
+        words = index.texts.words(form).tolist()
+        n_wanted = len(set(shingles(words, SHINGLE)))
+    is_long = n_words >= LONG
+    met = {
+        "exact": level == 2,
+        "words": level >= 1,
+        "13-gram": match is not None and match.n == min(LONG, n_words),
+        "near-duplicate": is_long and _reaches(n_shingles, n_wanted, _CONTAINMENT),
+        "8-grams": _reaches(n_short_found, n_words - SHORT + 1, _SHARE),
+    }
+    rules = tuple(rule for rule in RULES if met[rule])
+    is_whole = any(rule in _WHOLE for rule in rules)
+    is_own = match is not None and match.is_own
+    return _Met(
+        rules,
+        match,
+        n_shingles / max(1, n_wanted) if is_long else None,
+        stretch or hit,
+        bool(rules) and not is_whole and not is_own,
+    )
+
+
+def _short_found(index: ExampleIndex, counts: Counts) -> np.ndarray:
+    """(F,) `SHORT`-grams of each text that were found, repeats included."""
+    if SHORT not in counts.ngrams:
+        return np.zeros(len(index), np.int64)
+    table = index.texts.tables[SHORT]
+    at, _ = table.held(counts.ngrams[SHORT][0])
+    return np.bincount(index.texts.owner[table.starts[at]], minlength=len(index))
 
 
 def found_in_each(
     index: ExampleIndex, documents: Sequence[Document]
 ) -> list[list[int]]:
     """Examples that are found in each document, by any rule, ascending."""
-    return [
-        [
-            row.id
-            for row in occurrences(index, counts, among=counts.matches)
-            if row.is_found
-        ]
-        for counts in index.find_each(documents)
-    ]
-
-
-def _shares(index: ExampleIndex, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
-    """(F,) share of each text's `SHORT`-grams that were found, and how many."""
-    n_all_F = np.maximum(index.texts.n_words - SHORT + 1, 1)
-    n_found_F = np.zeros(len(index), np.int64)
-    if SHORT in counts.ngrams:
-        table = index.texts.tables[SHORT]
-        at, _ = table.held(counts.ngrams[SHORT][0])
-        owners = index.texts.owner[table.starts[at]]
-        n_found_F = np.bincount(owners, minlength=len(index))
-    return n_found_F / n_all_F, n_found_F
+    found = []
+    for counts in index.find_each(documents):
+        n_short_F = _short_found(index, counts)
+        met = {f: _met(index, counts, f, int(n_short_F[f])) for f in counts.matches}
+        forms = [f for f, one in met.items() if one.rules and not one.is_frame]
+        found.append(sorted({i for f in forms for i in index.forms[f].examples}))
+    return found
 
 
 def _reaches(part: int, whole: int, share: tuple[int, int]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from eval.overlap import KINDS, framed_questions
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Document
@@ -15,41 +16,7 @@ from jaxcontam.overlap.index import example_index, forms_of
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.overlap.occurrences import occurrences
 
-FRAME = (
-    "Which function or class of the standard library of Python does the following "
-    "sentence of its documentation describe? Give its name and nothing else."
-)
-KINDS = (
-    "verbatim",
-    "case and marks",
-    "no frame",
-    "one word in 9 new",
-    "clean",
-    "quote",
-)
 PARAPHRASES = Path(__file__).with_name("overlap_paraphrases.toml")
-
-
-def framed_questions(n, seed):
-    """n questions of each of `KINDS`, and the documents of a corpus that has four."""
-    docs, rng = read_python_docs(), random.Random(seed)
-    documents = list(docs.documents)
-    bodies = [f"{q.sentence}? {q.answer}" for q in rng.sample(docs.questions, 6 * n)]
-    quoted = [text.split() for text in documents if len(text.split()) > 40]
-    for i in range(5 * n, 6 * n):
-        bodies[i] = f"{' '.join(rng.choice(quoted)[10:30])}. {bodies[i]}"
-    texts = [f"{FRAME} {body}" for body in bodies]
-    planted = [FRAME, *texts[:n]]
-    planted += [text.upper().replace(" ", " - ") for text in texts[n : 2 * n]]
-    planted += bodies[2 * n : 3 * n]
-    for text in texts[3 * n : 4 * n]:
-        words = text.split()
-        words[4::9] = ["another"] * len(words[4::9])
-        planted.append(" ".join(words))
-    for text in planted:
-        at = rng.randrange(len(documents))
-        documents[at] = f"{documents[at]}\n{text}\n"
-    return texts, documents
 
 
 def reworded_sentences(n, seed):
@@ -73,7 +40,7 @@ def reworded_sentences(n, seed):
 @pytest.mark.slow
 def test_whole_copies_are_found_and_clean_questions_in_their_frame_are_not():
     n = 100
-    texts, documents = framed_questions(n, seed=0)
+    texts, documents, _ = framed_questions(n, seed=0)
     benchmark = Benchmark("questions", tuple(texts), (None,) * len(texts))
     index = example_index(forms_of(benchmark, is_chosen=True))
     found = index.find(Document(text, line=i) for i, text in enumerate(documents, 1))

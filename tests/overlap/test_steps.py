@@ -159,26 +159,26 @@ def test_any_engine_that_maps_and_merges_makes_the_same_table(corpus):
     ]
 
 
+RAY = """
+import ray
+from datatrove.executor.ray import RayPipelineExecutor
+from datatrove.pipeline.readers import JsonlReader
+from jaxcontam.overlap.steps import FindExamples, numbered
+
+ray.init(num_cpus=2, include_dashboard=False)
+reader = JsonlReader("FOLDER/docs", adapter=numbered)
+steps = [reader, FindExamples("bench.txt", "FOLDER/counts")]
+RayPipelineExecutor(
+    steps, tasks=8, workers=2, mem_per_cpu_gb=1, logging_dir="FOLDER/logs"
+).run()
+"""
+
+
 @pytest.mark.slow
 def test_ray_makes_the_same_table(corpus):
-    ray = pytest.importorskip("ray", reason="ray is no dependency of the tests")
-    from datatrove.executor.ray import RayPipelineExecutor
-
+    pytest.importorskip("ray", reason="ray is no dependency of the tests")
     expected = rows_of("docs", "bench.txt")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        folder = str(corpus)
-        steps = [
-            JsonlReader(f"{folder}/docs", adapter=numbered),
-            FindExamples("bench.txt", f"{folder}/counts"),
-        ]
-        RayPipelineExecutor(
-            steps,
-            tasks=N_TASKS,
-            workers=2,
-            mem_per_cpu_gb=1,
-            logging_dir=f"{folder}/logs",
-        ).run()
-    finally:
-        ray.shutdown()
+    (corpus / "pipeline.py").write_text(RAY.replace("FOLDER", str(corpus)))
+    done = subprocess.run([sys.executable, "pipeline.py"], capture_output=True)
+    assert done.returncode == 0, done.stderr[-2000:]
     assert rows_of("counts", "bench.txt") == expected
