@@ -7,7 +7,6 @@ Dimension key
     M  scores
 """
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -72,12 +71,7 @@ from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
 from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.prompts import (
-    ApiEstimate,
-    CountedPrompts,
-    planned_requests,
-    sending_words,
-)
+from jaxcontam.scoring.api.prompts import ApiEstimate, CountedPrompts, sending_words
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.run_batches import finite_scores
@@ -516,7 +510,4 @@ def _requests(plan: MembershipPlan, limits: Budget) -> ApiEstimate:
     score_texts(plan.texts, own, plan.model, inputs=alone, seed=plan.asked.seed)
     prompts = getattr(plan.model.plain, "prompts", None)
     assert isinstance(prompts, CountedPrompts)
-    positions = collections.Counter[tuple[int, ...]]()
-    for length in prompts.lengths.values():
-        positions[1, length] += length
-    return planned_requests(positions, prompts, limits)
+    return prompts.estimate(limits)

@@ -40,7 +40,7 @@ class ScoringCost:
 
 
 Costed: TypeAlias = "Scorer | RemoteScorer"
-"""Scorers that tell their cost; a request has the shape (1, its length)."""
+"""Scorers that tell their cost; a remote one counts its requests itself."""
 
 
 def sequence_cost(
@@ -53,7 +53,7 @@ def sequence_cost(
     """
     planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
-        return scorer.sequence_cost(sequences, planned)
+        return scorer.sequence_cost(sequences)
     rows, batches = scorer.plan(sequences)
     value_size = len(SUMS.to_bytes(np.zeros((2, 1))))
     asked = []
@@ -82,7 +82,7 @@ def pair_cost(
     is_alone = planned is None
     planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
-        return scorer.pairs.pair_cost(plan.groups, planned)
+        return scorer.pair_cost(plan.groups)
     pairs = scorer.pairs
     assert pairs is not None
     store = pairs.store
@@ -96,7 +96,7 @@ def groups_cost(
 ) -> ScoringCost:
     """Cost of `PairScorer.logprobs` of groups; arguments as above."""
     if not isinstance(scorer, Scorer):
-        return scorer.pairs.pair_cost(groups, planned)
+        return scorer.pair_cost(groups)
     pairs = scorer.pairs
     assert pairs is not None
     asked = [

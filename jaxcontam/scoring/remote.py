@@ -15,7 +15,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from jaxcontam.progress import Progress, progress_in
 from jaxcontam.scoring.api.address import (
     KEY_VARIABLE,
     REFERENCE_KEY_VARIABLE,
-    ApiModel,
+    Answer,
     Body,
     key_beside,
     parse_api,
@@ -67,10 +67,6 @@ BEFORE_TEXT = 0x110000
 """Stands for what a server puts before a text; one above the last code point."""
 
 
-Prompts = ServedPrompts | CountedPrompts
-"""Asks for log-probabilities of prompts, or counts what would be asked."""
-
-
 Pair = tuple[np.ndarray, np.ndarray]
 """Ids that are read, and those after them that are scored."""
 
@@ -83,7 +79,7 @@ class RemoteScorer:
 
     store = None
 
-    def __init__(self, prompts: Prompts, *, context: int):
+    def __init__(self, prompts: ServedPrompts | CountedPrompts, *, context: int):
         self.prompts = prompts
         self.context = context
 
@@ -146,18 +142,14 @@ class RemoteScorer:
             found.append(of_group)
         return PairScores(found, n_cached, n_scored)
 
-    def sequence_cost(
-        self, sequences: Sequence[np.ndarray], planned: set[bytes]
-    ) -> ScoringCost:
-        """Cost of `sums`; asks no server."""
+    def sequence_cost(self, sequences: Sequence[np.ndarray]) -> ScoringCost:
+        """Cost of `sums`, whose requests are counted; asks no server."""
         rows = rows_of(sequences, self.context)
-        return self._cost(_pairs_of(rows, sequences), planned)
+        return self._cost(_pairs_of(rows, sequences))
 
-    def pair_cost(
-        self, groups: Sequence[PairGroup], planned: set[bytes]
-    ) -> ScoringCost:
-        """Cost of `logprobs`; asks no server."""
-        return self._cost(_pairs_in(groups), planned)
+    def pair_cost(self, groups: Sequence[PairGroup]) -> ScoringCost:
+        """Cost of `logprobs`, whose requests are counted; asks no server."""
+        return self._cost(_pairs_in(groups))
 
     def _scored(
         self, pairs: Sequence[Pair], progress: Progress | None
@@ -173,19 +165,11 @@ class RemoteScorer:
             found.append((score.logprobs[at >= 0], at[at >= 0]))
         return found, n_cached
 
-    def _cost(self, pairs: Sequence[Pair], planned: set[bytes]) -> ScoringCost:
-        """One request has the shape (1, its length)."""
-        n_cached, positions = 0, Counter[tuple[int, ...]]()
-        for pair in pairs:
-            prompt = prompt_of(pair, ids=self.prompts.ids)
-            key = self.prompts.key(prompt).encode()
-            if key in planned or self.prompts.holds(prompt):
-                n_cached += len(pair[1])
-                continue
-            planned.add(key)
-            positions[1, len(prompt)] += len(prompt)
-        total = sum(len(own) for _, own in pairs)
-        return ScoringCost(total, n_cached, positions, store_bytes=0)
+    def _cost(self, pairs: Sequence[Pair]) -> ScoringCost:
+        sizes = [len(own) for _, own in pairs]
+        held = self.prompts.held([prompt_of(p, ids=self.prompts.ids) for p in pairs])
+        n_cached = sum(itertools.compress(sizes, held))
+        return ScoringCost(sum(sizes), n_cached, Counter(), store_bytes=0)
 
 
 def _pairs_of(rows: Sequence[Row], sequences: Sequence[np.ndarray]) -> list[Pair]:
@@ -233,88 +217,154 @@ def open_api(
     `beside` is the model that this one is a reference for: its server's key is sent to
     no other, which gets REFERENCE_API_KEY.
     """
-    model = parse_api(word, flag="MODEL")
-    tokenizer = None
-    if options.tokenizer is not None:
-        tokenizer = read_local_tokenizer(options.tokenizer)
-    # One budget for the probe and for what follows.
-    spending = Spending(options.limits)
-    found: Capability | None = None
-    seen: frozenset[tuple[str, str]] = frozenset()
-    way = Way(echo=True, ids=tokenizer is not None)
-    asked_beside = () if beside is None else (beside,)
-    own = KEY_VARIABLE if beside is None else REFERENCE_KEY_VARIABLE
-    api_key, _ = key_beside(model.url, own, asked_beside)
-    unkept = functools.partial(
-        ApiClient, api_key=api_key, concurrency=options.concurrency, budget=spending
-    )
-    if not plan_only:
-        with unkept(model) as client:
-            found = _probed(client, tokenizer)
-        seen = frozenset(client.fingerprints)
-        way = found.way
-    prefix_id = BEFORE_TEXT if way.bos else None
+    served = _ServedModel(word, options, beside)
+    found = None if plan_only else served.probed()
+    model, tokenizer = served.model, served.tokenizer
     context = options.context or _CONTEXT_CHARACTERS
+    prefix_id = BEFORE_TEXT if served.way.bos else None
     if tokenizer is not None:
         prefix_id = tokenizer.prefix_id
         # What is written stands in the model's context too.
         context = options.context or tokenizer.context or _CONTEXT_IDS
-        context -= way.max_tokens
-    opened: list[ApiClient] = []
-    tested: list[SpotChecks] = []
-
-    def make_scorer(
-        *, store: Path | None, batch_tokens: int | None = None, moments: bool = False
-    ) -> RemoteScorer:
-        del batch_tokens
-        if moments:
-            raise InputError(f"{word}: a served model gives no means and variances")
-        if plan_only:
-            journal = None if store is None else Journal(store / JOURNAL_NAME)
-            return RemoteScorer(CountedPrompts(model, way, journal), context=context)
-        journal = None if store is None else journal_in(store, JOURNAL_NAME)
-        eras = None
-        if journal is not None and found is not None:
-            witness = found.witness
-            eras = find_eras(journal, model, witness.prompt, witness.logprobs)
-        client = unkept(model, journal=journal).__enter__()
-        client.fingerprints |= seen
-        opened.append(client)
-        encoder = None if tokenizer is None else tokenizer.encoder
-        tested.append(SpotChecks(client, way, encoder))
-        prompts = ServedPrompts(client, way, tested[-1], eras)
-        return RemoteScorer(prompts, context=context)
-
+        context -= served.way.max_tokens
+    parts = [model.url, model.name, None if tokenizer is None else tokenizer.digest]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return OpenModel(
         name=re.sub(r"[^\w.-]+", "-", model.name).strip(".-") or "model",
-        fingerprint=_fingerprint(model, tokenizer),
+        fingerprint=f"sha256:{digest}",
         tokenizer=CharacterTokenizer() if tokenizer is None else tokenizer.encoder,
         prefix_id=prefix_id,
         context=context,
         info=ModelInfo(
             name=word,
-            fingerprint=_fingerprint(model, tokenizer),
+            fingerprint=f"sha256:{digest}",
             n_parameters=None,
             dtype="unknown",
             precision="unknown",
             context=context,
-            served=None
-            if found is None
-            else ServedInfo(
-                way=way.words,
-                has_bos=None if way.ids else way.bos,
-                read_write_difference=found.error,
-                repeat_difference=found.difference,
-                n_probe_requests=found.n_requests,
-            ),
+            served=found,
         ),
         device=None,
         checkpoint=None,
-        make_scorer=make_scorer,
+        make_scorer=functools.partial(served.scorer, context),
         store_name="",
         vocab_size=None if tokenizer is None else tokenizer.vocab_size,
-        notes=functools.partial(_notes, found, opened, tested, unkept, model),
+        notes=served.notes,
     )
+
+
+class _ServedModel:
+    """A model behind a server, and what its answers showed so far.
+
+    One budget serves the probe, all scorers and the last question.
+    """
+
+    def __init__(self, word: str, options: ApiOptions, beside: Any):
+        self.word = word
+        self.model = model = parse_api(word, flag="MODEL")
+        self.tokenizer = None
+        if options.tokenizer is not None:
+            self.tokenizer = read_local_tokenizer(options.tokenizer)
+        self.way = Way(echo=True, ids=self.tokenizer is not None)
+        variable = KEY_VARIABLE if beside is None else REFERENCE_KEY_VARIABLE
+        others = () if beside is None else (beside,)
+        spending = Spending(options.limits)
+        self._connect = functools.partial(
+            ApiClient,
+            model,
+            api_key=key_beside(model.url, variable, others)[0],
+            concurrency=options.concurrency,
+            budget=spending,
+        )
+        self._found: Capability | None = None
+        self._seen: set[tuple[str, str]] = set()
+        self._clients: list[ApiClient] = []
+        self._spots: list[SpotChecks] = []
+
+    def probed(self) -> ServedInfo:
+        """Ask what the server can do, anew in each run, since servers change."""
+        tokenizer = self.tokenizer
+        prefix_id = None if tokenizer is None else tokenizer.prefix_id
+        with self._connect() as client:
+
+            def post(body: Body, *, once: bool = False) -> Answer:
+                return client.post(PATH, body, is_kept=False, tries=1 if once else None)
+
+            found = self._found = probe(
+                post,
+                url=self.model.url,
+                tokenizer=None if tokenizer is None else tokenizer.encoder,
+                prefix=() if prefix_id is None else (prefix_id,),
+            )
+        self.way, self._seen = found.way, client.fingerprints
+        return ServedInfo(
+            way=found.way.words,
+            has_bos=None if found.way.ids else found.way.bos,
+            read_write_difference=found.error,
+            repeat_difference=found.difference,
+            n_probe_requests=client.n_sent,
+        )
+
+    def scorer(
+        self,
+        context: int,
+        *,
+        store: Path | None,
+        batch_tokens: int | None = None,
+        moments: bool = False,
+    ) -> RemoteScorer:
+        """As `OpenModel.make_scorer`; unless it was probed, the server is not asked."""
+        del batch_tokens
+        if moments:
+            raise InputError(
+                f"{self.word}: a served model gives no means and variances"
+            )
+        if (found := self._found) is None:
+            journal = None if store is None else Journal(store / JOURNAL_NAME)
+            counted = CountedPrompts(self.model, self.way, journal)
+            return RemoteScorer(counted, context=context)
+        journal = None if store is None else journal_in(store, JOURNAL_NAME)
+        eras = None
+        if journal is not None:
+            eras = find_eras(journal, self.model, found.text, found.logprobs)
+        client = self._connect(journal=journal)
+        client.fingerprints |= self._seen
+        self._clients.append(client)
+        encoder = None if self.tokenizer is None else self.tokenizer.encoder
+        self._spots.append(SpotChecks(client, self.way, encoder))
+        prompts = ServedPrompts(client, self.way, self._spots[-1], eras)
+        return RemoteScorer(prompts, context=context)
+
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the answers for the report; a model that changed is refused."""
+        if (found := self._found) is None:
+            return ()
+        notes: list[str | None] = []
+        if not found.way.ids:
+            notes.append(
+                "without --tokenizer the server cuts texts into tokens of its own, and "
+                "lengths and numbers of tokens are counted in characters"
+            )
+        difference = max([found.difference, *(s.difference for s in self._spots)])
+        if difference > REPEATS_WITHIN:
+            notes.append(
+                "the server does not repeat itself: the same request gave a "
+                f"log-probability that differs by {difference:.2g} nats"
+            )
+        if any(spots.n_again and not spots.n_compared for spots in self._spots):
+            notes.append(
+                "what the server writes after texts like the rows could not be read "
+                "again, so its numbers were checked on other texts alone"
+            )
+        notes += map(snapshot_warning, self._clients)
+        # Where nothing was asked, the probe has just compared.
+        if any(client.n_sent for client in self._clients):
+            with self._connect() as client:
+                post = functools.partial(
+                    client.post, PATH, is_kept=False, tries=_LAST_TRIES
+                )
+                notes.append(check_after(post, self.model.url, found))
+        return tuple(note for note in notes if note is not None)
 
 
 def read_local_tokenizer(directory: Path) -> LocalTokenizer:
@@ -337,67 +387,3 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
         vocab_size=max(encoder.get_vocab().values()) + 1,
         digest=hashlib.sha256(encoder.to_str().encode()).hexdigest(),
     )
-
-
-def _probed(client: ApiClient, tokenizer: LocalTokenizer | None) -> Capability:
-    """Abilities of the server, probed anew each run, since servers change."""
-
-    def post(body: Body, *, once: bool = False) -> Any:
-        return client.post(PATH, body, is_kept=False, tries=1 if once else None)
-
-    prefix_id = None if tokenizer is None else tokenizer.prefix_id
-    found = probe(
-        post,
-        url=client.model.url,
-        tokenizer=None if tokenizer is None else tokenizer.encoder,
-        prefix=() if prefix_id is None else (prefix_id,),
-    )
-    return dataclasses.replace(found, n_requests=client.n_sent)
-
-
-def _fingerprint(model: ApiModel, tokenizer: LocalTokenizer | None) -> str:
-    """Digest of what is known of a served model; its weights are not."""
-    parts = [model.url, model.name, None if tokenizer is None else tokenizer.digest]
-    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
-
-
-def _notes(
-    found: Capability | None,
-    opened: list[ApiClient],
-    tested: list[SpotChecks],
-    unkept: Callable[[ApiModel], ApiClient],
-    model: ApiModel,
-) -> tuple[str, ...]:
-    """Notes on the server's answers for the report; a model that changed is refused."""
-    notes = []
-    if found is not None and not found.way.ids:
-        notes.append(
-            "without --tokenizer the server cuts texts into tokens of its own, and "
-            "lengths and numbers of tokens are counted in characters"
-        )
-    difference = max(
-        [0.0 if found is None else found.difference, *(s.difference for s in tested)]
-    )
-    if difference > REPEATS_WITHIN:
-        notes.append(
-            "the server does not repeat itself: the same request gave a "
-            f"log-probability that differs by {difference:.2g} nats"
-        )
-    if any(s.n_again and not s.n_compared for s in tested):
-        notes.append(
-            "what the server writes after texts like the rows could not be read again, "
-            "so its numbers were checked on other texts alone"
-        )
-    notes += [warning for c in opened if (warning := snapshot_warning(c)) is not None]
-    # Where nothing was asked, the probe has just compared.
-    if found is None or not any(client.n_sent for client in opened):
-        return tuple(notes)
-    with unkept(model) as client:
-        words = check_after(
-            functools.partial(client.post, PATH, is_kept=False, tries=_LAST_TRIES),
-            found.way,
-            model,
-            found.witness,
-        )
-    notes += [] if words is None else [words]
-    return tuple(notes)

@@ -3,12 +3,11 @@
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import Body
+from jaxcontam.scoring.api.address import Answer, Body
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.
@@ -45,10 +44,9 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Spending limit and prices of one run; earlier runs do not count.
+    """Prices of a million tokens, and the most that one run's requests may cost.
 
-    Attributes:
-        max_cost: Most that requests may cost, those that fail too; None is no limit.
+    Those that fail count, those of earlier runs do not; `max_cost` None is no limit.
     """
 
     max_cost: float | None = None
@@ -77,16 +75,11 @@ class Budget:
         prompts = self.price_in * usage.prompt_tokens
         return (prompts + self.price_out * usage.completion_tokens) / _MILLION
 
-    def is_passed(self, usage: Usage) -> bool:
-        """True if it costs more than the limit."""
-        return self.max_cost is not None and self.cost(usage) > self.max_cost
-
 
 class Spending:
     """Usage so far, plus the upper bound of requests in flight.
 
-    Clients of several servers may share one, since a budget belongs to a run, and so
-    may their threads.
+    Clients of several servers may share one, since a budget belongs to a run.
     """
 
     def __init__(self, budget: Budget):
@@ -97,18 +90,20 @@ class Spending:
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False: wait for those in flight."""
+        limit = self.budget.max_cost
         with self._lock:
-            if self.budget.is_passed(self.spent + most):
+            alone = self.spent + most
+            if limit is not None and self.budget.cost(alone) > limit:
                 used = self.spent
                 raise InputError(
-                    f"the budget of {self.budget.max_cost:g} does not hold one more "
+                    f"the budget of {limit:g} does not hold one more "
                     f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
                     f"{used.completion_tokens:,} tokens used, "
                     f"{self.budget.cost(used):.4g} paid)",
                     hint="run the same command again with a higher --budget: what is "
                     "answered is not asked again",
                 )
-            if self.budget.is_passed(sum(self._held, self.spent + most)):
+            if limit is not None and self.budget.cost(sum(self._held, alone)) > limit:
                 return False
             self._held.append(most)
             return True
@@ -121,14 +116,10 @@ class Spending:
 
 
 def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
-    """Upper bound of one request's usage.
-
-    A text has at most as many tokens as bytes, plus one at its beginning.
-    """
+    """Upper bound of one request: a text has at most a token a byte, and one before."""
     most = _most_tokens(body)
     assert most is not None or not is_bounded, "a budget needs max_tokens"
-    prompts = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
-    return Usage(1, prompts, most or 0)
+    return Usage(1, _prompt_tokens(body, lambda n_bytes: n_bytes + 1), most or 0)
 
 
 def about_usage(body: Body) -> Usage:
@@ -139,9 +130,7 @@ def about_usage(body: Body) -> Usage:
 def most_bytes(body: Body) -> int:
     """Longest answer that a request can have, in bytes of JSON.
 
-    A token takes less than `_BYTES_PER_ANSWER_TOKEN` with its log-probability and its
-    place, and as much for each likelier token that was asked for. A longer answer is
-    not read: as Python's objects it takes up to 25 times its bytes.
+    A longer one is not read: as Python's objects it takes up to 25 times its bytes.
     """
     n_tokens, n_shown = _shown_tokens(body)
     return _LEAST_BYTES + _BYTES_PER_ANSWER_TOKEN * n_tokens * (1 + n_shown)
@@ -156,7 +145,7 @@ def most_values(body: Body) -> int:
     return _LEAST_VALUES + n_tokens * (1 + _VALUES_PER_ANSWER_TOKEN * n_shown)
 
 
-def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
+def used_by(answer: Answer, body: Body) -> Usage:
     """Usage as the server reports it, or as its texts show if that is more.
 
     The most that the request can use where the server reports none.
@@ -176,7 +165,7 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
-    n_bytes = len(str(written or "").encode("utf-8", "replace"))
+    n_bytes = _n_bytes(written or "")
     most = most_usage(body, is_bounded=False)
     n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
     n_read = _prompt_tokens(body, _tokens_in, of_template=0)
@@ -185,6 +174,10 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
         count("prompt_tokens", most.prompt_tokens, n_read),
         count("completion_tokens", most.completion_tokens, n_written),
     )
+
+
+def _n_bytes(text: object) -> int:
+    return len(str(text).encode("utf-8", "replace"))
 
 
 def _tokens_in(n_bytes: int) -> int:
@@ -209,15 +202,13 @@ def _prompt_tokens(
     body: Body, of_bytes: Callable[[int], int], *, of_template: int = _TEMPLATE_TOKENS
 ) -> int:
     """Tokens of a request's prompt: ids are counted, text by its bytes."""
-
-    def of_text(text: object) -> int:
-        return of_bytes(len(str(text).encode("utf-8", "replace")))
-
-    messages: Iterable[Mapping[str, Any]] = body.get("messages") or ()
-    total = sum(of_text(m.get("content")) + of_template for m in messages)
+    total = sum(
+        of_bytes(_n_bytes(message.get("content"))) + of_template
+        for message in body.get("messages") or ()
+    )
     prompt = body.get("prompt", ())
     if isinstance(prompt, str):
-        return total + of_text(prompt)
+        return total + of_bytes(_n_bytes(prompt))
     return total + sum(map(len, prompt))
 
 
@@ -227,15 +218,14 @@ CONCURRENCY = 8
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """Settings of a served model.
+    """Settings of a served model; prices are of a million tokens.
 
     Attributes:
         tokenizer: Folder with the model's tokenizer.json, whose ids are sent; None
             sends text, and the server's own tokens are scored.
         context: Tokens of a request at most, or characters without a tokenizer; None
             takes a default. Of a model directory: tokens that it reads at once.
-        budget: Most that the run may cost; None is no limit. Prices are of a million
-            tokens.
+        budget: Most that the run may cost; None is no limit.
     """
 
     tokenizer: Path | None = None

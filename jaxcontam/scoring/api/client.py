@@ -26,6 +26,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import (
     KEY_VARIABLE,
+    Answer,
     ApiError,
     ApiModel,
     Body,
@@ -35,13 +36,14 @@ from jaxcontam.scoring.api.address import (
     request_key,
 )
 from jaxcontam.scoring.api.answers import (
-    PROTOCOLS,
-    Answer,
+    SGLANG,
     Failure,
     read_failure,
     read_reply,
+    sglang_request,
 )
 from jaxcontam.scoring.api.budget import (
+    CONCURRENCY,
     Budget,
     Spending,
     Usage,
@@ -68,6 +70,27 @@ class StoppedError(Exception):
     """The request was not sent: another one failed, or the user interrupted."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """Arguments of `post_all` that its requests share, and what its threads share.
+
+    Attributes:
+        todo: (key, body) of requests that are not begun.
+        done: (key, answer) of each, and (None, None) from each thread that ends.
+        failures: What ended the call, the first one first.
+    """
+
+    path: str
+    check: Check | None
+    is_kept: bool
+    keeps_refusals: bool
+    tries: int | None
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    todo: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
+    done: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
+    failures: list[BaseException] = dataclasses.field(default_factory=list)
+
+
 class ApiClient:
     """A model behind a server; a context manager.
 
@@ -83,7 +106,7 @@ class ApiClient:
         *,
         api_key: str | None,
         journal: Journal | None = None,
-        concurrency: int = 8,
+        concurrency: int = CONCURRENCY,
         budget: Spending | None = None,
         key_variable: str = KEY_VARIABLE,
         retry_refused: bool = False,
@@ -132,8 +155,7 @@ class ApiClient:
         # As objects an answer takes many times its bytes: one is read at a time.
         self._reading = threading.Lock()
         self._telling = threading.Lock()
-        self._told_until = -math.inf
-        self._heard_at = self._looked_at = -math.inf
+        self._told_until = self._told_of = self._heard_at = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -207,20 +229,23 @@ class ApiClient:
         for item in dict(zip(keys, bodies, strict=True)).items():
             call.todo.put(item)
         answers: dict[str, Any] = {}
-        n_workers, n_done, n_ended = min(self._concurrency, len(n_equal)), 0, 0
-        pool = ThreadPoolExecutor(n_workers or 1, "api")
+        n_running, n_done = min(self._concurrency, len(n_equal)), 0
+        pool = ThreadPoolExecutor(n_running or 1, "api")
         workers: list[Future[None]] = []
         try:
-            for _ in range(n_workers):
+            for _ in range(n_running):
                 workers.append(pool.submit(self._work, call))
-            while n_ended < n_workers:
-                self._look()
+            looked = time.monotonic()
+            while n_running:
+                if time.monotonic() >= looked + _LOOK_SECONDS:
+                    self._look()
+                    looked = time.monotonic()
                 try:
                     key, answer = call.done.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
                     continue
                 if key is None:
-                    n_ended += 1
+                    n_running -= 1
                     continue
                 answers[key] = answer
                 n_done += n_equal[key]
@@ -241,7 +266,7 @@ class ApiClient:
             raise call.failures[0]
         return [answers[key] for key in keys]
 
-    def _work(self, call: "_Call") -> None:
+    def _work(self, call: _Call) -> None:
         """Answer one request after the other; every thread of a call does this."""
         try:
             while not call.stop.is_set():
@@ -255,16 +280,16 @@ class ApiClient:
         finally:
             call.done.put((None, None))
 
-    def _answer(self, call: "_Call", key: str, body: Body) -> Any:
-        """The answer to a request, or its refusal."""
-        found = self._found(key) if call.is_kept else None
-        if isinstance(found, RefusedError):
-            return found
-        if found is not None:
-            # An answer that another check accepted may not pass this one.
-            with contextlib.suppress(ValueError):
-                return self._note(call, body, found)
+    def _answer(self, call: _Call, key: str, body: Body) -> Any:
+        """What is held of the answer to a request, or its refusal."""
         if call.is_kept:
+            found = self._found(key)
+            if isinstance(found, RefusedError):
+                return found
+            if found is not None:
+                # An answer that another check accepted may not pass this one.
+                with contextlib.suppress(ValueError):
+                    return self._held(call, body, found)
             self._kept.claim()
         try:
             return self._ask(call, key, body)
@@ -275,7 +300,7 @@ class ApiClient:
                 self._keep(call, key, e)
             return e
 
-    def _ask(self, call: "_Call", key: str, body: Body) -> Any:
+    def _ask(self, call: _Call, key: str, body: Body) -> Any:
         """Send a request until its answer is there and kept: all retries are here.
 
         Once the call is to stop, a request in flight is completed, but another try ends
@@ -325,16 +350,15 @@ class ApiClient:
             self._pace.enter()
             self.n_sent += 1
 
-    def _try(
-        self, call: "_Call", key: str, body: Body, most: Usage
-    ) -> tuple[Any, Usage]:
-        """What is held of an answer, or why there is none; and what it cost.
+    def _try(self, call: _Call, key: str, body: Body, most: Usage) -> tuple[Any, Usage]:
+        """What is held of an answer that is kept, or a Failure; and what it cost.
 
         Errors as of `read_reply` and `read_failure`.
         """
         url, sent = self.model.url + call.path, body
-        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
-            url, sent = own.url(self.model.url), own.request(body)
+        if body.get("protocol") == SGLANG:
+            url = f"{self.model.url.removesuffix('/v1')}/generate"
+            sent = sglang_request(body)
         n_bytes = most_bytes(body)
         try:
             reply = self._connections.post(url, json.dumps(sent).encode(), n_bytes)
@@ -352,22 +376,16 @@ class ApiClient:
             used = used_by(answer, body) if self._server.is_openai else Usage(1)
             self._pace.answered()
             try:
-                return self._accepted(call, key, body, answer), used
+                held, kept = self._held(call, body, answer), answer
+            except RefusedError as e:
+                held = kept = e
             except ValueError as e:
                 return Failure("unusable", str(e)), used
+            self._keep(call, key, kept)
+            return held, used
 
-    def _accepted(self, call: "_Call", key: str, body: Body, answer: Answer) -> Any:
-        """What is held of an answer that is kept; ValueError if it cannot be used."""
-        try:
-            held = self._note(call, body, answer)
-        except RefusedError as e:
-            self._keep(call, key, e)
-            return e
-        self._keep(call, key, answer)
-        return held
-
-    def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
-        """Part of an answer that is held; errors as of `check` of `post_all`."""
+    def _held(self, call: _Call, body: Body, answer: Answer) -> Any:
+        """What stands for an answer; errors as of `check` of `post_all`."""
         held = None if call.check is None else call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)
@@ -385,7 +403,7 @@ class ApiClient:
             return None
         return RefusedError(words, status=value.get("status"))
 
-    def _keep(self, call: "_Call", key: str, outcome: Answer | RefusedError) -> None:
+    def _keep(self, call: _Call, key: str, outcome: Answer | RefusedError) -> None:
         """Keep an answer or a refusal, synced to disk if there is a journal."""
         if not call.is_kept:
             return
@@ -397,15 +415,12 @@ class ApiClient:
 
     def _look(self) -> None:
         """Cut requests whose time is over, and tell of one that waits for long."""
-        now = time.monotonic()
-        if now < self._looked_at + _LOOK_SECONDS:
-            return
-        self._looked_at = now
-        self._connections.cut_late()
-        is_silent = self._connections.is_silent(_SILENT_SECONDS)
-        if is_silent and now - self._heard_at >= _SILENT_SECONDS:
+        oldest, now = self._connections.cut_late(), time.monotonic()
+        if oldest > self._told_of and now - _SILENT_SECONDS >= max(
+            oldest, self._heard_at
+        ):
             # One line for all that wait.
-            self._heard_at = now
+            self._told_of = self._heard_at = now
             self._say(
                 f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
                 f"{self._server.timeout_seconds:g} s"
@@ -441,27 +456,6 @@ class ApiClient:
                 self._skipped += seconds
         if stop.is_set():
             raise StoppedError
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
-    """Arguments of `post_all` that its requests share, and what its threads share.
-
-    Attributes:
-        todo: (key, body) of requests that are not begun.
-        done: (key, answer) of each, and (None, None) from each thread that ends.
-        failures: What ended the call, the first one first.
-    """
-
-    path: str
-    check: Check | None
-    is_kept: bool
-    keeps_refusals: bool
-    tries: int | None
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-    todo: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    done: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    failures: list[BaseException] = dataclasses.field(default_factory=list)
 
 
 def snapshot_warning(client: ApiClient) -> str | None:

@@ -27,7 +27,10 @@ class LongAnswerError(Exception):
 
 
 class Connections:
-    """Connections to one server, as many as are used together."""
+    """Connections to one server, as many as are used together.
+
+    Times are those of `time.monotonic`.
+    """
 
     def __init__(self, server: Server, transport: httpx2.BaseTransport | None):
         """Nothing is sent yet."""
@@ -71,18 +74,12 @@ class Connections:
         finally:
             self._idle.append(one)
 
-    def cut_late(self) -> None:
-        """Cut those whose time is over."""
+    def cut_late(self) -> float:
+        """Cut requests whose time is over; gives when the oldest began, or infinity."""
+        now = time.monotonic()
         for one in self._all:
-            one.cut(time.monotonic() - self._seconds)
-
-    def is_silent(self, seconds: float) -> bool:
-        """True if a request has waited for so long that it is to be told of, once."""
-        by = time.monotonic() - seconds
-        late = [one for one in self._all if one.began <= by and not one.is_told]
-        for one in late:
-            one.is_told = True
-        return bool(late)
+            one.cut(now - self._seconds)
+        return min(one.began for one in self._all)
 
     def cut(self) -> None:
         """Cut all that are in use."""
@@ -96,21 +93,19 @@ class Connections:
 
 
 class _Connection:
-    """A connection for one request at a time; times are those of `time.monotonic`."""
+    """A connection for one request at a time, which began then, or never: infinity."""
 
     def __init__(self, http: httpx2.Client):
         self.http = http
         self.began = math.inf
-        self.is_told = False
         self._socket: socket.socket | None = None
         self._is_cut = False
         # Held while a request begins, ends or is cut: no other one is cut in its place.
         self._lock = threading.Lock()
 
     def post(self, url: str, content: bytes, most_bytes: int, seconds: float) -> Reply:
-        """As `Connections.post`."""
         with self._lock:
-            self._is_cut = self.is_told = False
+            self._is_cut = False
             began = self.began = time.monotonic()
         data = bytearray()
         try:

@@ -1,16 +1,23 @@
 """Prompts to log-probabilities: through a client, or only counted and estimated."""
 
 import dataclasses
+import functools
+import math
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_after
-from jaxcontam.scoring.api.address import ApiModel, Body, RefusedError, request_key
-from jaxcontam.scoring.api.answers import Answer
+from jaxcontam.scoring.api.address import (
+    Answer,
+    ApiModel,
+    Body,
+    RefusedError,
+    request_key,
+)
 from jaxcontam.scoring.api.budget import Budget, Usage, about_usage
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import (
@@ -28,6 +35,8 @@ from jaxcontam.scoring.asked import going_out, put_back
 _AT_ONCE = 128
 # So many tokens of no text have the same number in a model.
 _FEWEST_ALIKE = 8
+# English and code in the tokenizers of today.
+_CHARACTERS_PER_TOKEN = 4
 
 
 class ServedPrompts:
@@ -47,10 +56,6 @@ class ServedPrompts:
         self._eras, self._era = eras, 0
         # Scorers live as long as a run needs them, which no `with` block shows.
         weakref.finalize(self, client.__exit__, None, None, None)
-
-    def key(self, prompt: Prompt) -> str:
-        """Equal for equal requests."""
-        return self.client.key(PATH, self._way.body(prompt))
 
     def holds(self, prompt: Prompt) -> bool:
         """True if the journal has the answer."""
@@ -73,18 +78,17 @@ class ServedPrompts:
         for start in range(0, len(prompts), _AT_ONCE):
             block = [prompts[i] for i in order[start : start + _AT_ONCE]]
             hears = progress_after(progress, start, len(prompts))
+            ask = functools.partial(self._asked, progress=hears)
             if self._spots is None or all(map(self.holds, block)):
-                found += self._asked([(prompt, 0) for prompt in block], hears)
-                continue
-            self._spots.check_rows(block)
-            asked, places = self._spots.with_repeats(block)
-            scores = self._asked(asked, hears)
-            found += self._spots.checked(block, [scores[i] for i in places])
+                found += ask([(prompt, 0) for prompt in block])
+            else:
+                found += self._spots.scored(block, ask)
         return put_back(order, found)
 
     def _choose_era(self, prompts: Sequence[Prompt]) -> None:
         if self._eras is not None:
-            self._era = self._eras.of_call([self.key(prompt) for prompt in prompts])
+            bodies = map(self._way.body, prompts)
+            self._era = self._eras.of_call([self.client.key(PATH, b) for b in bodies])
 
     def _asked(
         self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None
@@ -120,55 +124,46 @@ class ServedPrompts:
 
 
 class CountedPrompts:
-    """Sends nothing; counts what would be sent, lengths of prompts by request key."""
+    """Sends nothing; counts what would be sent."""
 
     def __init__(self, model: ApiModel, way: Way, journal: Journal | None):
         self.ids = way.ids
-        self.lengths: dict[str, int] = {}
-        self._held: set[str] = set()
         self._model, self._way, self._journal = model, way, journal
+        # Lengths of different requests by key; None where the journal has the answer.
+        self._lengths: dict[str, int | None] = {}
 
-    @property
-    def n_held(self) -> int:
-        """Different requests asked about whose answers the journal has."""
-        return len(self._held)
-
-    def key(self, prompt: Prompt) -> str:
-        """Equal for equal requests."""
-        return request_key(self._model, PATH, self._way.body(prompt))
-
-    def holds(self, prompt: Prompt) -> bool:
-        """True if the journal has the answer, which is counted then.
+    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Count what is to be sent: True for what is not, as an answer will be there.
 
         Which way the server takes is not known before it is asked: any will do.
         """
-        for way in (self._way, *ways(ids=self.ids)):
-            key = request_key(self._model, PATH, way.body(prompt))
-            if self._journal is not None and key in self._journal:
-                self._held.add(self.key(prompt))
-                return True
-        return False
-
-    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
-        """True for each answer that the journal has."""
-        return [self.holds(prompt) for prompt in prompts]
+        found = []
+        for prompt in prompts:
+            own, *others = (
+                request_key(self._model, PATH, way.body(prompt))
+                for way in (self._way, *ways(ids=self.ids))
+            )
+            found.append(own in self._lengths)
+            if own not in self._lengths:
+                kept = () if self._journal is None else self._journal
+                found[-1] = any(key in kept for key in (own, *others))
+                self._lengths[own] = None if found[-1] else len(prompt)
+        return found
 
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
-        """Count, and make up numbers of the right form."""
+        """Numbers of the right form, made up."""
         del progress
-        found = []
-        for prompt in prompts:
-            if not self.holds(prompt):
-                self.lengths[self.key(prompt)] = len(prompt)
-            places = np.arange(1, len(prompt))
-            found.append(PromptScores(np.full(len(places), -1.0), places))
-        return found
+        places = [np.arange(1, len(prompt)) for prompt in prompts]
+        return [PromptScores(np.full(len(at), -1.0), at) for at in places]
 
-
-# English and code in the tokenizers of today.
-_CHARACTERS_PER_TOKEN = 4
+    def estimate(self, budget: Budget) -> "ApiEstimate":
+        """Requests so far, of which each writes a token at most."""
+        lengths = [n for n in self._lengths.values() if n is not None]
+        per_token = 1 if self.ids else _CHARACTERS_PER_TOKEN
+        usage = Usage(len(lengths), math.ceil(sum(lengths) / per_token), len(lengths))
+        return _estimate(usage, len(self._lengths) - len(lengths), budget)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,15 +207,12 @@ def estimate(
     return _estimate(usage, len(of_key) - len(to_send), budget or Budget())
 
 
-def planned_requests(
-    positions: Mapping[tuple[int, ...], int], prompts: CountedPrompts, budget: Budget
-) -> ApiEstimate:
-    """Estimate the requests of a scoring run."""
-    n_requests = sum(n // shape[-1] for shape, n in positions.items())
-    total = sum(positions.values())
-    n_tokens = total if prompts.ids else -(-total // _CHARACTERS_PER_TOKEN)
-    # At most one token is written for each.
-    return _estimate(Usage(n_requests, n_tokens, n_requests), prompts.n_held, budget)
+def _estimate(usage: Usage, n_journalled: int, budget: Budget) -> ApiEstimate:
+    return ApiEstimate(
+        **dataclasses.asdict(usage),
+        n_journalled=n_journalled,
+        cost=budget.cost(usage) if budget.has_prices else None,
+    )
 
 
 def sending_words(found: ApiEstimate) -> str:
@@ -229,14 +221,4 @@ def sending_words(found: ApiEstimate) -> str:
         f"{found.words()}. Some twenty more, before and after them, and one in twenty "
         "among them show what the server can do, and that its model stays the same. "
         "Nothing was sent."
-    )
-
-
-def _estimate(usage: Usage, n_journalled: int, budget: Budget) -> ApiEstimate:
-    return ApiEstimate(
-        n_requests=usage.n_requests,
-        n_journalled=n_journalled,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cost=budget.cost(usage) if budget.has_prices else None,
     )
