@@ -283,7 +283,8 @@ def token_starts(
 def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
     """Starts of tokens whose texts, one after the other, are the text."""
     starts, at = [], 0
-    for i, (token, after) in enumerate(itertools.pairwise([*tokens, None])):
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1 : i + 2]
         if i == 0 and token[:1] == " " and not text.startswith(" "):
             # Some tokenizers put a space before every text.
             token = token[1:]
@@ -298,9 +299,9 @@ def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
             return None
         elif is_part(token):
             starts.append(at)
-            if after is None or not is_part(after):
+            if not any(map(is_part, after)):
                 # The next whole token ends the parts.
-                found = -1 if after is None else text.find(after, at + 1)
+                found = text.find(after[0], at + 1) if after else -1
                 at = found if found >= 0 else len(text)
             continue
         elif not text.startswith(token, at):
