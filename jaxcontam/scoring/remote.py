@@ -14,7 +14,6 @@ import hashlib
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +45,6 @@ from jaxcontam.scoring.api.trust import (
     probe,
 )
 from jaxcontam.scoring.asked import REPEATS_WITHIN
-from jaxcontam.scoring.cost import ScoringCost
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, ServedInfo
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -142,15 +140,6 @@ class RemoteScorer:
             found.append(of_group)
         return PairScores(found, n_cached, n_scored)
 
-    def sequence_cost(self, sequences: Sequence[np.ndarray]) -> ScoringCost:
-        """Cost of `sums`, whose requests are counted; asks no server."""
-        rows = rows_of(sequences, self.context)
-        return self._cost(_pairs_of(rows, sequences))
-
-    def pair_cost(self, groups: Sequence[PairGroup]) -> ScoringCost:
-        """Cost of `logprobs`, whose requests are counted; asks no server."""
-        return self._cost(_pairs_in(groups))
-
     def _scored(
         self, pairs: Sequence[Pair], progress: Progress | None
     ) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
@@ -164,12 +153,6 @@ class RemoteScorer:
             at = score.starts + _n_before(context) - len(context)
             found.append((score.logprobs[at >= 0], at[at >= 0]))
         return found, n_cached
-
-    def _cost(self, pairs: Sequence[Pair]) -> ScoringCost:
-        sizes = [len(own) for _, own in pairs]
-        held = self.prompts.held([prompt_of(p, ids=self.prompts.ids) for p in pairs])
-        n_cached = sum(itertools.compress(sizes, held))
-        return ScoringCost(sum(sizes), n_cached, Counter(), store_bytes=0)
 
 
 def _pairs_of(rows: Sequence[Row], sequences: Sequence[np.ndarray]) -> list[Pair]:

@@ -72,13 +72,7 @@ class StoppedError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """Arguments of `post_all` that its requests share, and what its threads share.
-
-    Attributes:
-        todo: (key, body) of requests that are not begun.
-        done: (key, answer) of each, and (None, None) from each thread that ends.
-        failures: What ended the call, the first one first.
-    """
+    """Arguments of `post_all` that its requests share."""
 
     path: str
     check: Check | None
@@ -86,9 +80,6 @@ class _Call:
     keeps_refusals: bool
     tries: int | None
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-    todo: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    done: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    failures: list[BaseException] = dataclasses.field(default_factory=list)
 
 
 class ApiClient:
@@ -171,20 +162,9 @@ class ApiClient:
         """The journal's key of a request."""
         return request_key(self.model, path, body, repeat=repeat)
 
-    def post(
-        self,
-        path: str,
-        body: Body,
-        *,
-        repeat: int = 0,
-        check: Check | None = None,
-        is_kept: bool = True,
-        tries: int | None = None,
-    ) -> Answer:
-        """The answer to one request, see `post_all`; a refusal is a RefusedError."""
-        (answer,) = self.post_all(
-            path, [body], repeats=[repeat], check=check, is_kept=is_kept, tries=tries
-        )
+    def post(self, path: str, body: Body, *, repeat: int = 0, **how: Any) -> Answer:
+        """The answer to one request, as `post_all`; a refusal is a RefusedError."""
+        (answer,) = self.post_all(path, [body], repeats=[repeat], **how)
         if isinstance(answer, RefusedError):
             raise answer
         return answer
@@ -226,59 +206,39 @@ class ApiClient:
         ]
         n_equal = Counter(keys)
         call = _Call(path, check, is_kept, keeps_refusals, tries)
-        for item in dict(zip(keys, bodies, strict=True)).items():
-            call.todo.put(item)
         answers: dict[str, Any] = {}
-        n_running, n_done = min(self._concurrency, len(n_equal)), 0
-        pool = ThreadPoolExecutor(n_running or 1, "api")
-        workers: list[Future[None]] = []
+        n_done, looked, limit = 0, -math.inf, self._server.timeout_seconds
+        ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        key_of: dict[Future[Any], str] = {}
+        pool = ThreadPoolExecutor(min(self._concurrency, len(n_equal)) or 1, "api")
         try:
-            for _ in range(n_running):
-                workers.append(pool.submit(self._work, call))
-            looked = time.monotonic()
-            while n_running:
+            for key, body in dict(zip(keys, bodies, strict=True)).items():
+                future = pool.submit(self._answer, call, key, body)
+                key_of[future] = key
+                future.add_done_callback(ended.put)
+            while len(answers) < len(n_equal):
                 if time.monotonic() >= looked + _LOOK_SECONDS:
                     self._look()
                     looked = time.monotonic()
-                try:
-                    key, answer = call.done.get(timeout=_LOOK_SECONDS)
-                except queue.Empty:
-                    continue
-                if key is None:
-                    n_running -= 1
-                    continue
-                answers[key] = answer
-                n_done += n_equal[key]
-                if progress is not None:
-                    progress(n_done, len(keys))
-        except BaseException:
+                with contextlib.suppress(queue.Empty, StoppedError):
+                    future = ended.get(timeout=_LOOK_SECONDS)
+                    # Raises what ended the call: others stopped for it.
+                    answers[key_of[future]] = future.result()
+                    n_done += n_equal[key_of[future]]
+                    if progress is not None:
+                        progress(n_done, len(keys))
+        except BaseException as e:
             # Requests in flight may be paid for; a second Ctrl-C stops waiting.
             call.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            sent = [future for future in key_of if not future.cancelled()]
             try:
-                wait(workers, _LAST_SECONDS)
+                wait(sent, limit if isinstance(e, Exception) else _LAST_SECONDS)
             finally:
                 self._connections.cut()
-                pool.shutdown(wait=False)
             raise
         pool.shutdown()
-        if call.failures:
-            # What came after it may be its consequence.
-            raise call.failures[0]
         return [answers[key] for key in keys]
-
-    def _work(self, call: _Call) -> None:
-        """Answer one request after the other; every thread of a call does this."""
-        try:
-            while not call.stop.is_set():
-                key, body = call.todo.get_nowait()
-                call.done.put((key, self._answer(call, key, body)))
-        except (queue.Empty, StoppedError):
-            pass
-        except BaseException as e:
-            call.failures.append(e)
-            call.stop.set()
-        finally:
-            call.done.put((None, None))
 
     def _answer(self, call: _Call, key: str, body: Body) -> Any:
         """What is held of the answer to a request, or its refusal."""
@@ -299,6 +259,9 @@ class ApiClient:
             if is_credible and key not in self._kept_now:
                 self._keep(call, key, e)
             return e
+        except BaseException:
+            call.stop.set()
+            raise
 
     def _ask(self, call: _Call, key: str, body: Body) -> Any:
         """Send a request until its answer is there and kept: all retries are here.
