@@ -12,11 +12,10 @@ from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.prompts import ApiEstimate, CountedPrompts, sending_words
+from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
 from jaxcontam.scoring.cost import scoring_seconds
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.remote import RemoteScorer
+from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
 from jaxcontam.stats.result import LEVEL

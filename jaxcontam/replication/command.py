@@ -52,9 +52,8 @@ from jaxcontam.reports.flags import (
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.api.address import PREFIX, ApiModel, Body, parse_api
-from jaxcontam.scoring.api.budget import Budget, Spending
+from jaxcontam.scoring.api.budget import Budget, Spending, estimate
 from jaxcontam.scoring.api.chat import N_RANDOM, PATH, answer_seed, chat_body
-from jaxcontam.scoring.api.prompts import estimate
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,

@@ -166,9 +166,9 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.score_gap.items import choice_groups
-        from jaxcontam.scoring.api.prompts import CountedPrompts, sending_words
+        from jaxcontam.scoring.api.budget import sending_words
         from jaxcontam.scoring.cost import groups_cost, scoring_seconds
-        from jaxcontam.scoring.remote import RemoteScorer
+        from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
         from jaxcontam.scoring.scorer import Scorer
 
         opened = open_for(self, self.model, plan_only=True)

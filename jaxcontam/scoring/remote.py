@@ -13,7 +13,9 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import re
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,27 +26,44 @@ from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress, progress_in
+from jaxcontam.progress import Progress, progress_after, progress_in
 from jaxcontam.scoring.api.address import (
     KEY_VARIABLE,
     REFERENCE_KEY_VARIABLE,
     Answer,
+    ApiModel,
     Body,
+    RefusedError,
     key_beside,
     parse_api,
+    request_key,
 )
-from jaxcontam.scoring.api.budget import ApiOptions, Spending
+from jaxcontam.scoring.api.budget import (
+    ApiEstimate,
+    ApiOptions,
+    Budget,
+    Spending,
+    Usage,
+    estimated,
+)
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
-from jaxcontam.scoring.api.logprobs import PATH, Prompt, Way
-from jaxcontam.scoring.api.prompts import CountedPrompts, ServedPrompts
+from jaxcontam.scoring.api.logprobs import (
+    PATH,
+    Prompt,
+    PromptScores,
+    Way,
+    read_prompt_scores,
+    ways,
+)
 from jaxcontam.scoring.api.trust import (
     Capability,
+    Eras,
     SpotChecks,
     check_after,
     find_eras,
     probe,
 )
-from jaxcontam.scoring.asked import REPEATS_WITHIN
+from jaxcontam.scoring.asked import REPEATS_WITHIN, going_out, put_back
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, ServedInfo
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -53,6 +72,12 @@ from jaxcontam.scoring.scorer import SequenceSums, TokenTable
 
 JOURNAL_NAME = "requests.jsonl"
 """Answers that were paid for, in the folder of the report or of `--store`."""
+# Requests in a block, of which one row is tested.
+_AT_ONCE = 128
+# So many tokens of no text have the same number in a model.
+_FEWEST_ALIKE = 8
+# English and code in the tokenizers of today.
+_CHARACTERS_PER_TOKEN = 4
 # Most served models read more; an English token has four characters.
 _CONTEXT_IDS = 2_048
 _CONTEXT_CHARACTERS = 4_096
@@ -67,6 +92,133 @@ BEFORE_TEXT = 0x110000
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Ids that are read, and those after them that are scored."""
+
+
+class ServedPrompts:
+    """Asks a server; the client is closed with this object."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        way: Way,
+        spots: SpotChecks | None = None,
+        eras: Eras | None = None,
+    ):
+        """Wrap a client; without eras all kept answers are compared."""
+        self.client = client
+        self.ids = way.ids
+        self._way, self._spots = way, spots
+        self._eras, self._era = eras, 0
+        # Scorers live as long as a run needs them, which no `with` block shows.
+        weakref.finalize(self, client.__exit__, None, None, None)
+
+    def holds(self, prompt: Prompt) -> bool:
+        """True if the journal has the answer."""
+        return self.client.holds(PATH, self._way.body(prompt), repeat=-self._era)
+
+    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """True for each answer of `scores` that the journal has."""
+        self._choose_era(prompts)
+        return [self.holds(prompt) for prompt in prompts]
+
+    def scores(
+        self, prompts: Sequence[Prompt], progress: Progress | None
+    ) -> list[PromptScores]:
+        """Log-probabilities of each prompt, asked for in a random order.
+
+        All answers of one call are of one era, since they will be compared.
+        """
+        self._choose_era(prompts)
+        order, found = going_out(len(prompts)), []
+        for start in range(0, len(prompts), _AT_ONCE):
+            block = [prompts[i] for i in order[start : start + _AT_ONCE]]
+            hears = progress_after(progress, start, len(prompts))
+            ask = functools.partial(self._asked, progress=hears)
+            if self._spots is None or all(map(self.holds, block)):
+                found += ask([(prompt, 0) for prompt in block])
+            else:
+                found += self._spots.scored(block, ask)
+        return put_back(order, found)
+
+    def _choose_era(self, prompts: Sequence[Prompt]) -> None:
+        if self._eras is not None:
+            bodies = map(self._way.body, prompts)
+            self._era = self._eras.of_call([self.client.key(PATH, b) for b in bodies])
+
+    def _asked(
+        self, asked: Sequence[tuple[Prompt, int]], progress: Progress | None
+    ) -> list[PromptScores]:
+        """Log-probabilities of prompts, each with what tells its repeats apart."""
+        answers = self.client.post_all(
+            PATH,
+            [self._way.body(prompt) for prompt, _ in asked],
+            progress,
+            repeats=[repeat or -self._era for _, repeat in asked],
+            check=self._check,
+        )
+        for (prompt, _), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, RefusedError):
+                which = f"for {len(prompt)} ids"
+                if isinstance(prompt, str):
+                    start = f"{prompt[:40]!r} ({len(prompt)} long)"
+                    which = f"for the text that begins with {start}"
+                hint = "if it is too long for the model, --context N makes requests "
+                raise InputError(f"{answer}, {which}", hint=f"{hint}shorter")
+        return answers
+
+    def _check(self, body: Body, answer: Answer) -> PromptScores:
+        prompt = body["prompt"]
+        prompt = prompt if isinstance(prompt, str) else tuple(prompt[0])
+        found = read_prompt_scores(answer, self._way, prompt)
+        values = found.logprobs
+        if len(values) >= _FEWEST_ALIKE and (values == values[0]).all():
+            raise ValueError(
+                f"made-up log-probabilities: {values[0]:g} for every token"
+            )
+        return found
+
+
+class CountedPrompts:
+    """Sends nothing; counts what would be sent."""
+
+    def __init__(self, model: ApiModel, way: Way, journal: Journal | None):
+        self.ids = way.ids
+        self._model, self._way, self._journal = model, way, journal
+        # Lengths of different requests by key; None where the journal has the answer.
+        self._lengths: dict[str, int | None] = {}
+
+    def held(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Count what is to be sent: True for what is not, as an answer will be there.
+
+        Which way the server takes is not known before it is asked: any will do.
+        """
+        found = []
+        for prompt in prompts:
+            own, *others = (
+                request_key(self._model, PATH, way.body(prompt))
+                for way in (self._way, *ways(ids=self.ids))
+            )
+            found.append(own in self._lengths)
+            if own not in self._lengths:
+                kept = () if self._journal is None else self._journal
+                found[-1] = any(key in kept for key in (own, *others))
+                self._lengths[own] = None if found[-1] else len(prompt)
+        return found
+
+    def scores(
+        self, prompts: Sequence[Prompt], progress: Progress | None
+    ) -> list[PromptScores]:
+        """Numbers of the right form, made up."""
+        del progress
+        places = [np.arange(1, len(prompt)) for prompt in prompts]
+        return [PromptScores(np.full(len(at), -1.0), at) for at in places]
+
+    def estimate(self, budget: Budget) -> ApiEstimate:
+        """Requests so far, of which each writes a token at most."""
+        lengths = [n for n in self._lengths.values() if n is not None]
+        per_token = 1 if self.ids else _CHARACTERS_PER_TOKEN
+        usage = Usage(len(lengths), math.ceil(sum(lengths) / per_token), len(lengths))
+        return estimated(usage, len(self._lengths) - len(lengths), budget)
 
 
 class RemoteScorer:

@@ -13,8 +13,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.api.trust import probe
+from jaxcontam.scoring.remote import ServedPrompts
 
 ANSWERS = Path(__file__).parent / "engine_answers"
 URL = "http://host/v1"

@@ -1,13 +1,14 @@
-"""Settings of a served model; usage and cost of requests, and a spending limit."""
+"""Settings of a served model; usage, cost and estimates of requests, and a budget."""
 
 import dataclasses
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import Answer, Body
+from jaxcontam.scoring.api.address import Answer, ApiModel, Body, request_key
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.
@@ -210,6 +211,65 @@ def _prompt_tokens(
     if isinstance(prompt, str):
         return total + of_bytes(_n_bytes(prompt))
     return total + sum(map(len, prompt))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiEstimate:
+    """Requests still to be sent, and their estimated cost.
+
+    Attributes:
+        prompt_tokens: Exact for ids, else a quarter of the bytes.
+        completion_tokens: Upper bound.
+        cost: At most, in the currency of the prices; None without prices.
+    """
+
+    n_requests: int
+    n_journalled: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+
+    def words(self) -> str:
+        """One line for `--dry-run`."""
+        cost = "" if self.cost is None else f", at most about {self.cost:.4g} to pay"
+        return (
+            f"{self.n_requests:,} requests to send, {self.n_journalled:,} answered "
+            f"before; about {self.prompt_tokens:,} prompt tokens and at most "
+            f"{self.completion_tokens:,} new ones{cost}"
+        )
+
+
+def estimate(
+    model: ApiModel,
+    path: str,
+    bodies: Sequence[Body],
+    *,
+    journal: Journal | None = None,
+    budget: Budget | None = None,
+) -> ApiEstimate:
+    """Estimate a call of `ApiClient.post_all`; sends nothing."""
+    of_key = {request_key(model, path, body): body for body in bodies}
+    to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
+    usage = sum(map(about_usage, to_send), Usage())
+    return estimated(usage, len(of_key) - len(to_send), budget or Budget())
+
+
+def estimated(usage: Usage, n_journalled: int, budget: Budget) -> ApiEstimate:
+    """Requests of so much usage that are still to be sent."""
+    return ApiEstimate(
+        **dataclasses.asdict(usage),
+        n_journalled=n_journalled,
+        cost=budget.cost(usage) if budget.has_prices else None,
+    )
+
+
+def sending_words(found: ApiEstimate) -> str:
+    """For the terminal, after a dry run of scoring."""
+    return (
+        f"{found.words()}. Some twenty more, before and after them, and one in twenty "
+        "among them show what the server can do, and that its model stays the same. "
+        "Nothing was sent."
+    )
 
 
 CONCURRENCY = 8

@@ -11,11 +11,12 @@ import json
 import math
 import queue
 import random
+import socket
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Self
 
@@ -38,6 +39,7 @@ from jaxcontam.scoring.api.address import (
 from jaxcontam.scoring.api.answers import (
     SGLANG,
     Failure,
+    Reply,
     read_failure,
     read_reply,
     sglang_request,
@@ -51,10 +53,10 @@ from jaxcontam.scoring.api.budget import (
     most_usage,
     used_by,
 )
-from jaxcontam.scoring.api.connections import Connections, LongAnswerError
 from jaxcontam.scoring.api.retries import Pace, last_error, seconds_to_wait
 from jaxcontam.terminal import visible
 
+_CONNECT_SECONDS = 10.0
 Check = Callable[[Body, Answer], object]
 # Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
@@ -135,7 +137,7 @@ class ApiClient:
         )
         if api_key is not None and is_in_the_clear(model.url):
             _warn_of_clear_text(model.url, key_variable)
-        self._connections = Connections(self._server, transport)
+        self._connections = _Connections(self._server, transport)
         self._pace = Pace(concurrency)
         self._rng = rng or random.Random()
         self._sleep = sleep
@@ -325,7 +327,7 @@ class ApiClient:
         n_bytes = most_bytes(body)
         try:
             reply = self._connections.post(url, json.dumps(sent).encode(), n_bytes)
-        except LongAnswerError:
+        except _LongAnswerError:
             words = f"longer than the {n_bytes:,} bytes that it can be"
             return Failure("garbled", words), most
         except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
@@ -419,6 +421,138 @@ class ApiClient:
                 self._skipped += seconds
         if stop.is_set():
             raise StoppedError
+
+
+class _LongAnswerError(Exception):
+    """An answer is longer than the request allows; the rest was not read."""
+
+
+class _Connections:
+    """Connections to one server, which another thread cuts when their time is over.
+
+    A socket's timeout starts anew with each byte, and headers are read within one call
+    of httpx2. So each request has a client with one connection, whose socket is known,
+    and whoever waits for the answers looks at the clock (`time.monotonic`).
+    """
+
+    def __init__(self, server: Server, transport: httpx2.BaseTransport | None):
+        """Nothing is sent yet."""
+        self._seconds = server.timeout_seconds
+        headers = {"Content-Type": "application/json"}
+        if server.api_key is not None:
+            headers["Authorization"] = f"Bearer {server.api_key}"
+        connect = min(_CONNECT_SECONDS, self._seconds)
+        try:
+            self._settings: dict[str, Any] = {
+                "headers": headers,
+                # A thread that nobody looks after any more ends, too.
+                "timeout": httpx2.Timeout(self._seconds, connect=connect),
+                "follow_redirects": False,
+                "verify": httpx2.create_ssl_context(),
+                "transport": transport,
+            }
+            self._all = [_Connection(httpx2.Client(**self._settings))]
+        except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
+            # Bad proxy or certificate settings in the environment.
+            raise InputError(
+                f"no connection can be made ({type(e).__name__})",
+                hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+            ) from None
+        self._idle = list(self._all)
+
+    def post(self, url: str, content: bytes, most_bytes: int) -> Reply:
+        """Send a request, and read its answer whole.
+
+        Raises:
+            TimeoutError: If it is not there in time, however slowly it comes.
+            _LongAnswerError: If it is longer than `most_bytes`.
+        """
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            one = _Connection(httpx2.Client(**self._settings))
+            self._all.append(one)
+        try:
+            return one.post(url, content, most_bytes, self._seconds)
+        finally:
+            self._idle.append(one)
+
+    def cut_late(self) -> float:
+        """Cut requests whose time is over; gives when the oldest began, or infinity."""
+        now = time.monotonic()
+        for one in self._all:
+            one.cut(now - self._seconds)
+        return min(one.began for one in self._all)
+
+    def cut(self) -> None:
+        """Cut all that are in use."""
+        for one in self._all:
+            one.cut()
+
+    def close(self) -> None:
+        """Close all; once more does no harm."""
+        for one in self._all:
+            one.http.close()
+
+
+class _Connection:
+    """A connection for one request at a time, which began then, or never: infinity."""
+
+    def __init__(self, http: httpx2.Client):
+        self.http = http
+        self.began = math.inf
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+        # Held while a request begins, ends or is cut: no other one is cut in its place.
+        self._lock = threading.Lock()
+
+    def post(self, url: str, content: bytes, most_bytes: int, seconds: float) -> Reply:
+        with self._lock:
+            self._is_cut = False
+            began = self.began = time.monotonic()
+        data = bytearray()
+        try:
+            with self.http.stream(
+                "POST", url, content=content, extensions={"trace": self._note_socket}
+            ) as response:
+                for piece in response.iter_bytes():
+                    data += piece
+                    if len(data) > most_bytes:
+                        raise _LongAnswerError
+        except (OSError, httpx2.HTTPError) as e:
+            if time.monotonic() >= began + seconds:
+                raise TimeoutError from e
+            raise
+        finally:
+            with self._lock:
+                self.began = math.inf
+        if self._is_cut:
+            # An answer without a length ends where its connection does.
+            raise TimeoutError
+        headers = {name.lower(): words for name, words in response.headers.items()}
+        return Reply(response.status_code, headers, bytes(data))
+
+    def cut(self, began_by: float = math.inf) -> None:
+        """Cut the request that is on its way, if it began by then."""
+        with self._lock:
+            if self.began < math.inf and self.began <= began_by:
+                self._is_cut = True
+                self._shut()
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Called by httpx2 with what it does."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+                if self._is_cut:
+                    self._shut()
+
+    def _shut(self) -> None:
+        """End all reading and writing; unlike a close, it wakes up who waits for it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the SSL socket's own, which changes what the other thread uses.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def snapshot_warning(client: ApiClient) -> str | None:
