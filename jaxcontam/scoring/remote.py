@@ -124,10 +124,7 @@ class ServedPrompts:
     def scores(
         self, prompts: Sequence[Prompt], progress: Progress | None
     ) -> list[PromptScores]:
-        """Log-probabilities of each prompt, asked for in a random order.
-
-        All answers of one call are of one era, since they will be compared.
-        """
+        """Ask in a random order; all answers are of one era, as they are compared."""
         self._choose_era(prompts)
         order, found = going_out(len(prompts)), []
         for start in range(0, len(prompts), _AT_ONCE):
@@ -222,10 +219,7 @@ class CountedPrompts:
 
 
 class RemoteScorer:
-    """Scores what follows a context, each in a request of its own.
-
-    Sequences and pairs alike; see `SequenceScorer` and `PairSource`.
-    """
+    """Scores sequences and pairs, each what follows a context in its own request."""
 
     store = None
 

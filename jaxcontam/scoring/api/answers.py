@@ -78,9 +78,8 @@ def read_reply(
 ) -> Answer | Failure:
     """Read a reply that arrived whole, `now` seconds since 1970.
 
-    Of servers of another protocol any object is an answer, unless it is an error. A
-    refusal of this request alone is a RefusedError; one of the key or the name, or a
-    redirection, is an ApiError.
+    A refusal of this request alone is a RefusedError; one of the key or the name, or a
+    redirection, which would take the key elsewhere, is an ApiError.
     """
     if not _is_as_asked(reply.data, most_values(body)):
         return Failure("garbled", "more values than were asked for")

@@ -45,10 +45,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Prices of a million tokens, and the most that one run's requests may cost.
-
-    Those that fail count, those of earlier runs do not; `max_cost` None is no limit.
-    """
+    """Prices of a million tokens, and the most that one run's requests may cost."""
 
     max_cost: float | None = None
     price_in: float = 0.0
@@ -116,16 +113,15 @@ class Spending:
             self.spent += used
 
 
-def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
+def most_usage(body: Body) -> Usage:
     """Upper bound of one request: a text has at most a token a byte, and one before."""
-    most = _most_tokens(body)
-    assert most is not None or not is_bounded, "a budget needs max_tokens"
-    return Usage(1, _prompt_tokens(body, lambda n_bytes: n_bytes + 1), most or 0)
+    n_read = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
+    return Usage(1, n_read, most_tokens(body) or 0)
 
 
 def about_usage(body: Body) -> Usage:
     """Estimated usage of one request with answers of the longest allowed length."""
-    return Usage(1, _prompt_tokens(body, _tokens_in), _most_tokens(body) or 0)
+    return Usage(1, _prompt_tokens(body, _tokens_in), most_tokens(body) or 0)
 
 
 def most_bytes(body: Body) -> int:
@@ -167,7 +163,7 @@ def used_by(answer: Answer, body: Body) -> Usage:
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
     n_bytes = _n_bytes(written or "")
-    most = most_usage(body, is_bounded=False)
+    most = most_usage(body)
     n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
     n_read = _prompt_tokens(body, _tokens_in, of_template=0)
     return Usage(
@@ -187,14 +183,14 @@ def _tokens_in(n_bytes: int) -> int:
 
 def _shown_tokens(body: Body) -> tuple[int, int]:
     """Most tokens of an answer, and the likelier ones that stand with each."""
-    n_written = _most_tokens(body)
-    n_tokens = most_usage(body, is_bounded=False).prompt_tokens
+    n_written = most_tokens(body)
+    n_tokens = most_usage(body).prompt_tokens
     n_tokens += _UNBOUNDED_TOKENS if n_written is None else n_written
     asked = ("logprobs", "top_logprobs", "prompt_logprobs")
     return n_tokens, max(int(body.get(name) or 0) for name in asked)
 
 
-def _most_tokens(body: Body) -> int | None:
+def most_tokens(body: Body) -> int | None:
     """Most tokens of the answer; None where nothing bounds them."""
     return body.get("max_tokens", body.get("max_completion_tokens"))
 

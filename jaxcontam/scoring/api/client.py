@@ -50,6 +50,7 @@ from jaxcontam.scoring.api.budget import (
     Spending,
     Usage,
     most_bytes,
+    most_tokens,
     most_usage,
     used_by,
 )
@@ -109,12 +110,10 @@ class ApiClient:
         transport: httpx2.BaseTransport | None = None,
         is_openai: bool = True,
     ):
-        """Nothing is sent yet.
+        """Nothing is sent yet; without a journal answers are kept in memory.
 
-        Without a journal answers are kept in memory; a budget may be shared by several
-        clients. `retry_refused` asks again what the server refused in an earlier run.
-        `sleep` and `transport` stand for waiting and for the network in tests; for
-        others see `Server`.
+        Clients may share a budget. `retry_refused` asks again what an earlier run was
+        refused. `sleep` and `transport` stand in for waiting and the network.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
@@ -185,22 +184,21 @@ class ApiClient:
     ) -> list[Any]:
         """Answers to many requests, in their order; a refusal stands for an answer.
 
-        Equal requests are sent once, and none that the journal answers. A busy server,
-        a fault that passes, a broken connection and an answer of another form are tried
-        again; see `seconds_to_wait`. A redirection is refused, because it would take
-        the key to another server. If one request fails for good, or on Ctrl-C, no other
-        one is begun; the answers on their way still reach the journal, after Ctrl-C if
-        they come within seconds.
+        Equal requests are sent once, and none that the journal answers. If one fails
+        for good, or on Ctrl-C, no other one is begun; answers on their way still reach
+        the journal, after Ctrl-C if they come within seconds.
 
-        The path follows the base of the protocol; the model's name is added to bodies.
-        `progress` is called from this thread. `repeats` tell apart equal requests whose
-        answers may differ, one a body. `check` looks at a request and its answer before
-        that is kept: a ValueError says that it is not usable and must be asked for
-        again, a RefusedError that it is none, such as one that a filter cut off, and is
-        kept as a refusal. What `check` gives, unless None, stands for the answer, which
-        may be too large to be held by the thousand. Unless `is_kept`, the journal is
-        neither read nor written. `keeps_refusals` keeps there what a server refuses
-        that has answered other requests. Without `tries` the fault decides.
+        Args:
+            path: Follows the URL.
+            bodies: The model's name is added to them.
+            progress: Is called from this thread.
+            repeats: Tell apart equal requests whose answers may differ, one a body.
+            check: Looks at a request and its answer before that is kept. A ValueError:
+                it is not usable, and asked for again; a RefusedError: it is kept as a
+                refusal. What this gives, unless None, stands for the answer.
+            is_kept: False: the journal is neither read nor written.
+            keeps_refusals: Of a server that has answered other requests.
+            tries: Of each request; by default the fault decides (`seconds_to_wait`).
         """
         keys = [
             self.key(path, body, repeat=repeat)
@@ -268,13 +266,13 @@ class ApiClient:
     def _ask(self, call: _Call, key: str, body: Body) -> Any:
         """Send a request until its answer is there and kept: all retries are here.
 
-        Once the call is to stop, a request in flight is completed, but another try ends
-        in a StoppedError. What each try cost, or may have cost, is counted.
+        Once the call is to stop, another try ends in a StoppedError.
         """
         if self._server.is_openai:
             body = {"model": self.model.name, **body}
-        is_bounded = self._spending.budget.max_cost is not None
-        most = most_usage(body, is_bounded=is_bounded)
+        has_limit = self._spending.budget.max_cost is not None
+        assert most_tokens(body) is not None or not has_limit, "a budget needs a bound"
+        most = most_usage(body)
         failures: list[Failure] = []
         while True:
             self._enter(most, call.stop)
@@ -316,10 +314,7 @@ class ApiClient:
             self.n_sent += 1
 
     def _try(self, call: _Call, key: str, body: Body, most: Usage) -> tuple[Any, Usage]:
-        """What is held of an answer that is kept, or a Failure; and what it cost.
-
-        Errors as of `read_reply` and `read_failure`.
-        """
+        """What is held of an answer that is kept, or a Failure; and what it cost."""
         url, sent = self.model.url + call.path, body
         if body.get("protocol") == SGLANG:
             url = f"{self.model.url.removesuffix('/v1')}/generate"
@@ -556,10 +551,7 @@ class _Connection:
 
 
 def snapshot_warning(client: ApiClient) -> str | None:
-    """One line if the server's model changed while it was asked, in this run or before.
-
-    Numbers of two models stand then in one result.
-    """
+    """One line if answers of two models stand in one result, of earlier runs too."""
     if len(client.fingerprints) < 2:
         return None
     names = sorted(" ".join(filter(None, pair)) or "-" for pair in client.fingerprints)

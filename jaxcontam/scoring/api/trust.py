@@ -86,12 +86,10 @@ answer; with `once=True` it does not try again what fails."""
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Capability:
-    """Abilities of a server, as the probe found them.
+    """Abilities of a server; its witness is a text, or ids, and (T,) logprobs.
 
-    Attributes:
-        error: Mean difference between what is written and what is read, nats.
-        difference: Largest difference between two answers to the same request, nats.
-        text, logprobs: A witness of the model: a text, or its ids, and (T,) nats.
+    In nats: `error` is the mean difference between what is written and what is read,
+    `difference` the largest one between two answers to the same request.
     """
 
     way: Way
@@ -193,8 +191,8 @@ class _Reader:
     ) -> tuple[Prompt | None, list[float], list[float]]:
         """Compare what the model writes with what it says when it reads that.
 
-        Gives the text that was read, by how much tokens of it differ, and all that was
-        read, in nats; None and nothing where nothing can be compared.
+        Gives the text that was read, or None; by how much tokens of it differ, and all
+        that was read, in nats.
         """
         asked = {"max_tokens": _N_WRITTEN, "logprobs": _N_LIKELIEST}
         n_tries = 0
@@ -391,10 +389,7 @@ def _check_tokens(
 
 
 def check_after(post: Post, url: str, found: Capability) -> str | None:
-    """Ask once more at the end of a run, and refuse a model that is another by now.
-
-    Gives why it could not be asked, in words for a report; None if all is well.
-    """
+    """Refuse a model that is another by now; gives why it could not be asked, if so."""
     try:
         answer = post(found.way.body(found.text))
         now = read_prompt_scores(answer, found.way, found.text)
@@ -518,10 +513,7 @@ class SpotChecks:
         return scores[: len(prompts)]
 
     def _check_rows(self, prompts: Sequence[Prompt]) -> None:
-        """Let the model go on from texts of the prompts' tokens and read what it wrote.
-
-        Before that another text is read, and again after it.
-        """
+        """Let the model read what it wrote after such texts, and another text twice."""
         rows = [prompt for prompt in prompts if len(prompt) >= _SHORTEST_ROW]
         if not rows:
             return
