@@ -84,7 +84,7 @@ Post = Callable[..., Answer]
 answer; with `once=True` it does not try again what fails."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Capability:
     """Abilities of a server; its witness is a text, or ids, and (T,) logprobs.
 
@@ -138,35 +138,9 @@ def probe(
             "without them, or is read as other tokens",
             hint=_NEEDED,
         )
-    _check_agreement(url, errors, values)
-    return Capability(
-        way=way,
-        error=float(np.mean(errors)),
-        difference=difference,
-        text=asked[0],
-        logprobs=logprobs,
-    )
-
-
-def _check_agreement(
-    url: str, errors: Sequence[float], values: Sequence[float]
-) -> None:
-    """Refuse numbers that are not of the prompt's tokens."""
-    if len(values) >= _FEWEST and len(set(values)) == 1:
-        raise InputError(
-            f"{url}: made-up log-probabilities: {values[0]:g} for every token",
-            hint=_NEEDED,
-        )
-    # A shift changes every number: by several nats in a trained model, by a tenth on
-    # average even in one of random weights.
+    reader.check(errors, values)
     error = float(np.mean(errors))
-    if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
-        raise InputError(
-            f"{url}: wrong log-probabilities: a token has another one when it is read "
-            f"than when it was written (by {error:.2g} nats on average), as if they "
-            "stood one token off, or came of a wrong prefix cache",
-            hint=_NEEDED,
-        )
+    return Capability(way, error, difference, asked[0], logprobs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,6 +191,24 @@ class _Reader:
             if errors:
                 return whole, errors, found.logprobs.tolist()
         return None, [], []
+
+    def check(self, errors: Sequence[float], values: Sequence[float]) -> None:
+        """Refuse numbers that are not of the prompt's tokens."""
+        if len(values) >= _FEWEST and len(set(values)) == 1:
+            raise InputError(
+                f"{self.url}: made-up log-probabilities: {values[0]:g} for every token",
+                hint=_NEEDED,
+            )
+        # A shift changes every number: by several nats in a trained model, by a tenth
+        # on average even in one of random weights.
+        error = float(np.mean(errors))
+        if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
+            raise InputError(
+                f"{self.url}: wrong log-probabilities: a token has another one when it "
+                f"is read than when it was written (by {error:.2g} nats on average), as "
+                "if they stood one token off, or came of a wrong prefix cache",
+                hint=_NEEDED,
+            )
 
 
 def _written(answer: Answer) -> list[list[tuple[str, float]]]:
@@ -532,7 +524,7 @@ class SpotChecks:
                 _, errors, values = reader.written_and_read(text)
                 self.n_compared += len(errors)
                 if errors:
-                    _check_agreement(reader.url, errors, values)
+                    reader.check(errors, values)
                 self._check_again(first, reader.read(other))
 
     def _check_again(self, first: PromptScores, again: PromptScores) -> None:
