@@ -44,7 +44,6 @@ from jaxcontam.scoring.api.budget import (
     Budget,
     Spending,
     Usage,
-    estimated,
 )
 from jaxcontam.scoring.api.client import ApiClient, snapshot_warning
 from jaxcontam.scoring.api.logprobs import (
@@ -215,7 +214,7 @@ class CountedPrompts:
         lengths = [n for n in self._lengths.values() if n is not None]
         per_token = 1 if self.ids else _CHARACTERS_PER_TOKEN
         usage = Usage(len(lengths), math.ceil(sum(lengths) / per_token), len(lengths))
-        return estimated(usage, len(self._lengths) - len(lengths), budget)
+        return ApiEstimate.of(usage, len(self._lengths) - len(lengths), budget)
 
 
 class RemoteScorer:

@@ -225,6 +225,15 @@ class ApiEstimate:
     completion_tokens: int
     cost: float | None
 
+    @classmethod
+    def of(cls, usage: Usage, n_journalled: int, budget: Budget) -> "ApiEstimate":
+        """Of requests of so much usage."""
+        return cls(
+            **dataclasses.asdict(usage),
+            n_journalled=n_journalled,
+            cost=budget.cost(usage) if budget.has_prices else None,
+        )
+
     def words(self) -> str:
         """One line for `--dry-run`."""
         cost = "" if self.cost is None else f", at most about {self.cost:.4g} to pay"
@@ -247,16 +256,7 @@ def estimate(
     of_key = {request_key(model, path, body): body for body in bodies}
     to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
     usage = sum(map(about_usage, to_send), Usage())
-    return estimated(usage, len(of_key) - len(to_send), budget or Budget())
-
-
-def estimated(usage: Usage, n_journalled: int, budget: Budget) -> ApiEstimate:
-    """Requests of so much usage that are still to be sent."""
-    return ApiEstimate(
-        **dataclasses.asdict(usage),
-        n_journalled=n_journalled,
-        cost=budget.cost(usage) if budget.has_prices else None,
-    )
+    return ApiEstimate.of(usage, len(of_key) - len(to_send), budget or Budget())
 
 
 def sending_words(found: ApiEstimate) -> str:

@@ -242,16 +242,16 @@ class ApiClient:
 
     def _answer(self, call: _Call, key: str, body: Body) -> Any:
         """What is held of the answer to a request, or its refusal."""
-        if call.is_kept:
-            found = self._found(key)
-            if isinstance(found, RefusedError):
-                return found
-            if found is not None:
-                # An answer that another check accepted may not pass this one.
-                with contextlib.suppress(ValueError):
-                    return self._held(call, body, found)
-            self._kept.claim()
         try:
+            if call.is_kept:
+                found = self._found(key)
+                if isinstance(found, RefusedError):
+                    return found
+                if found is not None:
+                    # An answer that another check accepted may not pass this one.
+                    with contextlib.suppress(ValueError):
+                        return self._held(call, body, found)
+                self._kept.claim()
             return self._ask(call, key, body)
         except RefusedError as e:
             # A server that has answered nothing may reject the key or the settings.

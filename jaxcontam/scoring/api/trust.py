@@ -205,8 +205,8 @@ class _Reader:
         if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
             raise InputError(
                 f"{self.url}: wrong log-probabilities: a token has another one when it "
-                f"is read than when it was written (by {error:.2g} nats on average), as "
-                "if they stood one token off, or came of a wrong prefix cache",
+                f"is read than when it was written (by {error:.2g} nats on average), "
+                "as if they stood one token off, or came of a wrong prefix cache",
                 hint=_NEEDED,
             )
 
