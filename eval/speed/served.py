@@ -1,7 +1,6 @@
 """How many requests a second does the client of servers ask, beside another version?
 
-Question: requests a second with 64 in flight, of trees of this repository that take
-turns; the server is a process of its own that parses little and waits.
+Question: requests a second of trees of this repository that take turns.
 Command: `python -m eval.speed.served --trees OLD NEW`. Hardware: two CPU cores, a
 minute a tree. Headline: docs/log.
 """
@@ -67,11 +66,12 @@ class ServedSpeed:
 
     def run(self) -> dict:
         """Measure and print; returns the rates by cell and tree, one a round."""
-        found = {}
+        found, spawned = {}, multiprocessing.get_context("spawn")
         for cell in _CELLS:
             rates = found[cell] = {str(tree): [] for tree in self.trees}
-            ready, answers = multiprocessing.Pipe()
-            server = multiprocessing.Process(target=_serve, args=(answers, *cell[:2]))
+            ready, answers = spawned.Pipe()
+            words = (answers, *cell[:2])
+            server = spawned.Process(target=_serve, args=words, daemon=True)
             server.start()
             url = f"http://127.0.0.1:{ready.recv()}/v1"
             for _ in range(self.rounds):
@@ -102,7 +102,6 @@ def _serve(ready, delay_ms: int, n_tokens: int) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\n\r\n"
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Until the client hangs up.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while asked := await reader.readuntil(b"\r\n\r\n"):
                 length = asked.lower().split(b"content-length:")[1].split(b"\r\n")[0]

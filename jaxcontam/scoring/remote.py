@@ -237,9 +237,8 @@ class RemoteScorer:
         """Sum each sequence, as `Scorer.sums`."""
         n = len(sequences)
         loglik, first, n_scored = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
-        rows = rows_of(sequences, self.context)
-        found, n_cached = self._scored(_pairs_of(rows, sequences), progress)
-        for row, (own, at) in zip(rows, found, strict=True):
+        scored, n_cached = self._rows(sequences, progress)
+        for row, own, at in scored:
             loglik[row.sequence] += own.sum()
             n_scored[row.sequence] += len(own)
             if row.window.start == 0:
@@ -250,12 +249,11 @@ class RemoteScorer:
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
         """Score every token; where text is sent, every token of the server's."""
-        rows = rows_of(sequences, self.context)
-        found, n_cached = self._scored(_pairs_of(rows, sequences), progress)
+        scored, n_cached = self._rows(sequences, progress)
         logprobs: list[list[np.ndarray]] = [[] for _ in sequences]
         starts: list[list[np.ndarray]] = [[] for _ in sequences]
         # Rows of a sequence stand in its order.
-        for row, (own, at) in zip(rows, found, strict=True):
+        for row, own, at in scored:
             logprobs[row.sequence].append(own.astype(np.float32))
             starts[row.sequence].append(at + row.window.first_target)
         return TokenTable(
@@ -272,7 +270,8 @@ class RemoteScorer:
         In text, a token counts for the part in which it begins; its score stands at its
         first character, and other characters have 0.
         """
-        scored, n_cached = self._scored(_pairs_in(groups), progress)
+        pairs = [(group.prefix, ids) for group in groups for ids in group.continuations]
+        scored, n_cached = self._scored(pairs, progress)
         rest, found, n_scored = iter(scored), [], []
         for group in groups:
             of_group = [np.zeros(len(ids), np.float32) for ids in group.continuations]
@@ -284,6 +283,18 @@ class RemoteScorer:
                 n_scored[-1].append(len(at))
             found.append(of_group)
         return PairScores(found, n_cached, n_scored)
+
+    def _rows(
+        self, sequences: Sequence[np.ndarray], progress: Progress | None
+    ) -> tuple[list[tuple[Row, np.ndarray, np.ndarray]], int]:
+        """Rows of sequences, each with log-probabilities, their places; ids held."""
+        rows, pairs = rows_of(sequences, self.context), []
+        for row in rows:
+            ids, n_read = row.ids(sequences), row.first + 1
+            pairs.append((ids[:n_read], ids[n_read:]))
+        scored, n_cached = self._scored(pairs, progress)
+        found = [(row, *one) for row, one in zip(rows, scored, strict=True)]
+        return found, n_cached
 
     def _scored(
         self, pairs: Sequence[Pair], progress: Progress | None
@@ -298,19 +309,6 @@ class RemoteScorer:
             at = score.starts + _n_before(context) - len(context)
             found.append((score.logprobs[at >= 0], at[at >= 0]))
         return found, n_cached
-
-
-def _pairs_of(rows: Sequence[Row], sequences: Sequence[np.ndarray]) -> list[Pair]:
-    """The ids of each row up to its own targets, and these."""
-    found = []
-    for row in rows:
-        ids, n_read = row.ids(sequences), row.first + 1
-        found.append((ids[:n_read], ids[n_read:]))
-    return found
-
-
-def _pairs_in(groups: Sequence[PairGroup]) -> list[Pair]:
-    return [(group.prefix, ids) for group in groups for ids in group.continuations]
 
 
 def prompt_of(pair: Pair, *, ids: bool) -> Prompt:
