@@ -45,7 +45,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Prices of a million tokens, and the most that one run's requests may cost."""
+    """Prices of a million tokens, and the most that a run may cost; None: no limit."""
 
     max_cost: float | None = None
     price_in: float = 0.0
