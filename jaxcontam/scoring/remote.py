@@ -380,10 +380,7 @@ def open_api(
 
 
 class _ServedModel:
-    """A model behind a server, and what its answers showed so far.
-
-    One budget serves the probe, all scorers and the last question.
-    """
+    """A model behind a server, with one budget, and what its answers showed so far."""
 
     def __init__(self, word: str, options: ApiOptions, beside: Any):
         self.word = word

@@ -128,10 +128,7 @@ def _is_as_asked(data: bytes, most: int) -> bool:
 
 
 def _parsed(data: bytes, api_key: str | None) -> Any:
-    """The JSON of an answer without the key; a ValueError if it is none.
-
-    In what the model wrote a short key is struck out after `Bearer` alone.
-    """
+    """The JSON of an answer without the key; a ValueError if it is none."""
     try:
         answer = json.loads(data.decode())
         # json reads NaN and 1e999, which are no JSON and no journal keeps.
@@ -140,6 +137,7 @@ def _parsed(data: bytes, api_key: str | None) -> Any:
             return answer
         if not isinstance(answer, dict) or "choices" not in answer:
             return _struck(answer, api_key)
+        # In what the model wrote a short key is struck out after `Bearer` alone.
         is_long = len(api_key) >= _FEWEST_WRITTEN
         choices = _struck(
             answer["choices"], api_key if is_long else f"Bearer {api_key}"
@@ -272,10 +270,7 @@ in it, and what is made of the answer, is as in OpenAI's completions."""
 
 
 def sglang_request(body: Body) -> dict[str, Any]:
-    """A request as SGLang's own protocol has it, for `/generate` beside `/v1`.
-
-    Its completions give no numbers of prompts.
-    """
+    """A request for `/generate`: SGLang's completions give no numbers of prompts."""
     prompt, is_echo = body["prompt"], bool(body.get("echo"))
     return {
         **({"text": prompt} if isinstance(prompt, str) else {"input_ids": prompt[0]}),

@@ -147,10 +147,7 @@ class ChatCompleter:
         return self.client.holds(PATH, sent, repeat=repeat)
 
     def _sent(self, body: Body) -> tuple[Body, int]:
-        """A body by the names that the server knows, and what tells it from its equals.
-
-        Samples have their seeds; where none is sent, the journal tells them apart.
-        """
+        """A body as the server knows it; its seed as the repeat where none is sent."""
         names = {name: _OTHER_NAMES[name] for name in self._left_out}
         known = [(names.get(name, name), value) for name, value in body.items()]
         sent = {name: value for name, value in known if name is not None}

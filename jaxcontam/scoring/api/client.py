@@ -264,10 +264,7 @@ class ApiClient:
             raise
 
     def _ask(self, call: _Call, key: str, body: Body) -> Any:
-        """Send a request until its answer is there and kept: all retries are here.
-
-        Once the call is to stop, another try ends in a StoppedError.
-        """
+        """Send a request until its answer is there and kept: all retries are here."""
         if self._server.is_openai:
             body = {"model": self.model.name, **body}
         has_limit = self._spending.budget.max_cost is not None
@@ -376,9 +373,8 @@ class ApiClient:
     def _look(self) -> None:
         """Cut requests whose time is over, and tell of one that waits for long."""
         oldest, now = self._connections.cut_late(), time.monotonic()
-        if oldest > self._told_of and now - _SILENT_SECONDS >= max(
-            oldest, self._heard_at
-        ):
+        silent_since = max(oldest, self._heard_at)
+        if oldest > self._told_of and now >= silent_since + _SILENT_SECONDS:
             # One line for all that wait.
             self._told_of = self._heard_at = now
             self._say(
@@ -456,12 +452,7 @@ class _Connections:
         self._idle = list(self._all)
 
     def post(self, url: str, content: bytes, most_bytes: int) -> Reply:
-        """Send a request, and read its answer whole.
-
-        Raises:
-            TimeoutError: If it is not there in time, however slowly it comes.
-            _LongAnswerError: If it is longer than `most_bytes`.
-        """
+        """Read an answer whole; a TimeoutError if it is not there in time."""
         try:
             one = self._idle.pop()
         except IndexError:

@@ -212,10 +212,7 @@ class _Reader:
 
 
 def _written(answer: Answer) -> list[list[tuple[str, float]]]:
-    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
-
-    These stand alone, for models that write parts of characters.
-    """
+    """Texts to read again, as tokens with nats: what is written, likeliest starts."""
     try:
         found = answer["choices"][0]["logprobs"]
         pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
@@ -337,14 +334,10 @@ def _first_answer(post: Post, way: Way, prompt: Prompt) -> Answer:
 
 
 def _has_bos(post: Post, answer: Answer, way: Way, prompts: Sequence[Prompt]) -> bool:
-    """Tell if the first token of a text has a log-probability.
-
-    It has one where a token stands before it, which servers show, or count, or neither:
-    then other first tokens must have other numbers.
-    """
+    """Tell if the first token of a text has a log-probability: one stands before it."""
 
     def first_value(answer: Answer, text: str) -> tuple[Any, bool]:
-        """The log-probability of the first token, and if one is known before it."""
+        """The first log-probability; if a token before it is shown or counted."""
         shown = shown_tokens(answer, way, text)
         n_before, starts = text_starts(shown, way, text)
         return shown.values[n_before], n_before > 0 or shown.n_read == len(starts) + 1
@@ -355,6 +348,7 @@ def _has_bos(post: Post, answer: Answer, way: Way, prompts: Sequence[Prompt]) ->
     value, is_shown = first_value(answer, text)
     if value is None or is_shown:
         return value is not None
+    # If neither, other first tokens must have other numbers.
     for other in others:
         with contextlib.suppress(ValueError):
             if first_value(post(way.body(other)), str(other))[0] != value:
