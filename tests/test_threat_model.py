@@ -8,7 +8,8 @@ import pytest
 from jaxcontam.data import benchmark, encoding, files
 from jaxcontam.models.families import family
 from jaxcontam.reports import report_files
-from jaxcontam.scoring.api import answers, budget, prompts, retries, trust
+from jaxcontam.scoring import remote
+from jaxcontam.scoring.api import answers, budget, retries, trust
 from tests.faults import test_fuzz
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +35,7 @@ LIMITS = {
     f"from {WORDS[answers._SHORTEST_END]} characters on": 1,
     f"{WORDS[budget._BYTES_PER_TOKEN]} bytes a token": 1,
     f"{WORDS[trust._FIRST_TEXTS].title()} texts of the rows' tokens first": 1,
-    f"one a block of {prompts._AT_ONCE}": trust._LATER_TEXTS,
+    f"one a block of {remote._AT_ONCE}": trust._LATER_TEXTS,
     f"{100 / trust._EVERY:g} % of requests repeated": 1,
     f"at most {4 * benchmark._MOST_CHARACTERS / 1e6:g} MB": 1,
     f"{benchmark._MOST_CHARACTERS / 1e6:g} million characters": 1,

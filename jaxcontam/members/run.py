@@ -7,7 +7,6 @@ Dimension key
     M  scores
 """
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -71,13 +70,7 @@ from jaxcontam.reports.archive import (
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
-from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.prompts import (
-    ApiEstimate,
-    CountedPrompts,
-    planned_requests,
-    sending_words,
-)
+from jaxcontam.scoring.api.budget import Budget, sending_words
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.run_batches import finite_scores
@@ -482,13 +475,19 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
     `limits` are those of what a server may cost.
     """
     from jaxcontam.scoring.cost import batch_seconds
-    from jaxcontam.scoring.remote import RemoteScorer
+    from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 
     methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
     names = ", ".join(method.name for method in methods)
     first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
     if isinstance(model.plain, RemoteScorer):
-        words = sending_words(_requests(plan, limits))
+        # A run whose answers are made up counts its requests.
+        own = [one for one in methods if "reference" not in one.reads]
+        alone = dataclasses.replace(inputs, reference=None)
+        score_texts(plan.texts, own, model, inputs=alone, seed=plan.asked.seed)
+        prompts = model.plain.prompts
+        assert isinstance(prompts, CountedPrompts)
+        words = sending_words(prompts.estimate(limits))
         if inputs.reference is not None:
             words += " What the reference model costs is not counted."
         return first + words
@@ -506,16 +505,3 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
         f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed batch\n"
         "nothing was scored"
     )
-
-
-def _requests(plan: MembershipPlan, limits: Budget) -> ApiEstimate:
-    """Requests of a run, found by a run whose answers are made up."""
-    own = [one for one in plan.chosen.methods if "reference" not in one.reads]
-    alone = dataclasses.replace(plan.inputs, reference=None)
-    score_texts(plan.texts, own, plan.model, inputs=alone, seed=plan.asked.seed)
-    prompts = getattr(plan.model.plain, "prompts", None)
-    assert isinstance(prompts, CountedPrompts)
-    positions = collections.Counter[tuple[int, ...]]()
-    for length in prompts.lengths.values():
-        positions[1, length] += length
-    return planned_requests(positions, prompts, limits)

@@ -12,16 +12,10 @@ from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.scoring.api.budget import Budget
-from jaxcontam.scoring.api.prompts import (
-    ApiEstimate,
-    CountedPrompts,
-    planned_requests,
-    sending_words,
-)
+from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
 from jaxcontam.scoring.cost import scoring_seconds
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.remote import RemoteScorer
+from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
 from jaxcontam.stats.result import LEVEL
@@ -104,7 +98,7 @@ def dry_run(
         tests, positions = _estimated_tests(planned, scorer, names)
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
-            requests = planned_requests(positions, scorer.prompts, budget)
+            requests = scorer.prompts.estimate(budget)
             found = Estimate(tests=tests, minutes=None, requests=requests)
         else:
             # Imports JAX, which a model of one's own has done before.

@@ -5,7 +5,6 @@ import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from tyro.conf import Positional
 
@@ -52,10 +51,9 @@ from jaxcontam.reports.flags import (
 )
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from jaxcontam.scoring.api.address import PREFIX, ApiModel, parse_api
-from jaxcontam.scoring.api.budget import Budget, Spending
-from jaxcontam.scoring.api.chat import PATH, answer_seed
-from jaxcontam.scoring.api.prompts import estimate
+from jaxcontam.scoring.api.address import PREFIX, ApiModel, Body, parse_api
+from jaxcontam.scoring.api.budget import Budget, Spending, estimate
+from jaxcontam.scoring.api.chat import N_RANDOM, PATH, answer_seed, chat_body
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.prompted_model import (
     PromptedModel,
@@ -370,8 +368,6 @@ def _print(found: ReplicationAnalysis, console: Terminal) -> None:
 
 # About a token each, as estimates count them; a judge is asked about both.
 _TOKENS = ("xxx ", "yyy ")
-# Requests by which a server shows whether it heeds the temperature.
-_SAMPLING_REQUESTS = 4
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -380,7 +376,7 @@ class CountingCompleter:
 
     word: str = _TOKENS[0]
     name: str = ""
-    bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    bodies: list[Body] = dataclasses.field(default_factory=list)
 
     def complete(
         self,
@@ -395,17 +391,13 @@ class CountingCompleter:
     ) -> list[tuple[Completion, ...]]:
         """Answer with made-up words, and keep what was asked."""
 
-        def body_of(prompt: str, sample: int) -> dict[str, Any]:
-            return {
-                "messages": [{"role": "user", "content": prompt}],
-                "temperature": temperature,
-                "seed": answer_seed(seed, sample),
-                "max_tokens": max_tokens,
-            } | ({"stop": list(stop)} if stop else {})
+        def body_of(prompt: str, sample: int) -> Body:
+            own = answer_seed(seed, sample)
+            return chat_body(prompt, own, max_tokens, temperature, stop)
 
         asked = [body_of(p, i) for p in prompts for i in range(n_samples)]
         if n_samples > 1 and temperature > 0:
-            asked += [body_of("", -1 - i) for i in range(_SAMPLING_REQUESTS)]
+            asked += [body_of("", -1 - i) for i in range(N_RANDOM)]
         self.bodies += asked
         # One word is no copy of a second piece, and so every answer is judged.
         answer = Completion(text=self.word * max_tokens)

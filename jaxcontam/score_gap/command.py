@@ -166,13 +166,9 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.score_gap.items import choice_groups
-        from jaxcontam.scoring.api.prompts import (
-            CountedPrompts,
-            planned_requests,
-            sending_words,
-        )
+        from jaxcontam.scoring.api.budget import sending_words
         from jaxcontam.scoring.cost import groups_cost, scoring_seconds
-        from jaxcontam.scoring.remote import RemoteScorer
+        from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
         from jaxcontam.scoring.scorer import Scorer
 
         opened = open_for(self, self.model, plan_only=True)
@@ -184,9 +180,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         words = f"{words}: {cost.n_targets:,} tokens of choices."
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
-            found = planned_requests(
-                cost.positions, scorer.prompts, self.api_options.limits
-            )
+            found = scorer.prompts.estimate(self.api_options.limits)
             return f"{words} {sending_words(found)}{more}"
         with waiting_for("compiling and timing a batch"):
             minutes = scoring_seconds(scorer, cost.positions) / 60

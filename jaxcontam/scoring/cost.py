@@ -40,7 +40,7 @@ class ScoringCost:
 
 
 Costed: TypeAlias = "Scorer | RemoteScorer"
-"""Scorers that tell their cost; a request has the shape (1, its length)."""
+"""Scorers that tell their cost; a remote one of a dry run counts its requests."""
 
 
 def sequence_cost(
@@ -53,7 +53,7 @@ def sequence_cost(
     """
     planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
-        return scorer.sequence_cost(sequences, planned)
+        return _counted(n_targets(sequences), scorer.sums(sequences).n_cached)
     rows, batches = scorer.plan(sequences)
     value_size = len(SUMS.to_bytes(np.zeros((2, 1))))
     asked = []
@@ -82,7 +82,7 @@ def pair_cost(
     is_alone = planned is None
     planned = set() if planned is None else planned
     if not isinstance(scorer, Scorer):
-        return scorer.pairs.pair_cost(plan.groups, planned)
+        return groups_cost(scorer, plan.groups, planned)
     pairs = scorer.pairs
     assert pairs is not None
     store = pairs.store
@@ -96,7 +96,8 @@ def groups_cost(
 ) -> ScoringCost:
     """Cost of `PairScorer.logprobs` of groups; arguments as above."""
     if not isinstance(scorer, Scorer):
-        return scorer.pairs.pair_cost(groups, planned)
+        total = sum(group.n_targets for group in groups)
+        return _counted(total, scorer.logprobs(groups).n_cached)
     pairs = scorer.pairs
     assert pairs is not None
     asked = [
@@ -110,6 +111,10 @@ def groups_cost(
     ]
     total = sum(group.n_targets for group in groups)
     return _cost(pairs.store, asked, total, planned)
+
+
+def _counted(n_targets: int, n_cached: int) -> ScoringCost:
+    return ScoringCost(n_targets, n_cached, collections.Counter(), store_bytes=0)
 
 
 def _cost_of_sizes(pairs: PairScorer, plan: PairPlan) -> ScoringCost:

@@ -12,6 +12,7 @@ import pytest
 from eval.speed.__main__ import ON_DEMAND, PARTS
 from eval.speed.growth import exponents
 from eval.speed.measure import interleaved, median_ratio, real_lengths
+from eval.speed.served import ServedSpeed
 from eval.speed.tables import judge
 from tests.train.test_progress import Clock
 
@@ -112,3 +113,13 @@ def test_memory_of_an_audit_is_that_of_its_process(tmp_path):
     assert found["exit_code"] == 0 and found["rows"] == 1_000
     # JAX and what it compiles; with torch 0.1 GB more.
     assert 0.3e9 < found["peak_bytes"] < 1.2e9
+
+
+@pytest.mark.slow
+def test_a_tree_beside_itself_is_asked_in_turn():
+    trees = (ROOT, ROOT / "tests" / "..")
+    found = ServedSpeed(trees=trees, requests=4, in_flight=2, rounds=2).run()
+    assert len(found) == 4
+    for rates in found.values():
+        assert set(rates) == {str(tree) for tree in trees}
+        assert all(len(own) == 2 and min(own) > 0 for own in rates.values())

@@ -246,7 +246,7 @@ import sys
 from pathlib import Path
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.logprobs import Way
-from jaxcontam.scoring.api.prompts import ServedPrompts
+from jaxcontam.scoring.remote import ServedPrompts
 from tests.support.api_clients import opened
 
 def taken(name):

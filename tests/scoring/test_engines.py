@@ -13,8 +13,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Way
-from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.api.trust import probe
+from jaxcontam.scoring.remote import ServedPrompts
 
 ANSWERS = Path(__file__).parent / "engine_answers"
 URL = "http://host/v1"
@@ -57,48 +57,32 @@ def probed(name):
     [
         ("vllm", "echo with logprobs, prompts as text", False),
         ("sglang", "SGLang's own protocol, prompts as text", True),
-        (
-            "tgi",
-            "TGI's own protocol (needs --enable-prefill-logprobs), prompts as text",
-            False,
-        ),
     ],
 )
 def test_an_engine_is_found_and_passes_the_probe(name, words, bos):
     found = probed(name)
     assert (found.way.words, found.way.bos) == (words, bos)
-    assert found.witness.logprobs.tolist() == READ[not bos :]
+    assert found.logprobs.tolist() == READ[not bos :]
     # What it wrote, five tokens, has the same numbers when it is read.
     assert (found.error, found.difference) == (0, 0)
 
 
 def test_token_ids_go_to_sglang_as_they_are():
     prompts = ServedPrompts(
-        replaying("sglang"), Way(echo=True, ids=True, protocol="sglang")
+        replaying("sglang"), Way(echo=True, ids=True, is_sglang=True)
     )
     (found,) = prompts.scores([(791, 4062, 14198, 39935, 35308)], None)
     assert found.logprobs.tolist() == READ[1:]
     assert found.starts.tolist() == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (
-            "llama_cpp",
-            "echo with logprobs, prompts as text: log-probabilities of what is written "
-            "alone, as llama.cpp's server gives",
-        ),
-        (
-            "tgi_default",
-            "TGI's own protocol (needs --enable-prefill-logprobs), prompts as text: no "
-            "log-probabilities",
-        ),
-    ],
-)
-def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line(name, words):
+def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
     with pytest.raises(InputError) as found:
-        probed(name)
+        probed("llama_cpp")
+    words = (
+        "echo with logprobs, prompts as text: log-probabilities of what is written "
+        "alone, as llama.cpp's server gives"
+    )
     assert words in str(found.value) and "\n" not in str(found.value)
 
 
@@ -111,6 +95,6 @@ def test_another_answer_is_none_of_the_protocol():
             lambda _: httpx2.Response(200, json={"meta_info": {"prompt_tokens": 1}})
         ),
     )
-    prompts = ServedPrompts(client, Way(echo=True, ids=False, protocol="sglang"))
+    prompts = ServedPrompts(client, Way(echo=True, ids=False, is_sglang=True))
     with pytest.raises(InputError, match="no answer of SGLang's own protocol"):
         prompts.scores(["a fox"], None)

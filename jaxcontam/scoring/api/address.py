@@ -24,16 +24,12 @@ REFERENCE_KEY_VARIABLE = "REFERENCE_API_KEY"
 PREFIX = "api:"
 """Prefix that marks a served model."""
 
-_CHAT_PATH = "/chat/completions"
 _HINT = "such as api:https://host/v1#name"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ApiModel:
-    """A model behind a server, as `api:URL#NAME` names it.
-
-    `url` is the base of the protocol, such as `https://host/v1`.
-    """
+    """A model behind a server; `url` is its protocol's base, such as https://host/v1."""
 
     url: str
     name: str
@@ -44,8 +40,7 @@ class Server:
     """A server as a client asks it.
 
     Attributes:
-        api_key: From `key_from_environment`.
-        key_variable: Where it comes from, for hints.
+        key_variable: Where the key comes from, for hints.
         timeout_seconds: For a request, from its connection to the last byte of its
             answer, however slowly the bytes come.
         is_openai: False: requests name no model, and answers hold no choices.
@@ -63,21 +58,16 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
 
     A password or a query is refused: it would stand in the report.
     """
-    typed, _, name = words.removeprefix(PREFIX).partition("#")
+    url, _, name = words.removeprefix(PREFIX).partition("#")
     if not words.startswith(PREFIX) or not name:
         raise InputError(
             f"{flag} must be api:URL#NAME, got {_shown(words)!r}", hint=_HINT
         )
-    if "," in typed:
+    if "," in url:
         raise InputError(
-            f"{flag}: one URL, got {_shown(typed)!r}",
+            f"{flag}: one URL, got {_shown(url)!r}",
             hint="a load balancer shares requests among several servers",
         )
-    return ApiModel(_checked_url(typed, flag), name)
-
-
-def _checked_url(url: str, flag: str) -> str:
-    """The base of a server's protocol; errors as of `parse_api`."""
     if not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
             f"{flag}: a URL is of ASCII signs without spaces: {_shown(url)!r}",
@@ -97,7 +87,7 @@ def _checked_url(url: str, flag: str) -> str:
         )
     if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=_HINT)
-    return url.rstrip("/").removesuffix(_CHAT_PATH)
+    return ApiModel(url.rstrip("/").removesuffix("/chat/completions"), name)
 
 
 def is_in_the_clear(url: str) -> bool:
@@ -124,12 +114,11 @@ def key_beside(
 
     No server may see the key of another.
     """
-    servers = [
-        parse_api(word, flag="MODEL").url
+    is_elsewhere = any(
+        parse_api(word, flag="MODEL").url != url
         for word in beside
         if isinstance(word, str) and word.startswith(PREFIX)
-    ]
-    is_elsewhere = any(other != url for other in servers)
+    )
     api_key = key_from_environment(own)
     if api_key is None and not is_elsewhere:
         api_key = key_from_environment()
@@ -157,8 +146,9 @@ class RefusedError(ApiError):
 
 
 Body = Mapping[str, Any]
-"""JSON of a request, without the model's name; `protocol` is who is to understand it
-(`PROTOCOLS`), and no part of it."""
+"""JSON of a request, without the model's name."""
+Answer = dict[str, Any]
+"""JSON of an answer; in the protocol, with one choice."""
 
 
 def request_key(model: ApiModel, path: str, body: Body, *, repeat: int = 0) -> str:

@@ -1,14 +1,14 @@
-"""Settings of a served model; usage and cost of requests, and a spending limit."""
+"""Settings of a served model; usage, cost and estimates of requests, and a budget."""
 
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import Body
+from jaxcontam.scoring.api.address import Answer, ApiModel, Body, request_key
 
 _MILLION = 1_000_000
 # Marks of roles and turns that a chat template puts around a message, at most.
@@ -45,11 +45,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Spending limit and prices of one run; earlier runs do not count.
-
-    Attributes:
-        max_cost: Most that requests may cost, those that fail too; None is no limit.
-    """
+    """Prices of a million tokens, and the most that a run may cost; None: no limit."""
 
     max_cost: float | None = None
     price_in: float = 0.0
@@ -77,16 +73,11 @@ class Budget:
         prompts = self.price_in * usage.prompt_tokens
         return (prompts + self.price_out * usage.completion_tokens) / _MILLION
 
-    def is_passed(self, usage: Usage) -> bool:
-        """True if it costs more than the limit."""
-        return self.max_cost is not None and self.cost(usage) > self.max_cost
-
 
 class Spending:
     """Usage so far, plus the upper bound of requests in flight.
 
-    Clients of several servers may share one, since a budget belongs to a run, and so
-    may their threads.
+    Clients of several servers may share one, since a budget belongs to a run.
     """
 
     def __init__(self, budget: Budget):
@@ -97,18 +88,20 @@ class Spending:
 
     def hold(self, most: Usage) -> bool:
         """Reserve a request's bound; False: wait for those in flight."""
+        limit = self.budget.max_cost
         with self._lock:
-            if self.budget.is_passed(self.spent + most):
+            alone = self.spent + most
+            if limit is not None and self.budget.cost(alone) > limit:
                 used = self.spent
                 raise InputError(
-                    f"the budget of {self.budget.max_cost:g} does not hold one more "
+                    f"the budget of {limit:g} does not hold one more "
                     f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
                     f"{used.completion_tokens:,} tokens used, "
                     f"{self.budget.cost(used):.4g} paid)",
                     hint="run the same command again with a higher --budget: what is "
                     "answered is not asked again",
                 )
-            if self.budget.is_passed(sum(self._held, self.spent + most)):
+            if limit is not None and self.budget.cost(sum(self._held, alone)) > limit:
                 return False
             self._held.append(most)
             return True
@@ -120,28 +113,21 @@ class Spending:
             self.spent += used
 
 
-def most_usage(body: Body, *, is_bounded: bool = True) -> Usage:
-    """Upper bound of one request's usage.
-
-    A text has at most as many tokens as bytes, plus one at its beginning.
-    """
-    most = _most_tokens(body)
-    assert most is not None or not is_bounded, "a budget needs max_tokens"
-    prompts = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
-    return Usage(1, prompts, most or 0)
+def most_usage(body: Body) -> Usage:
+    """Upper bound of one request: a text has at most a token a byte, and one before."""
+    n_read = _prompt_tokens(body, lambda n_bytes: n_bytes + 1)
+    return Usage(1, n_read, most_tokens(body) or 0)
 
 
 def about_usage(body: Body) -> Usage:
     """Estimated usage of one request with answers of the longest allowed length."""
-    return Usage(1, _prompt_tokens(body, _tokens_in), _most_tokens(body) or 0)
+    return Usage(1, _prompt_tokens(body, _tokens_in), most_tokens(body) or 0)
 
 
 def most_bytes(body: Body) -> int:
     """Longest answer that a request can have, in bytes of JSON.
 
-    A token takes less than `_BYTES_PER_ANSWER_TOKEN` with its log-probability and its
-    place, and as much for each likelier token that was asked for. A longer answer is
-    not read: as Python's objects it takes up to 25 times its bytes.
+    A longer one is not read: as Python's objects it takes up to 25 times its bytes.
     """
     n_tokens, n_shown = _shown_tokens(body)
     return _LEAST_BYTES + _BYTES_PER_ANSWER_TOKEN * n_tokens * (1 + n_shown)
@@ -156,7 +142,7 @@ def most_values(body: Body) -> int:
     return _LEAST_VALUES + n_tokens * (1 + _VALUES_PER_ANSWER_TOKEN * n_shown)
 
 
-def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
+def used_by(answer: Answer, body: Body) -> Usage:
     """Usage as the server reports it, or as its texts show if that is more.
 
     The most that the request can use where the server reports none.
@@ -176,8 +162,8 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
     (choice,) = answer["choices"]
     written = choice.get("text") or (choice.get("message") or {}).get("content")
     # With `echo` the prompt stands in the text, too; it is paid for as a prompt.
-    n_bytes = len(str(written or "").encode("utf-8", "replace"))
-    most = most_usage(body, is_bounded=False)
+    n_bytes = _n_bytes(written or "")
+    most = most_usage(body)
     n_written = min(_tokens_in(n_bytes), most.completion_tokens or n_bytes)
     n_read = _prompt_tokens(body, _tokens_in, of_template=0)
     return Usage(
@@ -187,20 +173,24 @@ def used_by(answer: Mapping[str, Any], body: Body) -> Usage:
     )
 
 
+def _n_bytes(text: object) -> int:
+    return len(str(text).encode("utf-8", "replace"))
+
+
 def _tokens_in(n_bytes: int) -> int:
     return math.ceil(n_bytes / _BYTES_PER_TOKEN)
 
 
 def _shown_tokens(body: Body) -> tuple[int, int]:
     """Most tokens of an answer, and the likelier ones that stand with each."""
-    n_written = _most_tokens(body)
-    n_tokens = most_usage(body, is_bounded=False).prompt_tokens
+    n_written = most_tokens(body)
+    n_tokens = most_usage(body).prompt_tokens
     n_tokens += _UNBOUNDED_TOKENS if n_written is None else n_written
     asked = ("logprobs", "top_logprobs", "prompt_logprobs")
     return n_tokens, max(int(body.get(name) or 0) for name in asked)
 
 
-def _most_tokens(body: Body) -> int | None:
+def most_tokens(body: Body) -> int | None:
     """Most tokens of the answer; None where nothing bounds them."""
     return body.get("max_tokens", body.get("max_completion_tokens"))
 
@@ -209,16 +199,73 @@ def _prompt_tokens(
     body: Body, of_bytes: Callable[[int], int], *, of_template: int = _TEMPLATE_TOKENS
 ) -> int:
     """Tokens of a request's prompt: ids are counted, text by its bytes."""
-
-    def of_text(text: object) -> int:
-        return of_bytes(len(str(text).encode("utf-8", "replace")))
-
-    messages: Iterable[Mapping[str, Any]] = body.get("messages") or ()
-    total = sum(of_text(m.get("content")) + of_template for m in messages)
+    total = sum(
+        of_bytes(_n_bytes(message.get("content"))) + of_template
+        for message in body.get("messages") or ()
+    )
     prompt = body.get("prompt", ())
     if isinstance(prompt, str):
-        return total + of_text(prompt)
+        return total + of_bytes(_n_bytes(prompt))
     return total + sum(map(len, prompt))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiEstimate:
+    """Requests still to be sent, and their estimated cost.
+
+    Attributes:
+        prompt_tokens: Exact for ids, else a quarter of the bytes.
+        completion_tokens: Upper bound.
+        cost: At most, in the currency of the prices; None without prices.
+    """
+
+    n_requests: int
+    n_journalled: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+
+    @classmethod
+    def of(cls, usage: Usage, n_journalled: int, budget: Budget) -> "ApiEstimate":
+        """Of requests of so much usage."""
+        return cls(
+            **dataclasses.asdict(usage),
+            n_journalled=n_journalled,
+            cost=budget.cost(usage) if budget.has_prices else None,
+        )
+
+    def words(self) -> str:
+        """One line for `--dry-run`."""
+        cost = "" if self.cost is None else f", at most about {self.cost:.4g} to pay"
+        return (
+            f"{self.n_requests:,} requests to send, {self.n_journalled:,} answered "
+            f"before; about {self.prompt_tokens:,} prompt tokens and at most "
+            f"{self.completion_tokens:,} new ones{cost}"
+        )
+
+
+def estimate(
+    model: ApiModel,
+    path: str,
+    bodies: Sequence[Body],
+    *,
+    journal: Journal | None = None,
+    budget: Budget | None = None,
+) -> ApiEstimate:
+    """Estimate a call of `ApiClient.post_all`; sends nothing."""
+    of_key = {request_key(model, path, body): body for body in bodies}
+    to_send = [b for key, b in of_key.items() if journal is None or key not in journal]
+    usage = sum(map(about_usage, to_send), Usage())
+    return ApiEstimate.of(usage, len(of_key) - len(to_send), budget or Budget())
+
+
+def sending_words(found: ApiEstimate) -> str:
+    """For the terminal, after a dry run of scoring."""
+    return (
+        f"{found.words()}. Some twenty more, before and after them, and one in twenty "
+        "among them show what the server can do, and that its model stays the same. "
+        "Nothing was sent."
+    )
 
 
 CONCURRENCY = 8
@@ -227,15 +274,14 @@ CONCURRENCY = 8
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """Settings of a served model.
+    """Settings of a served model; prices are of a million tokens.
 
     Attributes:
         tokenizer: Folder with the model's tokenizer.json, whose ids are sent; None
             sends text, and the server's own tokens are scored.
         context: Tokens of a request at most, or characters without a tokenizer; None
             takes a default. Of a model directory: tokens that it reads at once.
-        budget: Most that the run may cost; None is no limit. Prices are of a million
-            tokens.
+        budget: Most that the run may cost; None is no limit.
     """
 
     tokenizer: Path | None = None

@@ -7,11 +7,9 @@ of the text cut it off, because servers differ in whether they do.
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.api.address import ApiError, Body, RefusedError
-from jaxcontam.scoring.api.answers import Answer
+from jaxcontam.scoring.api.address import Answer, ApiError, Body, RefusedError
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.completer import Completion
 
@@ -23,7 +21,7 @@ _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "seed": None, "stop": Non
 _TOO_LONG = re.compile(r"context|too (long|large|many)|max\w*[ _]tokens", re.I)
 # Has many equally good answers; four identical ones are no coincidence.
 _RANDOM = "Write ten random numbers between 1 and 1000, and nothing else."
-_N_RANDOM, _RANDOM_SEED = 4, 0
+N_RANDOM, _RANDOM_SEED = 4, 0
 
 
 class ChatCompleter:
@@ -61,14 +59,9 @@ class ChatCompleter:
     ) -> list[tuple[Completion, ...]]:
         """As `Completer.complete`; one request a sample."""
 
-        def body_of(prompt: str, sample: int) -> dict[str, Any]:
-            body: dict[str, Any] = {
-                "messages": [{"role": "user", "content": prompt}],
-                "temperature": temperature,
-                "seed": answer_seed(seed, sample),
-            }
-            body |= {} if max_tokens is None else {"max_tokens": max_tokens}
-            return body | ({"stop": list(stop)} if stop else {})
+        def body_of(prompt: str, sample: int) -> Body:
+            own = answer_seed(seed, sample)
+            return chat_body(prompt, own, max_tokens, temperature, stop)
 
         bodies = [body_of(p, sample) for p in prompts for sample in range(n_samples)]
         harmless = body_of(_HARMLESS, 0)
@@ -82,15 +75,16 @@ class ChatCompleter:
         ]
 
     def _ask(
-        self, bodies: Sequence[Body], harmless: Body, progress: Progress | None
+        self, bodies: Sequence[Body], harmless: Body, progress: Progress | None = None
     ) -> list[Answer | RefusedError]:
         """Answers by the fields that the server knows."""
         self._settle(bodies, harmless)
+        sent = list(map(self._sent, bodies))
         return self.client.post_all(
             PATH,
-            [self._as_known(body) for body in bodies],
+            [body for body, _ in sent],
             progress,
-            repeats=list(map(self._repeat, bodies)),
+            repeats=[repeat for _, repeat in sent],
             keeps_refusals=True,
             check=self._check,
         )
@@ -100,13 +94,12 @@ class ChatCompleter:
         temperature = max(1.0, body["temperature"])
         if temperature in self._sampled:
             return
-        seeds = [answer_seed(_RANDOM_SEED, i) for i in range(_N_RANDOM)]
+        seeds = [answer_seed(_RANDOM_SEED, i) for i in range(N_RANDOM)]
         bodies = [{**body, "temperature": temperature, "seed": seed} for seed in seeds]
-        found = [_completion(one, ()) for one in self._ask(bodies, harmless, None)]
-        (first, *others) = [one.text.strip() for one in found]
-        if first and all(text == first for text in others):
+        found = {_completion(a, ()).text.strip() for a in self._ask(bodies, harmless)}
+        if len(found) == 1 and found != {""}:
             raise ApiError(
-                f"{self.client.model.url}: {_N_RANDOM} answers at temperature "
+                f"{self.client.model.url}: {N_RANDOM} answers at temperature "
                 f"{temperature:g} are the same: the server does not sample",
                 hint="switch sampling on in the server, or leave out the methods that "
                 "compare samples",
@@ -119,36 +112,30 @@ class ChatCompleter:
         first = next((body for body in bodies if not self._is_held(body)), None)
         if fields in self._settled or first is None:
             return
-        if self._find_fields(first) is not None:
-            # One text may be refused for what it says.
-            refusal = self._find_fields(harmless)
-            if refusal is not None:
-                hint = "check the name of the model, the key and the settings"
-                if _TOO_LONG.search(str(refusal)):
-                    hint = f"fewer --new-tokens, if they are the reason; {hint}"
-                raise ApiError(
-                    f"{refusal}, whatever it is asked", hint=hint, status=refusal.status
-                )
+        # One text may be refused for what it says.
+        if self._find_fields(first) and (refusal := self._find_fields(harmless)):
+            hint = "check the name of the model, the key and the settings"
+            if _TOO_LONG.search(str(refusal)):
+                hint = f"fewer --new-tokens, if they are the reason; {hint}"
+            raise ApiError(
+                f"{refusal}, whatever it is asked", hint=hint, status=refusal.status
+            )
         self._settled.add(fields)
 
     def _find_fields(self, body: Body) -> RefusedError | None:
         """Leave out what the server refuses by name; the first refusal if all fails."""
         before, first = self._left_out, None
         while True:
+            sent, repeat = self._sent(body)
             try:
-                self.client.post(
-                    PATH,
-                    self._as_known(body),
-                    repeat=self._repeat(body),
-                    check=self._check,
-                )
+                self.client.post(PATH, sent, repeat=repeat, check=self._check)
                 return None
             except RefusedError as e:
                 if self._is_held(body):
                     # It took the fields, and gave no answer to this text.
                     return None
                 first = first or e
-                known = [name for name in _OTHER_NAMES if name in self._as_known(body)]
+                known = [name for name in _OTHER_NAMES if name in sent]
                 named = [n for n in known if re.search(rf"\b{n}\b", str(e))]
                 if not named:
                     self._left_out = before
@@ -156,27 +143,21 @@ class ChatCompleter:
                 self._left_out |= {named[0]}
 
     def _is_held(self, body: Body) -> bool:
-        return self.client.holds(PATH, self._as_known(body), repeat=self._repeat(body))
+        sent, repeat = self._sent(body)
+        return self.client.holds(PATH, sent, repeat=repeat)
 
-    def _repeat(self, body: Body) -> int:
-        """Samples are told apart by their seeds; where none is sent, by the journal."""
-        return body["seed"] if "seed" in self._left_out else 0
-
-    def _as_known(self, body: Body) -> dict[str, Any]:
-        """A body by the names that the server knows."""
+    def _sent(self, body: Body) -> tuple[Body, int]:
+        """A body as the server knows it; its seed as the repeat where none is sent."""
         names = {name: _OTHER_NAMES[name] for name in self._left_out}
-        return {
-            known: value
-            for name, value in body.items()
-            if (known := names.get(name, name)) is not None
-        }
+        known = [(names.get(name, name), value) for name, value in body.items()]
+        sent = {name: value for name, value in known if name is not None}
+        return sent, body["seed"] if "seed" in self._left_out else 0
 
     def _check(self, body: Body, answer: Answer) -> Answer:
         """The text of an answer in its place; raises RefusedError if it has none."""
         del body
         choice = answer["choices"][0]
-        refusal = choice["message"].get("refusal")
-        words = ""
+        refusal, words = choice["message"].get("refusal"), ""
         if isinstance(refusal, str) and refusal.strip():
             words = " ".join(refusal.split())
         elif choice.get("finish_reason") == "content_filter":
@@ -184,6 +165,23 @@ class ChatCompleter:
         if words:
             raise RefusedError(f"{self.client.model.url}: {words}")
         return {"choices": [{"message": {"content": _text(answer)}}]}
+
+
+def chat_body(
+    prompt: str,
+    seed: int,
+    max_tokens: int | None,
+    temperature: float,
+    stop: tuple[str, ...],
+) -> Body:
+    """A request for one sample, but for the model's name."""
+    body: Body = {
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": temperature,
+        "seed": seed,
+    }
+    body |= {} if max_tokens is None else {"max_tokens": max_tokens}
+    return body | ({"stop": list(stop)} if stop else {})
 
 
 def answer_seed(seed: int, sample: int) -> int:

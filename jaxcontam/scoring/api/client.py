@@ -11,11 +11,12 @@ import json
 import math
 import queue
 import random
+import socket
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.api.address import (
     KEY_VARIABLE,
+    Answer,
     ApiError,
     ApiModel,
     Body,
@@ -35,24 +37,27 @@ from jaxcontam.scoring.api.address import (
     request_key,
 )
 from jaxcontam.scoring.api.answers import (
-    PROTOCOLS,
-    Answer,
+    SGLANG,
     Failure,
+    Reply,
     read_failure,
     read_reply,
+    sglang_request,
 )
 from jaxcontam.scoring.api.budget import (
+    CONCURRENCY,
     Budget,
     Spending,
     Usage,
     most_bytes,
+    most_tokens,
     most_usage,
     used_by,
 )
-from jaxcontam.scoring.api.connections import Connections, LongAnswerError
 from jaxcontam.scoring.api.retries import Pace, last_error, seconds_to_wait
 from jaxcontam.terminal import visible
 
+_CONNECT_SECONDS = 10.0
 Check = Callable[[Body, Answer], object]
 # Wait for answers in flight after Ctrl-C.
 _LAST_SECONDS = 5.0
@@ -66,6 +71,18 @@ _SILENT_SECONDS = 60.0
 
 class StoppedError(Exception):
     """The request was not sent: another one failed, or the user interrupted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """Arguments of `post_all` that its requests share."""
+
+    path: str
+    check: Check | None
+    is_kept: bool
+    keeps_refusals: bool
+    tries: int | None
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 class ApiClient:
@@ -83,7 +100,7 @@ class ApiClient:
         *,
         api_key: str | None,
         journal: Journal | None = None,
-        concurrency: int = 8,
+        concurrency: int = CONCURRENCY,
         budget: Spending | None = None,
         key_variable: str = KEY_VARIABLE,
         retry_refused: bool = False,
@@ -93,12 +110,10 @@ class ApiClient:
         transport: httpx2.BaseTransport | None = None,
         is_openai: bool = True,
     ):
-        """Nothing is sent yet.
+        """Nothing is sent yet; without a journal answers are kept in memory.
 
-        Without a journal answers are kept in memory; a budget may be shared by several
-        clients. `retry_refused` asks again what the server refused in an earlier run.
-        `sleep` and `transport` stand for waiting and for the network in tests; for
-        others see `Server`.
+        Clients may share a budget. `retry_refused` asks again what an earlier run was
+        refused. `sleep` and `transport` stand in for waiting and the network.
         """
         if concurrency < 1:
             raise InputError(f"--concurrency must be at least 1, got {concurrency}")
@@ -121,7 +136,7 @@ class ApiClient:
         )
         if api_key is not None and is_in_the_clear(model.url):
             _warn_of_clear_text(model.url, key_variable)
-        self._connections = Connections(self._server, transport)
+        self._connections = _Connections(self._server, transport)
         self._pace = Pace(concurrency)
         self._rng = rng or random.Random()
         self._sleep = sleep
@@ -132,8 +147,7 @@ class ApiClient:
         # As objects an answer takes many times its bytes: one is read at a time.
         self._reading = threading.Lock()
         self._telling = threading.Lock()
-        self._told_until = -math.inf
-        self._heard_at = self._looked_at = -math.inf
+        self._told_until = self._told_of = self._heard_at = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -149,20 +163,9 @@ class ApiClient:
         """The journal's key of a request."""
         return request_key(self.model, path, body, repeat=repeat)
 
-    def post(
-        self,
-        path: str,
-        body: Body,
-        *,
-        repeat: int = 0,
-        check: Check | None = None,
-        is_kept: bool = True,
-        tries: int | None = None,
-    ) -> Answer:
-        """The answer to one request, see `post_all`; a refusal is a RefusedError."""
-        (answer,) = self.post_all(
-            path, [body], repeats=[repeat], check=check, is_kept=is_kept, tries=tries
-        )
+    def post(self, path: str, body: Body, *, repeat: int = 0, **how: Any) -> Answer:
+        """The answer to one request, as `post_all`; a refusal is a RefusedError."""
+        (answer,) = self.post_all(path, [body], repeats=[repeat], **how)
         if isinstance(answer, RefusedError):
             raise answer
         return answer
@@ -181,22 +184,21 @@ class ApiClient:
     ) -> list[Any]:
         """Answers to many requests, in their order; a refusal stands for an answer.
 
-        Equal requests are sent once, and none that the journal answers. A busy server,
-        a fault that passes, a broken connection and an answer of another form are tried
-        again; see `seconds_to_wait`. A redirection is refused, because it would take
-        the key to another server. If one request fails for good, or on Ctrl-C, no other
-        one is begun; the answers on their way still reach the journal, after Ctrl-C if
-        they come within seconds.
+        Equal requests are sent once, and none that the journal answers. If one fails
+        for good, or on Ctrl-C, no other one is begun; answers on their way still reach
+        the journal, after Ctrl-C if they come within seconds.
 
-        The path follows the base of the protocol; the model's name is added to bodies.
-        `progress` is called from this thread. `repeats` tell apart equal requests whose
-        answers may differ, one a body. `check` looks at a request and its answer before
-        that is kept: a ValueError says that it is not usable and must be asked for
-        again, a RefusedError that it is none, such as one that a filter cut off, and is
-        kept as a refusal. What `check` gives, unless None, stands for the answer, which
-        may be too large to be held by the thousand. Unless `is_kept`, the journal is
-        neither read nor written. `keeps_refusals` keeps there what a server refuses
-        that has answered other requests. Without `tries` the fault decides.
+        Args:
+            path: Follows the URL.
+            bodies: The model's name is added to them.
+            progress: Is called from this thread.
+            repeats: Tell apart equal requests whose answers may differ, one a body.
+            check: Looks at a request and its answer before that is kept. A ValueError:
+                it is not usable, and asked for again; a RefusedError: it is kept as a
+                refusal. What this gives, unless None, stands for the answer.
+            is_kept: False: the journal is neither read nor written.
+            keeps_refusals: Of a server that has answered other requests.
+            tries: Of each request; by default the fault decides (`seconds_to_wait`).
         """
         keys = [
             self.key(path, body, repeat=repeat)
@@ -204,69 +206,52 @@ class ApiClient:
         ]
         n_equal = Counter(keys)
         call = _Call(path, check, is_kept, keeps_refusals, tries)
-        for item in dict(zip(keys, bodies, strict=True)).items():
-            call.todo.put(item)
         answers: dict[str, Any] = {}
-        n_workers, n_done, n_ended = min(self._concurrency, len(n_equal)), 0, 0
-        pool = ThreadPoolExecutor(n_workers or 1, "api")
-        workers: list[Future[None]] = []
+        n_done, looked, limit = 0, -math.inf, self._server.timeout_seconds
+        ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        key_of: dict[Future[Any], str] = {}
+        pool = ThreadPoolExecutor(min(self._concurrency, len(n_equal)) or 1, "api")
         try:
-            for _ in range(n_workers):
-                workers.append(pool.submit(self._work, call))
-            while n_ended < n_workers:
-                self._look()
-                try:
-                    key, answer = call.done.get(timeout=_LOOK_SECONDS)
-                except queue.Empty:
-                    continue
-                if key is None:
-                    n_ended += 1
-                    continue
-                answers[key] = answer
-                n_done += n_equal[key]
-                if progress is not None:
-                    progress(n_done, len(keys))
-        except BaseException:
+            for key, body in dict(zip(keys, bodies, strict=True)).items():
+                future = pool.submit(self._answer, call, key, body)
+                key_of[future] = key
+                future.add_done_callback(ended.put)
+            while len(answers) < len(n_equal):
+                if time.monotonic() >= looked + _LOOK_SECONDS:
+                    self._look()
+                    looked = time.monotonic()
+                with contextlib.suppress(queue.Empty, StoppedError):
+                    future = ended.get(timeout=_LOOK_SECONDS)
+                    # Raises what ended the call: others stopped for it.
+                    answers[key_of[future]] = future.result()
+                    n_done += n_equal[key_of[future]]
+                    if progress is not None:
+                        progress(n_done, len(keys))
+        except BaseException as e:
             # Requests in flight may be paid for; a second Ctrl-C stops waiting.
             call.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            sent = [future for future in key_of if not future.cancelled()]
             try:
-                wait(workers, _LAST_SECONDS)
+                wait(sent, limit if isinstance(e, Exception) else _LAST_SECONDS)
             finally:
                 self._connections.cut()
-                pool.shutdown(wait=False)
             raise
         pool.shutdown()
-        if call.failures:
-            # What came after it may be its consequence.
-            raise call.failures[0]
         return [answers[key] for key in keys]
 
-    def _work(self, call: "_Call") -> None:
-        """Answer one request after the other; every thread of a call does this."""
+    def _answer(self, call: _Call, key: str, body: Body) -> Any:
+        """What is held of the answer to a request, or its refusal."""
         try:
-            while not call.stop.is_set():
-                key, body = call.todo.get_nowait()
-                call.done.put((key, self._answer(call, key, body)))
-        except (queue.Empty, StoppedError):
-            pass
-        except BaseException as e:
-            call.failures.append(e)
-            call.stop.set()
-        finally:
-            call.done.put((None, None))
-
-    def _answer(self, call: "_Call", key: str, body: Body) -> Any:
-        """The answer to a request, or its refusal."""
-        found = self._found(key) if call.is_kept else None
-        if isinstance(found, RefusedError):
-            return found
-        if found is not None:
-            # An answer that another check accepted may not pass this one.
-            with contextlib.suppress(ValueError):
-                return self._note(call, body, found)
-        if call.is_kept:
-            self._kept.claim()
-        try:
+            if call.is_kept:
+                found = self._found(key)
+                if isinstance(found, RefusedError):
+                    return found
+                if found is not None:
+                    # An answer that another check accepted may not pass this one.
+                    with contextlib.suppress(ValueError):
+                        return self._held(call, body, found)
+                self._kept.claim()
             return self._ask(call, key, body)
         except RefusedError as e:
             # A server that has answered nothing may reject the key or the settings.
@@ -274,17 +259,17 @@ class ApiClient:
             if is_credible and key not in self._kept_now:
                 self._keep(call, key, e)
             return e
+        except BaseException:
+            call.stop.set()
+            raise
 
-    def _ask(self, call: "_Call", key: str, body: Body) -> Any:
-        """Send a request until its answer is there and kept: all retries are here.
-
-        Once the call is to stop, a request in flight is completed, but another try ends
-        in a StoppedError. What each try cost, or may have cost, is counted.
-        """
+    def _ask(self, call: _Call, key: str, body: Body) -> Any:
+        """Send a request until its answer is there and kept: all retries are here."""
         if self._server.is_openai:
             body = {"model": self.model.name, **body}
-        is_bounded = self._spending.budget.max_cost is not None
-        most = most_usage(body, is_bounded=is_bounded)
+        has_limit = self._spending.budget.max_cost is not None
+        assert most_tokens(body) is not None or not has_limit, "a budget needs a bound"
+        most = most_usage(body)
         failures: list[Failure] = []
         while True:
             self._enter(most, call.stop)
@@ -325,20 +310,16 @@ class ApiClient:
             self._pace.enter()
             self.n_sent += 1
 
-    def _try(
-        self, call: "_Call", key: str, body: Body, most: Usage
-    ) -> tuple[Any, Usage]:
-        """What is held of an answer, or why there is none; and what it cost.
-
-        Errors as of `read_reply` and `read_failure`.
-        """
+    def _try(self, call: _Call, key: str, body: Body, most: Usage) -> tuple[Any, Usage]:
+        """What is held of an answer that is kept, or a Failure; and what it cost."""
         url, sent = self.model.url + call.path, body
-        if (own := PROTOCOLS.get(body.get("protocol", ""))) is not None:
-            url, sent = own.url(self.model.url), own.request(body)
+        if body.get("protocol") == SGLANG:
+            url = f"{self.model.url.removesuffix('/v1')}/generate"
+            sent = sglang_request(body)
         n_bytes = most_bytes(body)
         try:
             reply = self._connections.post(url, json.dumps(sent).encode(), n_bytes)
-        except LongAnswerError:
+        except _LongAnswerError:
             words = f"longer than the {n_bytes:,} bytes that it can be"
             return Failure("garbled", words), most
         except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as e:
@@ -352,22 +333,16 @@ class ApiClient:
             used = used_by(answer, body) if self._server.is_openai else Usage(1)
             self._pace.answered()
             try:
-                return self._accepted(call, key, body, answer), used
+                held, kept = self._held(call, body, answer), answer
+            except RefusedError as e:
+                held = kept = e
             except ValueError as e:
                 return Failure("unusable", str(e)), used
+            self._keep(call, key, kept)
+            return held, used
 
-    def _accepted(self, call: "_Call", key: str, body: Body, answer: Answer) -> Any:
-        """What is held of an answer that is kept; ValueError if it cannot be used."""
-        try:
-            held = self._note(call, body, answer)
-        except RefusedError as e:
-            self._keep(call, key, e)
-            return e
-        self._keep(call, key, answer)
-        return held
-
-    def _note(self, call: "_Call", body: Body, answer: Answer) -> Any:
-        """Part of an answer that is held; errors as of `check` of `post_all`."""
+    def _held(self, call: _Call, body: Body, answer: Answer) -> Any:
+        """What stands for an answer; errors as of `check` of `post_all`."""
         held = None if call.check is None else call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)
@@ -385,7 +360,7 @@ class ApiClient:
             return None
         return RefusedError(words, status=value.get("status"))
 
-    def _keep(self, call: "_Call", key: str, outcome: Answer | RefusedError) -> None:
+    def _keep(self, call: _Call, key: str, outcome: Answer | RefusedError) -> None:
         """Keep an answer or a refusal, synced to disk if there is a journal."""
         if not call.is_kept:
             return
@@ -397,15 +372,11 @@ class ApiClient:
 
     def _look(self) -> None:
         """Cut requests whose time is over, and tell of one that waits for long."""
-        now = time.monotonic()
-        if now < self._looked_at + _LOOK_SECONDS:
-            return
-        self._looked_at = now
-        self._connections.cut_late()
-        is_silent = self._connections.is_silent(_SILENT_SECONDS)
-        if is_silent and now - self._heard_at >= _SILENT_SECONDS:
+        oldest, now = self._connections.cut_late(), time.monotonic()
+        silent_since = max(oldest, self._heard_at)
+        if oldest > self._told_of and now >= silent_since + _SILENT_SECONDS:
             # One line for all that wait.
-            self._heard_at = now
+            self._told_of = self._heard_at = now
             self._say(
                 f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
                 f"{self._server.timeout_seconds:g} s"
@@ -443,32 +414,135 @@ class ApiClient:
             raise StoppedError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
-    """Arguments of `post_all` that its requests share, and what its threads share.
+class _LongAnswerError(Exception):
+    """An answer is longer than the request allows; the rest was not read."""
 
-    Attributes:
-        todo: (key, body) of requests that are not begun.
-        done: (key, answer) of each, and (None, None) from each thread that ends.
-        failures: What ended the call, the first one first.
+
+class _Connections:
+    """Connections to one server, which another thread cuts when their time is over.
+
+    A socket's timeout starts anew with each byte, and headers are read within one call
+    of httpx2. So each request has a client with one connection, whose socket is known,
+    and whoever waits for the answers looks at the clock (`time.monotonic`).
     """
 
-    path: str
-    check: Check | None
-    is_kept: bool
-    keeps_refusals: bool
-    tries: int | None
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-    todo: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    done: queue.SimpleQueue[Any] = dataclasses.field(default_factory=queue.SimpleQueue)
-    failures: list[BaseException] = dataclasses.field(default_factory=list)
+    def __init__(self, server: Server, transport: httpx2.BaseTransport | None):
+        """Nothing is sent yet."""
+        self._seconds = server.timeout_seconds
+        headers = {"Content-Type": "application/json"}
+        if server.api_key is not None:
+            headers["Authorization"] = f"Bearer {server.api_key}"
+        connect = min(_CONNECT_SECONDS, self._seconds)
+        try:
+            self._settings: dict[str, Any] = {
+                "headers": headers,
+                # A thread that nobody looks after any more ends, too.
+                "timeout": httpx2.Timeout(self._seconds, connect=connect),
+                "follow_redirects": False,
+                "verify": httpx2.create_ssl_context(),
+                "transport": transport,
+            }
+            self._all = [_Connection(httpx2.Client(**self._settings))]
+        except (ImportError, ValueError, OSError, httpx2.InvalidURL) as e:
+            # Bad proxy or certificate settings in the environment.
+            raise InputError(
+                f"no connection can be made ({type(e).__name__})",
+                hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+            ) from None
+        self._idle = list(self._all)
+
+    def post(self, url: str, content: bytes, most_bytes: int) -> Reply:
+        """Read an answer whole; a TimeoutError if it is not there in time."""
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            one = _Connection(httpx2.Client(**self._settings))
+            self._all.append(one)
+        try:
+            return one.post(url, content, most_bytes, self._seconds)
+        finally:
+            self._idle.append(one)
+
+    def cut_late(self) -> float:
+        """Cut requests whose time is over; gives when the oldest began, or infinity."""
+        now = time.monotonic()
+        for one in self._all:
+            one.cut(now - self._seconds)
+        return min(one.began for one in self._all)
+
+    def cut(self) -> None:
+        """Cut all that are in use."""
+        for one in self._all:
+            one.cut()
+
+    def close(self) -> None:
+        """Close all; once more does no harm."""
+        for one in self._all:
+            one.http.close()
+
+
+class _Connection:
+    """A connection for one request at a time, which began then, or never: infinity."""
+
+    def __init__(self, http: httpx2.Client):
+        self.http = http
+        self.began = math.inf
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+        # Held while a request begins, ends or is cut: no other one is cut in its place.
+        self._lock = threading.Lock()
+
+    def post(self, url: str, content: bytes, most_bytes: int, seconds: float) -> Reply:
+        with self._lock:
+            self._is_cut = False
+            began = self.began = time.monotonic()
+        data = bytearray()
+        try:
+            with self.http.stream(
+                "POST", url, content=content, extensions={"trace": self._note_socket}
+            ) as response:
+                for piece in response.iter_bytes():
+                    data += piece
+                    if len(data) > most_bytes:
+                        raise _LongAnswerError
+        except (OSError, httpx2.HTTPError) as e:
+            if time.monotonic() >= began + seconds:
+                raise TimeoutError from e
+            raise
+        finally:
+            with self._lock:
+                self.began = math.inf
+        if self._is_cut:
+            # An answer without a length ends where its connection does.
+            raise TimeoutError
+        headers = {name.lower(): words for name, words in response.headers.items()}
+        return Reply(response.status_code, headers, bytes(data))
+
+    def cut(self, began_by: float = math.inf) -> None:
+        """Cut the request that is on its way, if it began by then."""
+        with self._lock:
+            if self.began < math.inf and self.began <= began_by:
+                self._is_cut = True
+                self._shut()
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Called by httpx2 with what it does."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+                if self._is_cut:
+                    self._shut()
+
+    def _shut(self) -> None:
+        """End all reading and writing; unlike a close, it wakes up who waits for it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the SSL socket's own, which changes what the other thread uses.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def snapshot_warning(client: ApiClient) -> str | None:
-    """One line if the server's model changed while it was asked, in this run or before.
-
-    Numbers of two models stand then in one result.
-    """
+    """One line if answers of two models stand in one result, of earlier runs too."""
     if len(client.fingerprints) < 2:
         return None
     names = sorted(" ".join(filter(None, pair)) or "-" for pair in client.fingerprints)

@@ -6,12 +6,13 @@ token of the prompt is refused, with the place.
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxcontam.scoring.api.answers import PROTOCOLS
+from jaxcontam.scoring.api.address import Answer
+from jaxcontam.scoring.api.answers import SGLANG
 
 PATH = "/completions"
 Prompt = str | tuple[int, ...]
@@ -22,9 +23,6 @@ _MOST = 1e-3
 _NONE = -9999.0
 # Characters of a prompt that errors show.
 _SHOWN = 40
-# Marks of a token that holds part of a character.
-_PART_OF_CHARACTER = "\ufffd"
-_BYTES = "bytes:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,14 +33,14 @@ class Way:
         echo: By `echo` and `logprobs`; else by `prompt_logprobs`.
         max_tokens: 0 where the server can write nothing, else 1.
         bos: The first token of a text has a log-probability: one stands before it.
-        protocol: The server's own, of `PROTOCOLS`; None is OpenAI's completions.
+        is_sglang: By SGLang's own protocol; else by OpenAI's completions.
     """
 
     echo: bool
     ids: bool
     max_tokens: int = 1
     bos: bool = False
-    protocol: str | None = None
+    is_sglang: bool = False
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """The request for the prompt's numbers, but for the model's name."""
@@ -51,31 +49,27 @@ class Way:
 
     def greedy(self, prompt: Prompt, **asked: Any) -> dict[str, Any]:
         """A request of this form for a greedy continuation."""
-        if self.protocol is not None:
-            asked["protocol"] = self.protocol
-        return {
-            "prompt": prompt if isinstance(prompt, str) else [list(prompt)],
-            "temperature": 0,
-            **asked,
-        }
+        if self.is_sglang:
+            asked["protocol"] = SGLANG
+        sent = prompt if isinstance(prompt, str) else [list(prompt)]
+        return {"prompt": sent, "temperature": 0, **asked}
 
     @property
     def words(self) -> str:
         """For errors."""
         asked = "echo with logprobs" if self.echo else "prompt_logprobs"
-        if self.protocol is not None:
-            asked = PROTOCOLS[self.protocol].words
+        if self.is_sglang:
+            asked = "SGLang's own protocol"
         return f"{asked}, prompts as {'token ids' if self.ids else 'text'}"
 
 
 def ways(*, ids: bool) -> tuple[Way, ...]:
     """Every way that servers are known to have, the cheapest first."""
-    own = [n for n, protocol in PROTOCOLS.items() if protocol.takes_ids or not ids]
     return (
         Way(echo=True, ids=ids, max_tokens=0),
         Way(echo=True, ids=ids),
         Way(echo=False, ids=ids),
-        *(Way(echo=True, ids=ids, protocol=name) for name in own),
+        Way(echo=True, ids=ids, is_sglang=True),
     )
 
 
@@ -93,12 +87,10 @@ class PromptScores:
     starts: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """What an answer shows of a prompt and of what was written after it, unchecked.
 
-    Attributes:
-        n_read, n_written: Tokens as `usage` counts them; None where it does not.
+    `n_read` and `n_written` are tokens as `usage` counts them; None where it does not.
     """
 
     tokens: list[str | None]
@@ -108,9 +100,7 @@ class Shown:
     n_written: int | None
 
 
-def read_prompt_scores(
-    answer: Mapping[str, Any], way: Way, prompt: Prompt
-) -> PromptScores:
+def read_prompt_scores(answer: Answer, way: Way, prompt: Prompt) -> PromptScores:
     """Take the prompt's log-probabilities out of an answer, or raise ValueError."""
     shown = shown_tokens(answer, way, prompt)
     if isinstance(prompt, str):
@@ -146,39 +136,39 @@ def text_starts(shown: Shown, way: Way, text: str) -> tuple[int, list[int]]:
     What was written after the text is left out. It is the last token as `usage` counts
     where a text ends in parts of a character, since any part would fit there.
     """
+    tokens, n_read = shown.tokens, shown.n_read
     fits: dict[int, tuple[int, list[int]]] = {}
     for n_after in range(1 + way.max_tokens * way.echo):
-        n, offsets = len(shown.tokens) - n_after, shown.offsets
-        some = offsets[:n] if isinstance(offsets, list) else None
-        found = token_starts(text, [token or "" for token in shown.tokens[:n]], some)
+        n = len(tokens) - n_after
+        some = shown.offsets[:n] if isinstance(shown.offsets, list) else None
+        found = token_starts(text, [token or "" for token in tokens[:n]], some)
         if found is not None:
             fits[n_after] = found
     if not fits:
         raise ValueError(
-            f"the {len(shown.tokens)} tokens do not join to the text {_shown(text)}: "
-            f"{shown.tokens[:8]}"
+            f"the {len(tokens)} tokens do not join to the text {_shown(text)}: "
+            f"{tokens[:8]}"
         )
-    (n_after, *others) = fits
-    if others:
+    n_after = next(iter(fits))
+    if len(fits) > 1:
         n_after = shown.n_written
-        if n_after not in fits and shown.n_read is not None:
-            n_after = len(shown.tokens) - shown.n_read
+        if n_after not in fits and n_read is not None:
+            n_after = len(tokens) - n_read
         if n_after not in fits:
             raise ValueError(
                 "the answer does not say how many of its log-probabilities are of "
                 f"{_shown(text)}"
             )
     # Not all servers show or count the token that they put before a text.
-    n_shown = len(shown.tokens) - n_after
-    if shown.n_read is not None and abs(shown.n_read - n_shown) > 1:
+    n_shown = len(tokens) - n_after
+    if n_read is not None and abs(n_read - n_shown) > 1:
         raise ValueError(
-            f"{n_shown} log-probabilities where {shown.n_read} prompt tokens are "
-            "counted"
+            f"{n_shown} log-probabilities where {n_read} prompt tokens are counted"
         )
     return fits[n_after]
 
 
-def shown_tokens(answer: Mapping[str, Any], way: Way, prompt: Prompt) -> Shown:
+def shown_tokens(answer: Answer, way: Way, prompt: Prompt) -> Shown:
     """Tokens of an answer, or a ValueError where none are."""
     (choice,) = answer["choices"]
     usage = answer.get("usage")
@@ -246,7 +236,7 @@ def _of_prompt_logprobs(
     return tokens, values
 
 
-def _shown(prompt: Prompt | Sequence[int]) -> str:
+def _shown(prompt: Prompt) -> str:
     """The start of a prompt, so that a reader finds it."""
     if isinstance(prompt, str):
         return repr(prompt[:_SHOWN])
@@ -274,14 +264,19 @@ def token_starts(
     before the text, and where in it each of its own begins, 0 first and rising; None if
     they do not fit the text.
     """
+    are_places = isinstance(offsets, list) and all(type(o) is int for o in offsets)
+    if not are_places or len(offsets) != len(tokens):
+        offsets = None
     for n_before in (0, 1):
-        starts = _joined(text, tokens[n_before:])
-        if starts is not None:
+        if (starts := _joined(text, tokens[n_before:])) is not None:
             return n_before, starts
     for n_before in (0, 1):
-        starts = _by_offsets(text, tokens[n_before:], offsets, n_before)
-        if starts is not None:
-            return n_before, starts
+        own = tokens[n_before:]
+        # An empty token is one that the server put before the text.
+        if offsets is not None and own and own[0]:
+            starts = _by_offsets(text, own, offsets[n_before:])
+            if starts is not None:
+                return n_before, starts
     return None
 
 
@@ -289,67 +284,59 @@ def _joined(text: str, tokens: Sequence[str]) -> list[int] | None:
     """Starts of tokens whose texts, one after the other, are the text."""
     starts, at = [], 0
     for i, token in enumerate(tokens):
+        after = tokens[i + 1 : i + 2]
         if i == 0 and token[:1] == " " and not text.startswith(" "):
             # Some tokenizers put a space before every text.
-            starts.append(0)
-            at = len(token) - 1
-            if not text.startswith(token[1:]):
+            token = token[1:]
+            if not text.startswith(token):
                 return None
-            continue
-        if not token:
+        elif not token:
             if not _may_have_parts(text, at):
                 return None
             starts.append(at - 1)
             continue
-        if at == len(text):
+        elif at == len(text):
             return None
-        if is_part(token):
+        elif is_part(token):
             starts.append(at)
-            if i + 1 == len(tokens) or not is_part(tokens[i + 1]):
-                at = _after_parts(text, at, tokens[i + 1 :])
+            if not any(map(is_part, after)):
+                # The next whole token ends the parts.
+                found = text.find(after[0], at + 1) if after else -1
+                at = found if found >= 0 else len(text)
             continue
-        if not text.startswith(token, at):
+        elif not text.startswith(token, at):
             return None
         starts.append(at)
         at += len(token)
     return starts if at == len(text) and starts else None
 
 
-def _may_have_parts(text: str, at: int) -> bool:
+def _may_have_parts(text: str, end: int) -> bool:
     """True if the character before a place can be of several tokens."""
-    return at > 0 and not text[at - 1].isascii()
-
-
-def _after_parts(text: str, at: int, rest: Sequence[str]) -> int:
-    """Start of the next whole token after partial characters."""
-    if rest:
-        found = text.find(rest[0], at + 1)
-        if found >= 0:
-            return found
-    return len(text)
+    return 0 < end <= len(text) and not text[end - 1].isascii()
 
 
 def _by_offsets(
-    text: str, tokens: Sequence[str], offsets: Any, n_before: int
+    text: str, tokens: Sequence[str], offsets: Sequence[int]
 ) -> list[int] | None:
     """Starts as the server says, in one of the ways that servers count."""
-    if not _are_numbers(offsets) or len(offsets) != n_before + len(tokens):
-        return None
-    if not tokens or not tokens[0]:
-        # An empty token is one that the server put before the text.
-        return None
-    own = list(offsets[n_before:])
-    from_first = [offset - own[0] for offset in own]
+    from_first = [offset - offsets[0] for offset in offsets]
     # Position in UTF-8 -> character.
     of_byte: list[int] = []
     for i, character in enumerate(text):
         of_byte += [i] * len(character.encode("utf-8", "surrogatepass"))
     of_byte.append(len(text))
-    by_bytes = [
-        of_byte[offset] if 0 <= offset < len(of_byte) else -1 for offset in from_first
-    ]
-    for starts in (own, from_first, by_bytes):
-        starts = _of_characters(text, tokens, starts)
+    by_bytes = [of_byte[o] if 0 <= o < len(of_byte) else -1 for o in from_first]
+    for said in (offsets, from_first, by_bytes):
+        starts = list(said)
+        for i, token in enumerate(tokens):
+            if i == 0 or token:
+                continue
+            # An empty token behind a character is a part of it, or behind other parts.
+            if said[i] > said[i - 1] and _may_have_parts(text, said[i]):
+                starts[i] = said[i] - 1
+            elif said[i] == said[i - 1] and not tokens[i - 1]:
+                starts[i] = starts[i - 1]
         rises = all(a <= b for a, b in itertools.pairwise(starts))
         is_inside = starts[0] == 0 and starts[-1] < len(text)
         if rises and is_inside and _fit(text, tokens, starts):
@@ -357,39 +344,17 @@ def _by_offsets(
     return None
 
 
-def _of_characters(
-    text: str, tokens: Sequence[str], starts: Sequence[int]
-) -> list[int]:
-    """Starts; an empty token behind a character is a part of it."""
-    found = list(starts)
-    for i, token in enumerate(tokens):
-        is_behind = not token and i > 0 and starts[i] > starts[i - 1]
-        if is_behind and starts[i] <= len(text) and _may_have_parts(text, starts[i]):
-            found[i] = starts[i] - 1
-    # Parts may stand behind one another.
-    for i, token in enumerate(tokens):
-        if not token and i > 0 and not tokens[i - 1] and starts[i] == starts[i - 1]:
-            found[i] = found[i - 1]
-    return found
-
-
 def _fit(text: str, tokens: Sequence[str], starts: Sequence[int]) -> bool:
     """True if whole tokens stand where they should, and none is left out."""
     shown = [(t, start) for t, start in zip(tokens, starts, strict=True) if t]
     ends = [*(start for _, start in shown[1:]), len(text)]
-    for (token, start), end in zip(shown, ends, strict=True):
-        if is_part(token):
-            continue
-        # A space may be shown that the text has not, or left out.
-        if text[start:end].strip() != token.strip():
-            return False
-    return True
+    # A space may be shown that the text has not, or left out.
+    return all(
+        is_part(token) or text[start:end].strip() == token.strip()
+        for (token, start), end in zip(shown, ends, strict=True)
+    )
 
 
 def is_part(token: str) -> bool:
     """True if a token as shown is a part of a character."""
-    return _PART_OF_CHARACTER in token or token.startswith(_BYTES)
-
-
-def _are_numbers(offsets: Any) -> bool:
-    return isinstance(offsets, list) and all(type(o) is int for o in offsets)
+    return "\ufffd" in token or token.startswith("bytes:")

@@ -16,15 +16,15 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel, Body, RefusedError
-from jaxcontam.scoring.api.answers import PASSING, Answer
+from jaxcontam.scoring.api.address import Answer, ApiError, ApiModel, RefusedError
+from jaxcontam.scoring.api.answers import PASSING
 from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import (
     PATH,
@@ -38,7 +38,13 @@ from jaxcontam.scoring.api.logprobs import (
     text_starts,
     ways,
 )
-from jaxcontam.scoring.asked import EACH_WITHIN, MEAN_WITHIN, REPEATS_WITHIN, is_same
+from jaxcontam.scoring.asked import (
+    EACH_WITHIN,
+    MEAN_WITHIN,
+    REPEATS_WITHIN,
+    is_same,
+    put_back,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,11 +59,8 @@ _FIRST_TEXTS, _LATER_TEXTS = 3, 1
 _SHORTEST_ROW = 8
 # Ids or words at the start of a text that are drawn, so that it was never sent before.
 _DRAWN = 4
-
-
-PROMPTS = ("The quick brown fox jumps", "1, 2, 3, 4, 5, 6,", "Once upon a time there")
-"""Texts of the probe; more than one, since a model may end a text at once."""
-
+# Texts of the probe; more than one, since a model may end a text at once.
+_PROMPTS = ("The quick brown fox jumps", "1, 2, 3, 4, 5, 6,", "Once upon a time there")
 # Tokens to generate: enough that chance does not hide an offset by one.
 _N_WRITTEN = 8
 _N_LIKELIEST = 5
@@ -66,10 +69,9 @@ _MOST_TRIES = 2
 _TOKEN_ID = "token_id:"
 # Fewest values to compare.
 _FEWEST = 3
-# Statuses of a server that does not know the request.
-_NOT_THIS = frozenset({400, 404, 405, 413, 422, 501})
-# Some servers fail over a request that asks for no new token.
-_FAILED = 500
+# Statuses of a server that does not know the request. Some servers fail (500) over one
+# that asks for no new token.
+_NOT_THIS = frozenset({400, 404, 405, 413, 422, 500, 501})
 
 _NEEDED = (
     "order tests and membership scores need the log-probability of every token of a "
@@ -77,34 +79,24 @@ _NEEDED = (
 )
 _ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
 
-Post = Callable[..., Mapping[str, Any]]
-"""Sends the body of a completion request, `post(body)`, and gives the answer; with
-`once=True` it does not try again what fails. Its InputErrors have the `status` that the
-server answers with, if any."""
+Post = Callable[..., Answer]
+"""Sends the body of a completion request, `post(body)`, past any journal, and gives the
+answer; with `once=True` it does not try again what fails."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Witness:
-    """A model's log-probabilities of one text, or of its ids: (T,) float64, nats."""
-
-    prompt: Prompt
-    logprobs: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """Abilities of a server, as the probe found them.
+    """Abilities of a server; its witness is a text, or ids, and (T,) logprobs.
 
-    Attributes:
-        error: Mean difference between what is written and what is read, nats.
-        difference: Largest difference between two answers to the same request, nats.
+    In nats: `error` is the mean difference between what is written and what is read,
+    `difference` the largest one between two answers to the same request.
     """
 
     way: Way
     error: float
     difference: float
-    n_requests: int
-    witness: Witness
+    text: Prompt
+    logprobs: np.ndarray
 
 
 def probe(
@@ -113,31 +105,29 @@ def probe(
     url: str,
     tokenizer: "Tokenizer | None" = None,
     prefix: Sequence[int] = (),
-    prompts: Sequence[str] = PROMPTS,
+    prompts: Sequence[str] = _PROMPTS,
 ) -> Capability:
     """Find how a server gives log-probabilities, and whether they are right.
 
-    What `post` sends must not come from a journal. With the model's tokenizer prompts
-    are ids, after those of the prefix.
+    With the model's tokenizer prompts are ids, after those of the prefix.
     """
-    n_requests = 0
-
-    def counted(body: Mapping[str, Any], *, once: bool = False) -> Mapping[str, Any]:
-        nonlocal n_requests
-        n_requests += 1
-        return post(body, once=once)
-
-    asked = [_encoded(text, tokenizer, prefix) for text in prompts]
-    way, witness = _find_way(counted, url, asked, tokenizer)
+    asked: list[Prompt] = [
+        text
+        if tokenizer is None
+        else (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
+        for text in prompts
+    ]
+    way, logprobs = _find_way(post, url, asked, tokenizer)
+    reader = _Reader(post, url, way, tokenizer)
     errors: list[float] = []
     values: list[float] = []
     difference = 0.0
     for prompt in asked:
-        whole, own, read = _written_and_read(counted, url, way, prompt, tokenizer)
+        whole, own, read = reader.written_and_read(prompt)
         errors += own
         values += read
         if whole is not None:
-            again = _read(counted, url, way, whole).logprobs
+            again = reader.read(whole).logprobs
             if len(again) == len(read):
                 difference = max([difference, *np.abs(again - read).tolist()])
         if len(errors) >= _FEWEST:
@@ -148,88 +138,81 @@ def probe(
             "without them, or is read as other tokens",
             hint=_NEEDED,
         )
-    _check_agreement(url, errors, values)
-    return Capability(
-        way=way,
-        error=float(np.mean(errors)),
-        difference=difference,
-        n_requests=n_requests,
-        witness=witness,
-    )
-
-
-def _encoded(text: str, tokenizer: "Tokenizer | None", prefix: Sequence[int]) -> Prompt:
-    """A text of the probe as it is sent."""
-    if tokenizer is None:
-        return text
-    return (*prefix, *tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-def _check_agreement(
-    url: str, errors: Sequence[float], values: Sequence[float]
-) -> None:
-    """Refuse numbers that are not of the prompt's tokens."""
-    if len(values) >= _FEWEST and len(set(values)) == 1:
-        raise InputError(
-            f"{url}: made-up log-probabilities: {values[0]:g} for every token",
-            hint=_NEEDED,
-        )
-    # A shift changes every number: by several nats in a trained model, by a tenth on
-    # average even in one of random weights.
+    reader.check(errors, values)
     error = float(np.mean(errors))
-    if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
-        raise InputError(
-            f"{url}: wrong log-probabilities: a token has another one when it is read "
-            f"than when it was written (by {error:.2g} nats on average), as if they "
-            "stood one token off, or came of a wrong prefix cache",
-            hint=_NEEDED,
-        )
+    return Capability(way, error, difference, asked[0], logprobs)
 
 
-def _written_and_read(
-    post: Post, url: str, way: Way, prompt: Prompt, tokenizer: "Tokenizer | None"
-) -> tuple[Prompt | None, list[float], list[float]]:
-    """Let the model write, and compare with what it says when it reads that.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reader:
+    """Lets a server write, and read what it wrote."""
 
-    Gives the text that was read, by how much tokens of it differ, and all that was
-    read, in nats; None and nothing where nothing can be compared.
-    """
-    answer = post(way.greedy(prompt, max_tokens=_N_WRITTEN, logprobs=_N_LIKELIEST))
-    n_tries = 0
-    for written in _written(answer):
-        whole, starts = _with_written(
-            prompt, [token for token, _ in written], tokenizer
-        )
-        if not starts or n_tries == _MOST_TRIES:
-            continue
-        n_tries += 1
-        found = _read(post, url, way, whole)
-        values = dict(zip(found.starts.tolist(), found.logprobs.tolist(), strict=True))
-        ends = [*starts[1:], len(whole)]
-        errors = []
-        for (_, value), start, end in zip(written, starts, ends, strict=False):
-            # A text may be read as other tokens than it was written in.
-            if start not in values or any(start < at < end for at in values):
-                break
-            errors.append(abs(values[start] - value))
-        if errors:
-            return whole, errors, found.logprobs.tolist()
-    return None, [], []
+    post: Post
+    url: str
+    way: Way
+    tokenizer: "Tokenizer | None"
+
+    def read(self, prompt: Prompt) -> PromptScores:
+        """Log-probabilities of a prompt, which nobody would ask for again."""
+        try:
+            answer = self.post(self.way.body(prompt))
+            return read_prompt_scores(answer, self.way, prompt)
+        except ValueError as e:
+            raise InputError(f"{self.url}: {e}", hint=_NEEDED) from None
+
+    def written_and_read(
+        self, prompt: Prompt
+    ) -> tuple[Prompt | None, list[float], list[float]]:
+        """Compare what the model writes with what it says when it reads that.
+
+        Gives the text that was read, or None; by how much tokens of it differ, and all
+        that was read, in nats.
+        """
+        asked = {"max_tokens": _N_WRITTEN, "logprobs": _N_LIKELIEST}
+        n_tries = 0
+        for written in _written(self.post(self.way.greedy(prompt, **asked))):
+            whole, starts = _with_written(
+                prompt, [token for token, _ in written], self.tokenizer
+            )
+            if not starts or n_tries == _MOST_TRIES:
+                continue
+            n_tries += 1
+            found = self.read(whole)
+            values = dict(
+                zip(found.starts.tolist(), found.logprobs.tolist(), strict=True)
+            )
+            errors = []
+            ends = [*starts[1:], len(whole)]
+            for (_, value), start, end in zip(written, starts, ends, strict=False):
+                # A text may be read as other tokens than it was written in.
+                if start not in values or any(start < at < end for at in values):
+                    break
+                errors.append(abs(values[start] - value))
+            if errors:
+                return whole, errors, found.logprobs.tolist()
+        return None, [], []
+
+    def check(self, errors: Sequence[float], values: Sequence[float]) -> None:
+        """Refuse numbers that are not of the prompt's tokens."""
+        if len(values) >= _FEWEST and len(set(values)) == 1:
+            raise InputError(
+                f"{self.url}: made-up log-probabilities: {values[0]:g} for every token",
+                hint=_NEEDED,
+            )
+        # A shift changes every number: by several nats in a trained model, by a tenth
+        # on average even in one of random weights.
+        error = float(np.mean(errors))
+        if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
+            raise InputError(
+                f"{self.url}: wrong log-probabilities: a token has another one when it "
+                f"is read than when it was written (by {error:.2g} nats on average), "
+                "as if they stood one token off, or came of a wrong prefix cache",
+                hint=_NEEDED,
+            )
 
 
-def _read(post: Post, url: str, way: Way, prompt: Prompt) -> PromptScores:
-    """Log-probabilities of a prompt, which nobody would ask for again."""
-    try:
-        return read_prompt_scores(post(way.body(prompt)), way, prompt)
-    except ValueError as e:
-        raise InputError(f"{url}: {e}", hint=_NEEDED) from None
-
-
-def _written(answer: Mapping[str, Any]) -> list[list[tuple[str, float]]]:
-    """Texts to read again, as tokens with numbers: what is written, likeliest starts.
-
-    These stand alone, for models that write parts of characters.
-    """
+def _written(answer: Answer) -> list[list[tuple[str, float]]]:
+    """Texts to read again, as tokens with nats: what is written, likeliest starts."""
     try:
         found = answer["choices"][0]["logprobs"]
         pairs = list(zip(found["tokens"], found["token_logprobs"], strict=True))
@@ -259,10 +242,9 @@ def _with_written(
         ends = itertools.accumulate(map(len, tokens), initial=len(prompt))
         return prompt + "".join(tokens), list(ends)[:-1]
     assert tokenizer is not None
-    of_letters = _ids_of_letters(tokenizer)
     ids = list(prompt)
     for token in tokens:
-        candidates = of_letters.get(_letters(token), [])
+        candidates = _ids_of_letters(tokenizer).get(_letters(token), [])
         if len(candidates) > 1:
             # With and without a space before it, as only the whole text tells.
             text = _decoded(tokenizer, ids) + token
@@ -295,34 +277,35 @@ def _letters(text: str) -> str:
 
 def _find_way(
     post: Post, url: str, prompts: Sequence[Prompt], tokenizer: "Tokenizer | None"
-) -> tuple[Way, Witness]:
+) -> tuple[Way, np.ndarray]:
     """The first way that gives numbers, and those of the first prompt."""
     reasons: dict[str, str] = {}
     prompt = prompts[0]
     hint = "" if tokenizer is None else "leave out --tokenizer to send text; "
-    for way in ways(ids=not isinstance(prompt, str)):
+    for way in ways(ids=tokenizer is not None):
         try:
             answer = _first_answer(post, way, prompt)
             read_prompt_scores(answer, way, prompt)
-        except InputError as e:
-            if way.protocol is not None:
+        except ApiError as e:
+            if way.is_sglang:
                 # Most servers have never heard of it.
                 continue
-            if not _is_refusal(e, way):
+            # An answer without choices, where none is to be written.
+            is_empty = isinstance(e, RefusedError) and not way.max_tokens
+            if e.status not in _NOT_THIS and not (e.status is None and is_empty):
                 raise
             reasons[way.words] = str(e).removeprefix(f"{url}: ")
-            if getattr(e, "status", None) == 404:
+            if e.status == 404:
                 ends = "" if url.rstrip("/").endswith("/v1") else " (most end in /v1)"
                 hint = f"check the name of the model and the URL{ends}; "
             continue
         except ValueError as e:
             reasons[way.words] = str(e)
             continue
-        if tokenizer is not None and not isinstance(prompt, str):
+        if tokenizer is not None:
             _check_tokens(answer, way, prompt, tokenizer, url)
         way = dataclasses.replace(way, bos=_has_bos(post, answer, way, prompts))
-        found = read_prompt_scores(answer, way, prompt)
-        return way, Witness(prompt, found.logprobs)
+        return way, read_prompt_scores(answer, way, prompt).logprobs
     raise InputError(
         f"{url}: no log-probabilities of the prompt "
         f"({'; '.join(f'{words}: {why}' for words, why in reasons.items())})",
@@ -330,72 +313,51 @@ def _find_way(
     )
 
 
-def _first_answer(post: Post, way: Way, prompt: Prompt) -> Mapping[str, Any]:
+def _first_answer(post: Post, way: Way, prompt: Prompt) -> Answer:
     """Ask in one way; what only passes does not count against it."""
     body = way.body(prompt)
     if way.max_tokens:
-        return post(body, once=way.protocol is not None)
-    for is_last in (False, True):
+        return post(body, once=way.is_sglang)
+    try:
         try:
             return post(body, once=True)
-        except InputError as e:
-            status = getattr(e, "status", None)
-            if status == _FAILED and not is_last:
-                # A fault of this request comes again.
-                continue
-            passes = status is None or status in PASSING - {_FAILED}
-            if isinstance(e, RefusedError) or not passes:
+        except ApiError as e:
+            # A fault of this request comes again.
+            if e.status != 500:
                 raise
-            break
+            return post(body, once=True)
+    except ApiError as e:
+        passes = e.status is None or e.status in PASSING - {500}
+        if isinstance(e, RefusedError) or not passes:
+            raise
     return post(body)
 
 
-def _is_refusal(error: InputError, way: Way) -> bool:
-    """True if a server does not know a way, and may know another one."""
-    status = getattr(error, "status", None)
-    if status is None:
-        # An answer without choices, where none is to be written.
-        return isinstance(error, RefusedError) and not way.max_tokens
-    return status in _NOT_THIS or status == _FAILED
+def _has_bos(post: Post, answer: Answer, way: Way, prompts: Sequence[Prompt]) -> bool:
+    """Tell if the first token of a text has a log-probability: one stands before it."""
 
-
-def _has_bos(
-    post: Post, answer: Mapping[str, Any], way: Way, prompts: Sequence[Prompt]
-) -> bool:
-    """Tell if the first token of a text has a log-probability.
-
-    It has one where a token stands before it, which servers show, or count, or neither:
-    then other first tokens must have other numbers.
-    """
-    if not isinstance(prompts[0], str):
-        return False
-
-    def first_value(answer: Mapping[str, Any], text: Prompt) -> tuple[Any, bool]:
-        """The log-probability of the first token, and if one is known before it."""
-        assert isinstance(text, str)
+    def first_value(answer: Answer, text: str) -> tuple[Any, bool]:
+        """The first log-probability; if a token before it is shown or counted."""
         shown = shown_tokens(answer, way, text)
         n_before, starts = text_starts(shown, way, text)
-        is_shown = n_before > 0 or shown.n_read == len(starts) + 1
-        return shown.values[n_before], is_shown
+        return shown.values[n_before], n_before > 0 or shown.n_read == len(starts) + 1
 
-    value, is_shown = first_value(answer, prompts[0])
+    text, *others = prompts
+    if not isinstance(text, str):
+        return False
+    value, is_shown = first_value(answer, text)
     if value is None or is_shown:
         return value is not None
-    for other in prompts[1:]:
-        try:
-            if first_value(post(way.body(other)), other)[0] != value:
+    # If neither, other first tokens must have other numbers.
+    for other in others:
+        with contextlib.suppress(ValueError):
+            if first_value(post(way.body(other)), str(other))[0] != value:
                 return True
-        except ValueError:
-            continue
     return False
 
 
 def _check_tokens(
-    answer: Mapping[str, Any],
-    way: Way,
-    prompt: tuple[int, ...],
-    tokenizer: "Tokenizer",
-    url: str,
+    answer: Answer, way: Way, prompt: Prompt, tokenizer: "Tokenizer", url: str
 ) -> None:
     """Refuse a server whose words for ids are not the tokenizer's."""
     tokens = shown_tokens(answer, way, prompt).tokens[1 : len(prompt)]
@@ -403,7 +365,7 @@ def _check_tokens(
     if len(named) < len(prompt) - 1 or any(_TOKEN_ID in token for token in named):
         # The server shows no words.
         return
-    own = _decoded(tokenizer, prompt[1:])
+    own = _decoded(tokenizer, [int(i) for i in prompt[1:]])
     if _letters("".join(named)) != _letters(own):
         raise InputError(
             f"{url}: reads the ids of --tokenizer as other tokens "
@@ -412,24 +374,16 @@ def _check_tokens(
         )
 
 
-def check_after(
-    post: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    way: Way,
-    model: ApiModel,
-    witness: Witness,
-) -> str | None:
-    """Ask once more at the end of a run, and refuse a model that is another by now.
-
-    Gives why it could not be asked, in words for a report; None if all is well.
-    """
+def check_after(post: Post, url: str, found: Capability) -> str | None:
+    """Refuse a model that is another by now; gives why it could not be asked, if so."""
     try:
-        answer = post(way.body(witness.prompt))
-        found = read_prompt_scores(answer, way, witness.prompt)
+        answer = post(found.way.body(found.text))
+        now = read_prompt_scores(answer, found.way, found.text)
     except (InputError, ValueError) as e:
         return f"whether the server's model changed during the run is not known ({e})"
-    if not is_same(found.logprobs, witness.logprobs):
+    if not is_same(now.logprobs, found.logprobs):
         raise InputError(
-            f"{model.url}: the model changed during the run: a text has other "
+            f"{url}: the model changed during the run: a text has other "
             "log-probabilities at its end than at its start",
             hint=_ANEW,
         )
@@ -470,9 +424,14 @@ def find_eras(
     A difference above `REPEATS_WITHIN` from the last era's begins another one; one that
     is of another model is refused. `logprobs` is (T,), in nats.
     """
+
+    def key(era: int) -> str:
+        parts = (era,) if era else ()
+        return journal_key("witness", model.url, model.name, prompt, *parts)
+
     kept: list[np.ndarray] = []
-    while (key := _witness_key(model, prompt, len(kept))) in journal:
-        kept.append(np.array(journal[key], np.float64))
+    while key(len(kept)) in journal:
+        kept.append(np.array(journal[key(len(kept))], np.float64))
     if kept and not is_same(kept[0], logprobs):
         raise InputError(
             f"{model.url}: another model than the one whose answers are in "
@@ -481,13 +440,8 @@ def find_eras(
         )
     if kept and np.abs(kept[-1] - logprobs).max(initial=0.0) <= REPEATS_WITHIN:
         return Eras(journal, model, len(kept) - 1)
-    journal.add(key, logprobs.tolist())
+    journal.add(key(len(kept)), logprobs.tolist())
     return Eras(journal, model, len(kept))
-
-
-def _witness_key(model: ApiModel, prompt: Prompt, era: int) -> str:
-    parts = (era,) if era else ()
-    return journal_key("witness", model.url, model.name, prompt, *parts)
 
 
 class SpotChecks:
@@ -513,47 +467,39 @@ class SpotChecks:
         rng: random.Random | None = None,
     ):
         self.n_again, self.n_compared, self.difference = 0, 0, 0.0
-        self._client, self._way, self._tokenizer = client, way, tokenizer
+        post = functools.partial(client.post, PATH, is_kept=False)
+        self._reader = _Reader(post, client.model.url, way, tokenizer)
         self._rng = rng or random.SystemRandom()
         self._is_first = True
-        # A sample of what was answered, for later blocks, and what this one repeats.
+        # A sample of what was answered, for later blocks.
         self._earlier: dict[Prompt, PromptScores] = {}
-        self._again: list[Prompt] = []
 
-    def with_repeats(
-        self, prompts: Sequence[Prompt]
-    ) -> tuple[list[tuple[Prompt, int]], list[int]]:
-        """Requests of a block in an order that nobody foresees, repeats among them.
-
-        Returns:
-            Each request with what tells a repeat apart from the first one; and the
-            place in them of each prompt, then of each repeat.
-        """
-        n = math.ceil(len(prompts) / _EVERY)
-        self._again = self._rng.choices([*self._earlier] or prompts, k=n)
-        asked = [(prompt, 0) for prompt in prompts]
-        asked += [(prompt, self._rng.randrange(1, 2**48)) for prompt in self._again]
-        order = self._rng.sample(range(len(asked)), len(asked))
-        places = sorted(range(len(asked)), key=order.__getitem__)
-        return [asked[i] for i in order], places
-
-    def checked(
-        self, prompts: Sequence[Prompt], scores: Sequence[PromptScores]
+    def scored(
+        self,
+        prompts: Sequence[Prompt],
+        ask: Callable[[Sequence[tuple[Prompt, int]]], list[PromptScores]],
     ) -> list[PromptScores]:
-        """Compare repeats with first answers, and give those of the prompts."""
-        n = len(prompts)
-        known = self._earlier | dict(zip(prompts, scores[:n], strict=True))
-        for prompt, again in zip(self._again, scores[n:], strict=True):
-            self._check_again(known[prompt], again)
-        for prompt in self._rng.choices(prompts, k=len(self._again)):
-            self._earlier[prompt] = known[prompt]
-        return list(scores[:n])
+        """Numbers of a block of prompts, after tests and with repeats among them.
 
-    def check_rows(self, prompts: Sequence[Prompt]) -> None:
-        """Let the model go on from texts of the prompts' tokens and read what it wrote.
-
-        Before that another text is read, and again after it.
+        `ask` gets prompts, each with what tells a repeat apart from the first one.
         """
+        self._check_rows(prompts)
+        n = math.ceil(len(prompts) / _EVERY)
+        again = self._rng.choices([*self._earlier] or prompts, k=n)
+        asked = [(prompt, 0) for prompt in prompts]
+        asked += [(prompt, self._rng.randrange(1, 2**48)) for prompt in again]
+        # An order that nobody foresees.
+        order = self._rng.sample(range(len(asked)), len(asked))
+        scores = put_back(order, ask([asked[i] for i in order]))
+        known = self._earlier | dict(zip(prompts, scores, strict=False))
+        for prompt, repeated in zip(again, scores[len(prompts) :], strict=True):
+            self._check_again(known[prompt], repeated)
+        for prompt in self._rng.choices(prompts, k=n):
+            self._earlier[prompt] = known[prompt]
+        return scores[: len(prompts)]
+
+    def _check_rows(self, prompts: Sequence[Prompt]) -> None:
+        """Let the model read what it wrote after such texts, and another text twice."""
         rows = [prompt for prompt in prompts if len(prompt) >= _SHORTEST_ROW]
         if not rows:
             return
@@ -561,40 +507,34 @@ class SpotChecks:
         if self._is_first:
             lengths = [max(map(len, rows))] * min(_FIRST_TEXTS, len(rows))
         self._is_first = False
-        url, way = self._client.model.url, self._way
+        reader = self._reader
         for n in lengths:
             # What is written needs room, too.
             text = self._fresh(rows, max(n // 2, n - _N_WRITTEN))
             other = self._fresh(rows, n)
             # A content filter may refuse a text.
             with contextlib.suppress(RefusedError):
-                first = _read(self._post, url, way, other)
-                _, errors, values = _written_and_read(
-                    self._post, url, way, text, self._tokenizer
-                )
+                first = reader.read(other)
+                _, errors, values = reader.written_and_read(text)
                 self.n_compared += len(errors)
                 if errors:
-                    _check_agreement(url, errors, values)
-                self._check_again(first, _read(self._post, url, way, other))
-
-    def _post(self, body: Body) -> Answer:
-        return self._client.post(PATH, body, is_kept=False)
+                    reader.check(errors, values)
+                self._check_again(first, reader.read(other))
 
     def _check_again(self, first: PromptScores, again: PromptScores) -> None:
         self.n_again += 1
-        if first.logprobs.shape != again.logprobs.shape:
-            raise self._changed("another number of tokens")
-        change = np.abs(first.logprobs - again.logprobs)
-        self.difference = max(self.difference, float(change.max(initial=0.0)))
-        # In a text of a thousand tokens bfloat16 may move one by more than in a few.
-        if change.sum() > MEAN_WITHIN * max(1, change.size):
-            raise self._changed(
+        words = "another number of tokens"
+        if first.logprobs.shape == again.logprobs.shape:
+            change = np.abs(first.logprobs - again.logprobs)
+            self.difference = max(self.difference, float(change.max(initial=0.0)))
+            # In a long text bfloat16 may move one token by more than in a short one.
+            if change.sum() <= MEAN_WITHIN * max(1, change.size):
+                return
+            words = (
                 f"log-probabilities that differ by {change.mean():.2g} nats on average"
             )
-
-    def _changed(self, words: str) -> InputError:
-        return InputError(
-            f"{self._client.model.url}: the same request was answered with {words} "
+        raise InputError(
+            f"{self._reader.url}: the same request was answered with {words} "
             "during the run, as by a wrong prefix cache or another model",
             hint=f"vllm serve --no-enable-prefix-caching; {_ANEW}",
         )
@@ -602,7 +542,7 @@ class SpotChecks:
     def _fresh(self, rows: Sequence[Prompt], n: int) -> Prompt:
         """A text of the rows' tokens that only this check sends, at most `n` long."""
         rows = self._rng.sample(rows, len(rows))
-        if self._way.ids:
+        if self._reader.way.ids:
             first, ids = int(rows[0][0]), [int(i) for row in rows for i in row[1:]]
             return (first, *self._rng.choices(ids, k=_DRAWN), *ids)[:n]
         words = " ".join(map(str, rows)).split(" ")

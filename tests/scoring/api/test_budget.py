@@ -12,9 +12,9 @@ from jaxcontam.scoring.api.budget import (
     Spending,
     Usage,
     about_usage,
+    estimate,
     most_usage,
 )
-from jaxcontam.scoring.api.prompts import estimate
 from tests.support.api_transport import MODEL, PATH, Server, bodies, fault, ok, opened
 
 # A request may use 3 + 20 tokens (2 bytes and one, and max_tokens) and uses 3 + 2.

@@ -16,9 +16,8 @@ from jaxcontam.scoring.api.logprobs import (
     read_prompt_scores,
     token_starts,
 )
-from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer
+from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer, ServedPrompts
 from jaxcontam.scoring.rows import FIRST_K
 from jaxcontam.scoring.scorer import Scorer
 

@@ -9,8 +9,8 @@ import pytest
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.logprobs import Way
-from jaxcontam.scoring.api.prompts import ServedPrompts
 from jaxcontam.scoring.api.trust import SpotChecks, probe
+from jaxcontam.scoring.remote import ServedPrompts
 from tests.scoring.api.test_probe import WordServer
 from tests.support.api_transport import opened
 
