@@ -16,7 +16,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from jaxcontam.data.files import check_file
 from jaxcontam.data.records import (
@@ -83,8 +83,7 @@ class CorpusFile:
     modified: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A text of a corpus and its place.
 
     Attributes:
