@@ -74,7 +74,7 @@ class Form:
 
 
 def read_examples(
-    benchmark: Path,
+    benchmark: str | Path,
     *,
     template: str | None = None,
     benchmark_field: str | None = None,

@@ -67,7 +67,7 @@ class FindExamples(PipelineStep):
     ):
         super().__init__()
         _, forms = read_examples(
-            Path(benchmark),
+            benchmark,
             template=template,
             benchmark_field=benchmark_field,
             limit=limit,
@@ -120,7 +120,7 @@ class DropExamples(BaseFilter):
     ):
         super().__init__(exclusion_writer, batch_size=256)
         _, forms = read_examples(
-            Path(benchmark),
+            benchmark,
             template=template,
             benchmark_field=benchmark_field,
             limit=limit,
