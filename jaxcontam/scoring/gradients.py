@@ -29,14 +29,10 @@ from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan
 from jaxcontam.scoring.shares import Division, Together, divided_batches, division_on
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
-# Most bytes of the gradients of sequences in one batch, at least one sequence.
-_MOST_BYTES = 1 << 28
 _POSITIONS = 128
 # Devices that share the weights take the same row, so that a sum over them is the
 # gradient of one sequence.
 _ROWS = PartitionSpec(DATA_AXIS)
-# Name of these values in the store's keys.
-_KEPT = "gradient_norm"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -64,10 +60,8 @@ def gradient_norms(
     """L2 norm of the gradient of each sequence's mean loss by all weights.
 
     Tied weights count once. Gradients have the dtype of the weights, their squares are
-    summed in float32. A sequence longer than the context is cut to its start.
-
-    Sequences have at least two int32 ids; all after the first are targets. Devices are
-    chosen as by `local_scorer`; the store is this decoder's; progress is in targets.
+    summed in float32. A sequence longer than the context is cut to its start; all its
+    ids after the first are targets, at least one. Progress is in targets.
     """
     context = decoder.config.context
     read = [ids[:context] for ids in sequences]
@@ -80,16 +74,17 @@ def gradient_norms(
         batch_tokens=batch_tokens,
         n_devices=mesh.shape[DATA_AXIS],
     )
-    at_once = _at_once(state)
+    # Gradients of one batch take at most 256 MiB, or are of one sequence.
+    n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    at_once = max(1, (1 << 28) // n_bytes)
     placed, sharding = on_mesh(state, mesh)
 
     def start(batch: Batch) -> jax.Array:
         inputs_BS, targets_BS = fill(batch, rows, read)
         lengths_B = np.ones(batch.n_rows, np.int32)
         lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
-        inputs = (inputs_BS, targets_BS, lengths_B)
-        rows_on = rows_on_mesh(mesh, _ROWS, *inputs)
-        return _norms(graphdef, mesh, sharding, at_once, placed, *rows_on)
+        on = rows_on_mesh(mesh, _ROWS, inputs_BS, targets_BS, lengths_B)
+        return _norms(graphdef, mesh, sharding, at_once, placed, *on)
 
     def finish(batch: Batch, found: Any) -> list[np.ndarray]:
         norms_B = np.asarray(found)
@@ -100,7 +95,7 @@ def gradient_norms(
 
     def keys(batch: Batch, store: RowKeys) -> list[bytes]:
         shape = (batch.n_rows, batch.length, at_once)
-        return [store.row_key(_KEPT, shape, 0, read[i]) for i in batch.rows]
+        return [store.row_key("gradient_norm", shape, 0, read[i]) for i in batch.rows]
 
     work = Work[Batch, np.ndarray](
         keys=keys,
@@ -121,12 +116,6 @@ def gradient_norms(
         if progress is not None:
             progress(done, total)
     return GradientNorms(norms, n_cached)
-
-
-def _at_once(state: nnx.State) -> int:
-    """Sequences whose gradients are in memory at once."""
-    n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-    return max(1, _MOST_BYTES // n_bytes)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

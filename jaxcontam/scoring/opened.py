@@ -27,8 +27,8 @@ class ServedInfo:
 
     Attributes:
         has_bos: A token stands before texts; None where ids are sent.
-        read_write_difference: Nats by which a token's log-probability when it is read
-            differs from that when the model wrote it, on average.
+        read_write_difference: Mean nats between a token's log-probability when it is
+            read and when the model wrote it.
         repeat_difference: Largest difference between two answers to one request, nats.
     """
 
@@ -41,21 +41,17 @@ class ServedInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The model that was scored.
+    """The model that was scored; defaults where others run it.
 
-    Attributes:
-        n_parameters: None where the weights are not here.
-        dtype: `unknown` where others run the model, like `precision`.
-        attention: Kernel of a library that computed it; None: our blocks.
-        served: None where the model runs here.
+    `attention` is the kernel of a library that computed it; None: our blocks.
     """
 
     name: str
     fingerprint: str
-    n_parameters: int | None
-    dtype: str
-    precision: str
-    context: int | None
+    n_parameters: int | None = None
+    dtype: str = "unknown"
+    precision: str = "unknown"
+    context: int | None = None
     attention: str | None = None
     served: ServedInfo | None = None
 
@@ -64,8 +60,7 @@ class ModelInfo:
 class DeviceInfo:
     """The device that scored; results are to the bit on the same one only.
 
-    Attributes:
-        n_model: Devices that one copy of the weights is divided among.
+    One copy of the weights is divided among `n_model` devices.
     """
 
     platform: str
@@ -134,8 +129,7 @@ class MakeScorer(Protocol):
     ) -> SequenceScorer:
         """Make it; scores or answers are kept in the store's folder, if there is one.
 
-        `batch_tokens` are those of one device; None chooses. `moments` adds means,
-        variances and tops, where the model has them.
+        `batch_tokens` are of one device; `moments` adds means, variances and tops.
         """
         ...
 
@@ -148,9 +142,7 @@ class OpenModel:
         name: Part of the names of folders, so without slashes.
         fingerprint: `sha256:` of what decides the scores, as far as it is known.
         prefix_id: Id before each sequence, or None.
-        context: Ids that are read at once.
-        device: What reports say of the device; None where others own it.
-        checkpoint: The weights; None where they are not here.
+        device: None where others own it, as of `checkpoint`.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
@@ -196,19 +188,19 @@ def opened_checkpoint(
     from jaxcontam.scoring.mesh import weights_mesh
 
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
-    division = division or Division()
+    division, config = division or Division(), checkpoint.config
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
         tokenizer=checkpoint.tokenizer,
         prefix_id=checkpoint.prefix_id,
-        context=checkpoint.config.context,
+        context=config.context,
         info=model_info(checkpoint),
         device=device_info(mesh),
         checkpoint=checkpoint,
         make_scorer=functools.partial(checkpoint_scorer, checkpoint, division=division),
         division=division,
         has_moments=True,
-        vocab_size=checkpoint.config.vocab_size,
-        n_heads=checkpoint.config.n_heads,
+        vocab_size=config.vocab_size,
+        n_heads=config.n_heads,
     )

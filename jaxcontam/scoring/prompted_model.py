@@ -49,11 +49,7 @@ class PromptedModel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How servers are asked.
-
-    Attributes:
-        spending: What the model and the judge may use together, and have used.
-    """
+    """How servers are asked; the model and the judge spend together."""
 
     spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
     concurrency: int = 8
@@ -73,10 +69,10 @@ def open_prompted(
 ) -> Iterator[PromptedModel]:
     """Open a directory, hub name, `api:URL#NAME` or model in memory for the block.
 
-    `is_plain`: prompts are read as any text is, without a chat template. `beside` is
-    the model that this one is a reference for: no server may see the key of another
-    one, so the key of this one is REFERENCE_API_KEY then. `journal`: (name of the
-    model, what is known of it) -> where finished answers are kept.
+    `is_plain`: prompts are read without a chat template. `beside` is the model that
+    this one is a reference for: no server may see the key of another one, so the key of
+    this one is REFERENCE_API_KEY then. `journal`: (name of the model, what is known of
+    it) -> where finished answers are kept.
     """
     if isinstance(model, PromptedModel):
         yield model
@@ -139,8 +135,8 @@ def open_judge(
 ) -> Iterator[ChatCompleter]:
     """Open a chat model that judges, for the block.
 
-    Its key is API_KEY; where a model that is judged (`asked`; None for no model) stands
-    behind another server, JUDGE_API_KEY alone: no server may see the key of another.
+    Its key is API_KEY; where a model that is judged (`asked`) stands behind another
+    server, JUDGE_API_KEY alone: no server may see the key of another.
     """
     judge = parse_api(word, flag="--judge")
     key = key_beside(judge.url, JUDGE_KEY_VARIABLE, asked)
@@ -162,14 +158,7 @@ def served_name(model: ApiModel) -> str:
 
 def served_info(model: ApiModel) -> ModelInfo:
     """Facts for reports on a model of which nothing but its name is known."""
-    return ModelInfo(
-        name=model.name,
-        fingerprint="unknown",
-        n_parameters=None,
-        dtype="unknown",
-        precision="unknown",
-        context=None,
-    )
+    return ModelInfo(name=model.name, fingerprint="unknown")
 
 
 def _client(

@@ -120,13 +120,9 @@ class Scorer:
         for row, scores, cached in self._rows(sequences, TOKENS, progress):
             parts[row.sequence].append((row.window.first_target, scores))
             n_cached += cached * row.n_targets
-        whole = [
-            np.concatenate(
-                [scores for _, scores in sorted(found, key=lambda part: part[0])],
-                axis=1,
-            )
-            for found in parts
-        ]
+        for found in parts:
+            found.sort(key=lambda part: part[0])
+        whole = [np.concatenate([own for _, own in found], axis=1) for found in parts]
         return TokenTable(whole, n_cached)
 
     def _rows(
@@ -183,9 +179,8 @@ def _values(
         own = np.stack([part[i, row.first : row.length] for part in host])
         bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
         if len(bad):
-            raise NonFiniteScoreError(
-                row.sequence, row.window.first_target + int(bad[0])
-            )
+            at = row.window.first_target + int(bad[0])
+            raise NonFiniteScoreError(row.sequence, at)
         values.append(kept.reduce(own))
     return values
 
