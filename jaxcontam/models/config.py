@@ -339,24 +339,23 @@ def llama_shape(
     context: int,
 ) -> DecoderConfig:
     """A LLaMA-shaped decoder with tied embeddings, as the trainer makes."""
-    return DecoderConfig(
+    gpt2 = gpt2_shape(
         vocab_size=vocab_size,
         d_model=d_model,
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_dim=d_model // n_heads,
-        d_ff=d_ff,
         context=context,
+    )
+    return dataclasses.replace(
+        gpt2,
+        d_ff=d_ff,
         positions="rotary",
         norm="rms",
-        norm_eps=1e-5,
         activation="silu",
         gated=True,
         qkv_bias=False,
         output_bias=False,
         mlp_bias=False,
-        tied=True,
     )
 
 
@@ -364,21 +363,22 @@ def gpt2_shape(
     *, vocab_size: int, d_model: int, n_layers: int, n_heads: int, context: int
 ) -> DecoderConfig:
     """A GPT-2-shaped decoder."""
-    llama = llama_shape(
+    return DecoderConfig(
         vocab_size=vocab_size,
         d_model=d_model,
         n_layers=n_layers,
         n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=d_model // n_heads,
         d_ff=4 * d_model,
         context=context,
-    )
-    return dataclasses.replace(
-        llama,
         positions="learned",
         norm="layer",
+        norm_eps=1e-5,
         activation="gelu_tanh",
         gated=False,
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
+        tied=True,
     )

@@ -159,8 +159,9 @@ def load_versions(
         variants = field_of(row, variants_field, where, hint=hint)
         if isinstance(variants, str):
             variants = [variants]
-        is_list = isinstance(variants, list)
-        if not is_list or not all(isinstance(one, str) for one in variants):
+        if not isinstance(variants, list) or not all(
+            isinstance(variant, str) for variant in variants
+        ):
             raise InputError(
                 f"{where}: {variants_field!r} is not a list of strings",
                 hint='write "variants": ["first rewrite", "second rewrite"]',

@@ -245,6 +245,7 @@ def _fingerprint(version: str, word: str) -> str:
 def _named(word: str) -> str | None:
     """The model that the arguments name, if any."""
     *_, arguments = word.split(":", 2)
-    fields = dict(part.partition("=")[::2] for part in arguments.split(","))
+    parts = [part.partition("=") for part in arguments.split(",")]
+    fields = {name: value for name, _, value in parts}
     names = ("pretrained", "model", "path")
     return next((fields[name] for name in names if name in fields), None)

@@ -179,9 +179,8 @@ def plan_pairs(
         too_long = np.maximum(encoded.lengths[strata[k]] - length, 0)
         cut_N[strata[k]] += too_long.astype(np.int32)
         lengths_KS[k] = np.minimum(lengths_KS[k], length)
-    if wanted_KSS is None:
-        others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
-        wanted_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
+    others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
+    all_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
     return PairPlan(
         members=tuple(strata),
         cut=cut_N,
@@ -189,5 +188,5 @@ def plan_pairs(
         start=ids_before(prefix_id, encoded.ids),
         most=tuple(most),
         lengths=lengths_KS,
-        wanted=wanted_KSS,
+        wanted=all_KSS if wanted_KSS is None else wanted_KSS,
     )

@@ -1,7 +1,7 @@
 """Are neighbours of a file more alike than chance gives? Pair matrices, many strata.
 
 The statistic of `adjacency`, and the same for rows further apart, two-sided and quick
-at any number of strata: what asks no model may not take longer than a model.
+at any number of strata.
 
 Dimension key
     K  strata
@@ -28,19 +28,11 @@ from jaxcontam.stats.result import Pretest
 STRATUM = 8
 """Most rows of a stratum, all of whose orders are listed."""
 
-# Columns of all strata together; more of them only sharpen the law of few strata.
-_COLUMNS = 2**17
-_FEWEST_COLUMNS = 40
-# Columns looked up at once: they stay in cache.
-_AT_ONCE = 2**17
 OPEN = 0.05
 """A p-value above it stays as the first draws gave it."""
 RESOLVED = 10
 """So many draws as extreme as the published order are needed to tell its p-value."""
 
-_FIRST_DRAWS, _DRAWS, _FEWEST_DRAWS = 499, 9_999, 999
-# Strata times draws; longer files have fewer draws.
-_MOST_DRAWN = 2**24
 # Sums over no more strata than this are counted exactly.
 _FEW_STRATA = 24
 _FURTHER = range(2, STRATUM)
@@ -50,9 +42,8 @@ _FURTHER = range(2, STRATUM)
 class Attraction:
     """How much more alike, or expected, some rows are than others of their stratum.
 
-    Attributes:
-        statistic: Units of the matrices; above 0 where they attract.
-        p_value: Two-sided; 1 if nothing varies.
+    The statistic, in units of the matrices, is above 0 where they attract; the p-value
+    is two-sided, 1 if nothing varies.
     """
 
     statistic: float
@@ -99,9 +90,8 @@ def attraction_of(
     from a normal law. Blind to likeness of whole strata; see `far_apart`. Strata have
     at most 8 rows; those of fewer than 4 are left out.
 
-    Returns:
-        Mean gain a boundary of neighbours over a random order, and mean centred entry
-        at the best distance.
+    The statistics: mean gain a boundary of neighbours over a random order, and mean
+    centred entry at the best distance.
     """
     strata = _strata(matrices, codes)
     if not strata:
@@ -141,17 +131,18 @@ def far_apart(n: int) -> np.ndarray:
 
 
 def draws_of(n_strata: int) -> tuple[int, int]:
-    """How many draws settle what is no evidence, and how many the rest."""
-    most = max(_FEWEST_DRAWS, _MOST_DRAWN // n_strata)
-    return _FIRST_DRAWS, min(_DRAWS, most)
+    """How many draws settle what is no evidence, and how many the rest.
+
+    Long files have fewer.
+    """
+    return 499, min(9_999, max(999, 2**24 // n_strata))
 
 
 def two_sided_p(drawn_B: np.ndarray, columns_KM: np.ndarray, ties: float) -> float:
     """Probability that a sum of random columns is as far from its mean as `drawn[0]`.
 
-    Few strata are summed exactly. Where so few draws are as far that they no longer
-    tell how small the p-value is, the sum over strata is taken as normal. Column 0 is
-    the published one.
+    Few strata are summed exactly. Where too few draws are as far, the sum over strata
+    is taken as normal. Column 0 is the published one.
     """
     if len(columns_KM) <= _FEW_STRATA:
         rows = columns_KM - columns_KM[:, :1]
@@ -217,9 +208,11 @@ def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     K = sum(len(one.centred) for one in strata)
-    M = min(MOST_ENUMERATED, max(_FEWEST_COLUMNS, _COLUMNS // K))
+    # More columns of all strata together only sharpen the law of few strata.
+    M = min(MOST_ENUMERATED, max(40, 2**17 // K))
     sums_QKM = np.zeros((1 + len(_FURTHER), K, M))
-    done, step = 0, max(1, _AT_ONCE // M)
+    # Columns that are looked up at once stay in cache.
+    done, step = 0, max(1, 2**17 // M)
     for one in strata:
         S, n_orders = one.table.shape
         for start in range(0, len(one.centred), step):
@@ -243,11 +236,9 @@ def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
 def _neighbours(
     drawn_B: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
 ) -> Attraction:
-    gains = {
-        size: float(np.trace(boundaries_matrix(size), 1))
-        for size in set(n_rows_K.tolist())
-    }
-    n_gained = sum(gains[size] for size in n_rows_K.tolist())
+    sizes = n_rows_K.tolist()
+    gains = {size: float(np.trace(boundaries_matrix(size), 1)) for size in set(sizes)}
+    n_gained = sum(gains[size] for size in sizes)
     gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
     return Attraction(gain / n_gained, two_sided_p(drawn_B, sums_KM, ties))
 
