@@ -21,12 +21,11 @@ class Pretest:
     """A check of the null's own assumption, made on the file without a model.
 
     Attributes:
-        name: Such as `length_autocorrelation`.
         p_value: From seeded permutations of the file; one-sided for what may be
             scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
         directional: It bears on the reversed order too.
-        note: Words for the reader even if it passed; or None.
+        note: Words for the reader even if it passed.
         applicable: False where no order of this file changes the statistic: it
             certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
@@ -45,9 +44,8 @@ class Pretest:
 class Local:
     """The run of neighbouring strata whose published order scores best.
 
-    Attributes:
-        first_example: Counted from 1, like the last.
-        p_value: That the best run of a model that never saw the file is as good.
+    Examples are counted from 1; the p-value is that the best run of a model that never
+    saw the file is as good.
     """
 
     first_example: int
@@ -58,11 +56,7 @@ class Local:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """How much more likely an example is beside its published neighbour.
-
-    Attributes:
-        backward: Nats gained after the one published behind it, as natural order gives.
-    """
+    """Nats that an example gains after its published neighbours, before and behind."""
 
     forward: float
     forward_se: float
@@ -82,9 +76,7 @@ class OrderNumbers:
         log10_p: log10 of the same p-value, with no such limit.
         p_lower: Rigorous lower bound on the p-value whose ties count against detection,
             P(T* >= T - tolerance), of which `p_value` is the upper bound; None if there
-            is none. It bounds no p-value without ties, P(T* >= T), which may be
-            smaller: the tolerance is relative to the log-likelihoods, not to their
-            spread within a stratum, since that is how far rounding reaches.
+            is none. The p-value without ties, P(T* >= T), may be smaller.
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
@@ -131,11 +123,7 @@ class OrderNumbers:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """How often p was at or below a level.
-
-    Attributes:
-        low: Lower end of the 95 % Clopper-Pearson interval of the share.
-    """
+    """How often p was at or below a level, with a 95 % Clopper-Pearson interval."""
 
     level: float
     n_rejected: int
@@ -151,13 +139,9 @@ _Z_LEVEL, _Z_HALF_LEVEL, _Z_POWER = 3.090, 3.291, 0.842
 
 
 class Effect(NamedTuple):
-    """Effect size of an order test.
+    """Effect size of an order test; see `OrderNumbers`.
 
-    Attributes:
-        effect: Mean gain of the published order, nats per boundary; None if the
-            counterfactual orders that were drawn keep every boundary.
-        mde: (3.090 + 0.842) standard errors, and no less than the gain that ties
-            hide; None where the floor exceeds 0.001 or nothing ever differs.
+    `mde` is (3.090 + 0.842) standard errors, and no less than the gain that ties hide.
     """
 
     effect: float | None
@@ -176,8 +160,7 @@ def order_effect(
 
     The spread is that of the counterfactual columns within a stratum. A row with a
     single counterfactual takes the pooled one of the other rows; where every row has
-    but one, only the spread of the gains between strata is left. A `p_floor` of None is
-    that of a test without a floor.
+    but one, only the spread of the gains between strata is left.
     """
     rows = flat_rows(loglik_KM)
     others = rows.others()
