@@ -198,6 +198,7 @@ def _opened_asked(
             fingerprint=fingerprint,
             n_parameters=n_parameters,
             dtype=dtype,
+            precision="unknown",
             context=None if context == _UNBOUNDED else context,
         ),
         device=None,

@@ -27,8 +27,8 @@ class ServedInfo:
 
     Attributes:
         has_bos: A token stands before texts; None where ids are sent.
-        read_write_difference: Mean nats between a token's log-probability when it is
-            read and when the model wrote it.
+        read_write_difference: Nats by which a token's log-probability when it is read
+            differs from that when the model wrote it, on average.
         repeat_difference: Largest difference between two answers to one request, nats.
     """
 
@@ -41,17 +41,21 @@ class ServedInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The model that was scored; defaults where others run it.
+    """The model that was scored.
 
-    `attention` is the kernel of a library that computed it; None: our blocks.
+    Attributes:
+        n_parameters: None where the weights are not here.
+        dtype: `unknown` where others run the model, like `precision`.
+        attention: Kernel of a library that computed it; None: our blocks.
+        served: None where the model runs here.
     """
 
     name: str
     fingerprint: str
-    n_parameters: int | None = None
-    dtype: str = "unknown"
-    precision: str = "unknown"
-    context: int | None = None
+    n_parameters: int | None
+    dtype: str
+    precision: str
+    context: int | None
     attention: str | None = None
     served: ServedInfo | None = None
 
@@ -60,7 +64,8 @@ class ModelInfo:
 class DeviceInfo:
     """The device that scored; results are to the bit on the same one only.
 
-    One copy of the weights is divided among `n_model` devices.
+    Attributes:
+        n_model: Devices that one copy of the weights is divided among.
     """
 
     platform: str

@@ -158,7 +158,14 @@ def served_name(model: ApiModel) -> str:
 
 def served_info(model: ApiModel) -> ModelInfo:
     """Facts for reports on a model of which nothing but its name is known."""
-    return ModelInfo(name=model.name, fingerprint="unknown")
+    return ModelInfo(
+        name=model.name,
+        fingerprint="unknown",
+        n_parameters=None,
+        dtype="unknown",
+        precision="unknown",
+        context=None,
+    )
 
 
 def _client(

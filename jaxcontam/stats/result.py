@@ -21,11 +21,12 @@ class Pretest:
     """A check of the null's own assumption, made on the file without a model.
 
     Attributes:
+        name: Such as `length_autocorrelation`.
         p_value: From seeded permutations of the file; one-sided for what may be
             scattered but not gathered, such as duplicates, else two-sided.
         passed: False when Holm's correction over the battery rejects at 0.01.
         directional: It bears on the reversed order too.
-        note: Words for the reader even if it passed.
+        note: Words for the reader even if it passed; or None.
         applicable: False where no order of this file changes the statistic: it
             certifies nothing, `p_value` is 1, and Holm leaves it out.
     """
@@ -44,8 +45,9 @@ class Pretest:
 class Local:
     """The run of neighbouring strata whose published order scores best.
 
-    Examples are counted from 1; the p-value is that the best run of a model that never
-    saw the file is as good.
+    Attributes:
+        first_example: Counted from 1, like the last.
+        p_value: That the best run of a model that never saw the file is as good.
     """
 
     first_example: int
@@ -56,7 +58,11 @@ class Local:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Nats that an example gains after its published neighbours, before and behind."""
+    """How much more likely an example is beside its published neighbour.
+
+    Attributes:
+        backward: Nats gained after the one published behind it, as natural order gives.
+    """
 
     forward: float
     forward_se: float
@@ -76,7 +82,9 @@ class OrderNumbers:
         log10_p: log10 of the same p-value, with no such limit.
         p_lower: Rigorous lower bound on the p-value whose ties count against detection,
             P(T* >= T - tolerance), of which `p_value` is the upper bound; None if there
-            is none. The p-value without ties, P(T* >= T), may be smaller.
+            is none. It bounds no p-value without ties, P(T* >= T), which may be
+            smaller: the tolerance is relative to the log-likelihoods, not to their
+            spread within a stratum, since that is how far rounding reaches.
         p_monte_carlo: Cross-check by re-drawing columns; None if there is none.
         p_floor: Smallest p-value that the design can give; None if it has no floor.
         e_value: Soft-rank e-value; None where the method has none.
@@ -123,7 +131,11 @@ class OrderNumbers:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """How often p was at or below a level, with a 95 % Clopper-Pearson interval."""
+    """How often p was at or below a level.
+
+    Attributes:
+        low: Lower end of the 95 % Clopper-Pearson interval of the share.
+    """
 
     level: float
     n_rejected: int
