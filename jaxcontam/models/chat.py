@@ -16,10 +16,7 @@ from jaxcontam.models.generation import prompt_ids
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ChatLayout:
-    """Chat template of a model and its tokenizer, or the plain layout of a base model.
-
-    The plain layout, without both, joins the messages' contents by newlines.
-    """
+    """Chat template of a model; without one, messages are joined by newlines."""
 
     tokenizer: Any = None
     template: ChatTemplate | None = None

@@ -78,7 +78,7 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 
-    `dtype` and `mesh` are as for `read_weights`, `context` as for `load_decoder`.
+    For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
@@ -117,10 +117,7 @@ def load_decoder(
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Decoder:
-    """Read config.json and the weights of a directory.
-
-    `context` is the tokens to read at once, None the model's own; see `at_context`.
-    """
+    """Read config.json and the weights of a directory."""
     family, config = read_decoder_config(directory)
     if context is not None:
         try:

@@ -37,9 +37,8 @@ class RopeScaling:
 class LatentShape:
     """Attention whose keys and values are made of a narrow vector of each position.
 
-    A head's first dimensions are rotated; those of its key are the same in all heads.
-    `d_values` is the width of a head's values; a `query_rank` of None makes queries of
-    the stream itself.
+    A head's first dimensions are rotated; those of its key are the same in all heads. A
+    `query_rank` of None makes queries of the stream itself.
     """
 
     d_values: int
@@ -49,11 +48,7 @@ class LatentShape:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaShape:
-    """Layers with a gated delta rule in place of attention: see `GatedDelta`.
-
-    `n_values`, heads of values, is a multiple of `n_keys`; `window` is the tokens that
-    the convolution before the rule sees.
-    """
+    """Layers with a gated delta rule; its convolution sees `window` tokens."""
 
     n_keys: int
     n_values: int

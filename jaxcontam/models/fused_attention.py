@@ -41,8 +41,7 @@ _LANES = 128
 class Hardware:
     """Device properties that decide between attention kernels.
 
-    Attributes:
-        capability: Of a CUDA device; (0, 0) elsewhere.
+    The capability is of a CUDA device; (0, 0) elsewhere.
     """
 
     platform: str

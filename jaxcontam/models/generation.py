@@ -47,11 +47,7 @@ _ROWS, _ROWS_ACCELERATOR = {"cpu": 32}, 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Settings of the sampler.
-
-    `temperature` divides the logits, 0 takes the likeliest id; `stop_ids` end a
-    continuation and are no part of it.
-    """
+    """Settings of the sampler; `stop_ids` end a continuation and are no part of it."""
 
     n_samples: int
     new_tokens: int
@@ -231,11 +227,9 @@ def prompt_ids(
 
 
 class Written(NamedTuple):
-    """State of the generation of a batch.
+    """State of the generation of a batch: `step` ids drawn for each sample so far.
 
-    Attributes:
-        step: int32, ids drawn for each sample so far; `counts_BK` of them count.
-        going_BK: True where the next one counts too.
+    `counts_BK` of them count, and where `going_BK` is true the next one too.
     """
 
     step: jax.Array

@@ -121,8 +121,7 @@ def download_model(name: str, *, pickles: bool = False) -> Path:
 def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
     """`sha256:...` over the digests of the files and the tokenizer's text.
 
-    A file's digest is kept in the user's cache folder under its `file_state`, so that
-    a large model is hashed once.
+    A file's digest is kept in the user's cache folder under its `file_state`.
     """
     digest = hashlib.sha256()
     known = _read_cache()

@@ -104,8 +104,7 @@ def weight_sharding(state: Any, n_parts: int) -> WeightSharding:
 def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
     """Sharding of a decoder's weights, or of their shapes, on a mesh.
 
-    A mesh that divides less than half of the weights is refused: each device would keep
-    nearly the whole model.
+    A mesh that divides less than half of the weights is refused.
     """
     n_parts = mesh.shape[MODEL_AXIS]
     sharding = weight_sharding(state, n_parts)

@@ -363,9 +363,8 @@ def is_same(first: np.ndarray, second: np.ndarray) -> bool:
 def going_out(n_requests: int) -> list[int]:
     """Places of requests in a random order, the same in each run of as many.
 
-    An engine's answers may change with time, or with what it computes together. Rows of
-    the published order stand beside one another in a plan: such a change could favour
-    them; in a random order it is noise.
+    An engine's answers may change with time, or with what it computes together, in
+    favour of rows that stand beside one another; in a random order that is noise.
     """
     return np.random.default_rng(n_requests).permutation(n_requests).tolist()
 

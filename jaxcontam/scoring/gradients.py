@@ -37,12 +37,7 @@ _ROWS = PartitionSpec(DATA_AXIS)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GradientNorms:
-    """Gradient norms of sequences.
-
-    Attributes:
-        norms: (n_sequences,) float64; L2, over all weights.
-        n_cached: Target tokens of sequences whose norm was in the store.
-    """
+    """L2 norms over all weights, (n_sequences,); `n_cached` targets were stored."""
 
     norms: np.ndarray
     n_cached: int
@@ -60,8 +55,7 @@ def gradient_norms(
     """L2 norm of the gradient of each sequence's mean loss by all weights.
 
     Tied weights count once. Gradients have the dtype of the weights, their squares are
-    summed in float32. A sequence longer than the context is cut to its start; all its
-    ids after the first are targets, at least one. Progress is in targets.
+    summed in float32. A sequence longer than the context is cut to its start.
     """
     context = decoder.config.context
     read = [ids[:context] for ids in sequences]

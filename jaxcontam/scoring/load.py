@@ -42,9 +42,9 @@ def load(
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory.
         api: How to talk to a server; of it others take the context alone.
-        mesh: How devices share the work; of directories alone. None: each has a copy.
+        mesh: How devices share the work of a directory. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
-        division: What this process scores; of directories alone. None: everything.
+        division: What this process scores of a directory. None: everything.
         beside: The model that this one is a reference for, whose server's key no other
             server sees: that of a reference elsewhere is REFERENCE_API_KEY.
     """

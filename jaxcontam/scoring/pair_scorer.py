@@ -33,10 +33,9 @@ PairForward = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PairBatch:
-    """Groups that are scored together.
+    """Groups that are scored together, of which a device takes `at_once` side by side.
 
-    `n_rows` is I, `length` P and T, padding included; a device scores `at_once`
-    prefixes side by side.
+    `n_rows` is I, `length` P and T, padding included.
     """
 
     groups: tuple[int, ...]
@@ -82,10 +81,7 @@ class PairScores:
 
 @dataclasses.dataclass(eq=False)
 class PairScorer:
-    """Scores continuations of shared prefixes with one forward function.
-
-    Attributes are as for `Scorer`.
-    """
+    """Scores continuations of shared prefixes; attributes are as for `Scorer`."""
 
     forward: PairForward
     _: dataclasses.KW_ONLY

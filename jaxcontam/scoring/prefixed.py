@@ -31,12 +31,10 @@ from jaxcontam.scoring.store import RowKeys
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PrefixedSums:
-    """Log-probabilities of texts after a prefix.
+    """Log-probabilities of texts after a prefix, over ids after the first `skip`.
 
-    Attributes:
-        loglik: (n_texts,) float64, nats, summed over ids after the first `skip`.
-        n_cached: Ids whose scores were in the store.
-        n_scored: (n_texts,) int64, log-probabilities in each sum.
+    `loglik` is (n_texts,) in nats, `n_scored` the number in each sum; `n_cached` ids
+    were in the store.
     """
 
     loglik: np.ndarray

@@ -32,9 +32,8 @@ from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 class PromptedModel:
     """A model that follows prompts.
 
-    Attributes:
-        name: Part of the names of folders, so without slashes.
-        device: None for a server, like `tokenize`, `read` and `context`.
+    Its name is a part of those of folders, so without slashes. `device`, `tokenize`,
+    `read` and `context` are None for a server.
     """
 
     name: str

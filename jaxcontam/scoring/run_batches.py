@@ -21,11 +21,7 @@ ValueT = TypeVar("ValueT")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that are scored together.
-
-    Attributes:
-        rows: Indices of the rows; fewer than `n_rows` in the last ones of a length.
-    """
+    """Rows scored together; fewer than `n_rows` in the last ones of a length."""
 
     rows: tuple[int, ...]
     n_rows: int
@@ -141,12 +137,9 @@ class NonFiniteScoreError(ArithmeticError):
 class Work(Generic[BatchT, ValueT]):
     """How batches of one kind are scored.
 
-    Attributes:
-        finish: Values of its rows, from what the device gives; may raise.
-        from_bytes: Undoes it, to the bit; takes the batch and the row's place in it.
-        halves: Smaller batches of the same rows, for a device without memory for the
-            whole.
-        no_room: Sizes, in words, for which the device has had no memory.
+    `finish` gives values of its rows, from what the device gives; `from_bytes` takes
+    the batch and the row's place in it; `no_room` holds sizes, in words, for which the
+    device has had no memory.
     """
 
     keys: Callable[[BatchT, RowKeys], list[bytes]]

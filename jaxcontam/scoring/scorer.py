@@ -63,12 +63,8 @@ class TokenTable:
 class Scorer:
     """Scores sequences with one forward function and one rule of windows.
 
-    NonFiniteScoreError names the sequence and the id.
-
-    Attributes:
-        batch_tokens: Tokens of a batch on one device.
-        division: None where there is one process.
-        moments: The forward function gives them; a store says it by itself.
+    NonFiniteScoreError names the sequence and the id. `batch_tokens` are of one device;
+    `moments`: the forward function gives them, as a store says by itself.
     """
 
     forward: Forward

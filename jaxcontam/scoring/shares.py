@@ -302,10 +302,7 @@ def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeshShape:
-    """`data` copies of the weights (None: as many as fit), each on `model` devices.
-
-    Known before JAX is imported.
-    """
+    """Copies of the weights (None: as many as fit), each on `model` devices."""
 
     data: int | None = None
     model: int = 1

@@ -92,8 +92,7 @@ class ScoreStore(RowKeys):
     def commit(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep the (key, value) rows of a batch.
 
-        Rows that are there already are compared: a device that does not repeat its
-        numbers would make reports that cannot be made again.
+        Rows that are there already are compared: a device may not repeat its numbers.
         """
         fresh: dict[str, str] = {}
         for key, value in rows:

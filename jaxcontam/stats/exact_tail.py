@@ -93,11 +93,9 @@ _FFT_SHARE = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LatticeTail:
-    """Bracket of P(sum of differences >= -tolerance), as log10.
+    """Rigorous bracket of P(sum of differences >= -tolerance), as log10.
 
-    Both ends are of the probability with that tolerance; P(sum >= 0) may lie below.
-
-    Both are rigorous; `log10_lower` is -inf if rounding down empties the tail.
+    P(sum >= 0) may lie below; `log10_lower` is -inf if rounding down empties the tail.
     """
 
     log10_upper: float
@@ -121,8 +119,8 @@ class _Cells:
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
-    Rows may have any lengths; column 0 of each is zero by construction. A generator is
-    read once. Sums down to `-tolerance` count as ties, against detection.
+    Column 0 of each row is zero by construction. A generator is read once. Sums down to
+    `-tolerance` count as ties, against detection.
 
     Source:
         Convolution of integer-rounded scores as in exact network algorithms; the
@@ -353,14 +351,13 @@ def log_tail(
     """Log P(sum of one draw from each law >= -slack), with an error bound.
 
     Each law is tilted by exp(tilt * offset), so that the tail in question holds a good
-    part of the mass; the tilt is taken back in log space at the end, exactly. Tilted
-    laws are convolved two by two, the shortest first. Long ones go through the FFT,
-    whose absolute error is then a small relative one; what it and the cutting of far
-    tails can have changed is carried along and returned.
+    part of the mass, and tilted laws are convolved two by two, the shortest first. Long
+    ones go through the FFT, whose absolute error is then a small relative one; it and
+    what the cutting of far tails can have changed are carried along.
+
     The laws' largest values must be able to reach `-slack`. Any tilt of at least 0 is
     right; one that brings the tilted mean to `-slack` is best. The error of an FFT may
-    exceed a tail that even the tilt leaves small; direct sums of positive terms have no
-    such limit.
+    exceed a small tail; direct sums of positive terms have no such limit.
     """
     nodes, log_scale, n_terms = [], tilt * slack, 0
     for law in laws:

@@ -67,31 +67,28 @@ def gap_estimate(
     items are as hard as the published ones. With references it is a difference in
     differences: their mean gap is what the other items are harder by.
 
-    The interval holds the gap of the population that items, or groups of them, were
-    drawn from independently. It assumes that the model's gap differs from those of the
-    references as these do from each other: relatives of each other and not of the model
-    differ too little. With one reference, models are taken to have one gap. From two on
-    the interval is the wider one of that of items and that of one more draw from a
-    normal distribution of gaps, which is narrow from five references on.
+    The interval is for the population that items, or groups of them, were drawn from
+    independently. It assumes that the model's gap differs from those of the references
+    as these do from each other: relatives of each other and not of the model differ too
+    little. With one reference, models are taken to have one gap; from two on the
+    interval is the wider one of that of items and that of one more draw from a normal
+    distribution of gaps, which is narrow from five references on.
 
     Two imagined items that point both ways keep the interval from closing where all
-    items agree. For two sets and no reference it is that of Agresti and Caffo, for
-    pairs that of Agresti and Min with two whole pairs in place of two halves, each with
-    a t quantile in place of a normal one. Enumerated for right and wrong answers and no
-    reference, at sizes from 2 to 40, it covers at least 92.9 % (pairs) and 92.5 % (two
-    sets), and `low` lies above 0 for at most 3.6 % of models without a gap.
-
-    Scores between right and wrong may be skewed: then the imagined items stand twice as
-    far (their squares), and each end is the outer one of the t interval's and of
-    Hall's.
+    items agree: for two sets and no reference Agresti and Caffo's, for pairs Agresti
+    and Min's with two whole pairs in place of two halves, each with a t quantile in
+    place of a normal one. Enumerated for right and wrong answers and no reference, at
+    sizes from 2 to 40, it covers at least 92.9 % (pairs) and 92.5 % (two sets), and
+    `low` lies above 0 for at most 3.6 % of models without a gap. For scores between
+    right and wrong, which may be skewed, they stand twice as far (their squares), and
+    each end is the outer one of the t interval's and of Hall's.
 
     Args:
         published_MN: Scores in [0, 1].
         other_MP: Likewise.
         paired: Item j of one is the rewrite of item j of the other.
         groups: Codes from 0 of items that are drawn together, such as those of one
-            passage: (N,) of pairs, or (N,) and (P,), where equal codes are one group;
-            None: each item is drawn by itself.
+            passage: (N,) of pairs, or (N,) and (P,), where equal codes are one group.
 
     Raises:
         ValueError: If a score is outside [0, 1] or not finite, a side has fewer than

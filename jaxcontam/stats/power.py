@@ -282,9 +282,8 @@ def smallest_enough(
 class Moments(NamedTuple):
     """Moments of one stratum or a sum of strata.
 
-    `mean`, `variance` are of the published score; `law` and `law_variance` those of
-    the null law's variance, `covariance` that of both; `third`, `fourth` the null law's
-    mean cumulants.
+    `mean`, `variance` are of the published score; `law`, `law_variance` of the null
+    law's variance, `covariance` of both; `third`, `fourth` its mean cumulants.
     """
 
     mean: float
@@ -306,9 +305,8 @@ def _sum_power(
 ) -> float:
     """Normal power of a sum against its conditional law, to second order.
 
-    This very share of the boundaries gains this much. The published sum and the
-    variance V of its law given the scores grow together: sum - c sqrt(V) is expanded
-    around its mean.
+    The published sum and the variance V of its law given the scores grow together:
+    sum - c sqrt(V) is expanded around its mean.
     """
     from scipy import stats
 

@@ -13,11 +13,7 @@ from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """Lossless reordering of a tensor between disk and decoder.
-
-    Attributes:
-        to_ours: (outputs in the file's order on the last axis, config) -> same shape.
-    """
+    """Lossless reordering of a tensor's last axis between disk and decoder."""
 
     to_ours: Callable[[np.ndarray, DecoderConfig], np.ndarray]
     to_disk: Callable[[np.ndarray, DecoderConfig], np.ndarray]

@@ -84,14 +84,12 @@ def attraction_of(
     """Attraction of neighbours, and of rows at the further distance that stands out.
 
     Null hypothesis: within each stratum every order (of those that keep to groups) was
-    equally likely. Neighbours count as in `adjacency`, the first as context of the
-    second; further distances, 2 to 7, both ways together, the best by max-T. P-values
-    are permutation p-values; of many strata those that are too small for the draws come
-    from a normal law. Blind to likeness of whole strata; see `far_apart`. Strata have
-    at most 8 rows; those of fewer than 4 are left out.
-
-    The statistics: mean gain a boundary of neighbours over a random order, and mean
-    centred entry at the best distance.
+    equally likely. Neighbours count as in `adjacency`; further distances, 2 to 7, both
+    ways together, the best by max-T. P-values are permutation p-values; of many strata
+    those that are too small for the draws come from a normal law. Blind to likeness of
+    whole strata; see `far_apart`. Strata have at most 8 rows; those of fewer than 4 are
+    left out. The statistics: mean gain a boundary of neighbours over a random order,
+    and mean centred entry at the best distance.
     """
     strata = _strata(matrices, codes)
     if not strata:
