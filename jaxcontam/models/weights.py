@@ -124,7 +124,13 @@ def read_weights(
 
         def part(cut: Slices) -> np.ndarray:
             sizes = tuple(one.stop - one.start for one in cut)
-            host = _aligned(sizes, dtype if is_operand(ours) else "float32")
+            is_narrow = dtype == "bfloat16" and is_operand(ours)
+            kind = np.dtype(ml_dtypes.bfloat16 if is_narrow else np.float32)
+            # Aligned so that a CPU device adopts it without a copy.
+            n_bytes = kind.itemsize * math.prod(sizes)
+            raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+            start = -raw.ctypes.data % _ALIGNMENT
+            host = raw[start : start + n_bytes].view(kind).reshape(sizes)
             for index, target in _stacked(ours, tensor, host, config):
                 own = (shape[-target.ndim :], cut[-target.ndim :])
                 _fill(target, tensor, index, read, config, *own)
@@ -198,15 +204,6 @@ def _open(path: Path) -> Iterator[Any]:
             yield handle
     except SafetensorError as e:
         raise InputError(f"{path}: not a safetensors file ({e})") from e
-
-
-def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Uninitialised memory, aligned so that a CPU device adopts it without a copy."""
-    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32
-    n_bytes = np.dtype(kind).itemsize * math.prod(shape)
-    raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + n_bytes].view(kind).reshape(shape)
 
 
 def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:

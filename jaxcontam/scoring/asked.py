@@ -129,9 +129,7 @@ class AskedScorer:
             answers = self._answers(chunk)
             if not self._is_checked:
                 self._is_checked = True
-                self._check_same(chunk, answers)
-                if not self._ids:
-                    self._check_order(chunk, answers)
+                self._check(chunk, answers)
                 note = self._alone_note if self._ids else self._chain_note
                 self.notes += note(chunk, answers)
             found += map(keep, places, answers)
@@ -199,10 +197,20 @@ class AskedScorer:
                 hint="log p(continuation | context) in nats is a number of at most 0",
             ) from None
 
-    def _check_order(
+    def _check(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Ask for some rows again, the last one first."""
+        """Refuse an engine that gives every request the same answer, or its place's."""
+        distinct = {continuation.tobytes() for _, continuation in requests}
+        sums = {float(answer.sum()) for answer in answers}
+        if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
+            raise InputError(
+                f"{self._name}: the same number whatever follows a context "
+                f"({min(sums):.4f})",
+                hint="give log p(continuation | context) of each pair",
+            )
+        if self._ids:
+            return
         order = [i for i, one in enumerate(answers) if np.isfinite(one).all()]
         order = order[: -_REVERSED - 1 : -1]
         again = self._answers([requests[i] for i in order])
@@ -215,19 +223,6 @@ class AskedScorer:
                     hint="give one number for each pair, in the order of the pairs, "
                     "and the same whenever it is asked for",
                 )
-
-    def _check_same(
-        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
-    ) -> None:
-        """Refuse an engine that gives every request the same answer."""
-        distinct = {continuation.tobytes() for _, continuation in requests}
-        sums = {float(answer.sum()) for answer in answers}
-        if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
-            raise InputError(
-                f"{self._name}: the same number whatever follows a context "
-                f"({min(sums):.4f})",
-                hint="give log p(continuation | context) of each pair",
-            )
 
     def _alone_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]

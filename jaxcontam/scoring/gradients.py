@@ -122,11 +122,23 @@ def _norms(
     *batch: jax.Array,
 ) -> jax.Array:
     """Norms of a batch, `[B]`; each copy of the weights takes its own rows."""
+    divided = dict(sharding.axes)
 
     def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
         def one(row: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
             gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, sharding)
-            return jnp.sqrt(_square_sum(gradients, sharding, mesh.shape[MODEL_AXIS]))
+            whole, parts = jnp.zeros(()), jnp.zeros(())
+            for path, leaf in jax.tree.leaves_with_path(gradients):
+                square = jnp.square(leaf.astype(jnp.float32)).sum()
+                if weight_name(path) in divided:
+                    # The gradient of a gathered weight is the sum over the devices
+                    # that gathered it, and each took the same row.
+                    parts += square / mesh.shape[MODEL_AXIS] ** 2
+                else:
+                    whole += square
+            return jnp.sqrt(
+                whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
+            )
 
         with jax.default_matmul_precision(nnx.merge(graphdef, state).precision):
             return jax.lax.map(
@@ -134,23 +146,6 @@ def _norms(
             )
 
     return over_mesh(mesh, sharding, _ROWS, norms)(state, *batch)
-
-
-def _square_sum(
-    gradients: nnx.State, sharding: WeightSharding, n_parts: int
-) -> jax.Array:
-    """Sum of squares of the whole gradient, on every device; within `shard_map`."""
-    divided = dict(sharding.axes)
-    whole, parts = jnp.zeros(()), jnp.zeros(())
-    for path, leaf in jax.tree.leaves_with_path(gradients):
-        square = jnp.square(leaf.astype(jnp.float32)).sum()
-        if weight_name(path) in divided:
-            # The gradient of a gathered weight is the sum over the devices that
-            # gathered it, and each took the same row.
-            parts += square / n_parts**2
-        else:
-            whole += square
-    return whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
 
 
 def _mean_loss(

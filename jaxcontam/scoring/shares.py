@@ -11,7 +11,6 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -84,7 +83,12 @@ class Division:
         if self.share is not None:
             yield from self._own(batches, work, store, self.share)
             return
-        count = 0 if store is None else _n_shares(store.directory)
+        # Shares of the newest division that began in the folder.
+        marks = [(0, 0)]
+        for path in () if store is None else store.directory.glob("shard-*"):
+            if found := re.fullmatch(r"shard-\d+-of-(\d+)", path.name):
+                marks.append((path.stat().st_mtime_ns, int(found[1])))
+        count = max(marks)[1]
         if store is not None and count:
             self._look(batches, work, store, count)
         elif self.merges:
@@ -280,16 +284,6 @@ def _spans(shape: "MeshShape") -> bool:
     import jax
 
     return shape.model > jax.local_device_count()
-
-
-def _n_shares(directory: Path) -> int:
-    """Shares of the newest division that began in a folder; 0 for none."""
-    marks = [
-        (path.stat().st_mtime_ns, int(found[1]))
-        for path in directory.glob("shard-*")
-        if (found := re.fullmatch(r"shard-\d+-of-(\d+)", path.name))
-    ]
-    return max(marks)[1] if marks else 0
 
 
 def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:

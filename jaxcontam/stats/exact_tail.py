@@ -458,7 +458,10 @@ def _convolve(
     n_cells = len(a_C) + len(b_C) - 1
     if not by_fft or min(len(a_C), len(b_C)) <= _SHORT:
         return np.convolve(a_C, b_C), 0.0
-    size = _fast_size(n_cells)
+    # At least `n_cells`, with a power of two as its only large factor.
+    size = min(
+        odd << max(0, math.ceil(math.log2(n_cells / odd))) for odd in (1, 3, 5, 9, 15)
+    )
     spectrum = np.fft.rfft(a_C, size)
     spectrum *= np.fft.rfft(b_C, size)
     mass_C = np.fft.irfft(spectrum, size)[:n_cells]
@@ -468,10 +471,3 @@ def _convolve(
     norm = float(np.linalg.norm(a_C) + np.linalg.norm(b_C))
     error = 2 * _FFT_ERROR * math.log2(size) * norm * math.sqrt(n_cells)
     return np.maximum(mass_C, 0.0), error
-
-
-def _fast_size(n_cells: int) -> int:
-    """A size of at least `n_cells` whose only large factor is a power of two."""
-    return min(
-        odd << max(0, math.ceil(math.log2(n_cells / odd))) for odd in (1, 3, 5, 9, 15)
-    )

@@ -121,7 +121,7 @@ def gap_estimate(
         middle=0.5 if not paired and not n_references else 0.0,
         square=square * (1 + is_graded),
     )
-    below, above = found.reaches(LEVEL, skewed=is_graded)
+    below, above = found.reaches(skewed=is_graded)
     gaps_M = published_MN.mean(axis=1) - other_MP.mean(axis=1)
     down, up = below * found.se, above * found.se
     p_value = found.p_above(skewed=is_graded)
@@ -158,7 +158,7 @@ def _is_outside(other_MP: np.ndarray, groups_P: np.ndarray) -> bool:
     found = grouped_mean(
         [other_MP[0] - other_MP[nearest]], [groups_P], middle=0.0, square=2.0
     )
-    reach, _ = found.reaches(LEVEL, skewed=False)
+    reach, _ = found.reaches(skewed=False)
     return abs(found.mean) > reach * found.se
 
 
@@ -378,14 +378,14 @@ class GroupedMean:
     skewness: float
     df: float
 
-    def reaches(self, level: float, *, skewed: bool) -> tuple[float, float]:
+    def reaches(self, *, skewed: bool) -> tuple[float, float]:
         """Standard errors that the two-sided interval reaches below and above the mean.
 
         With `skewed` each end is the outer one of the t interval's and of Hall's.
         """
         from scipy import stats
 
-        quantile = float(stats.t.ppf((1 + level) / 2, self.df))
+        quantile = float(stats.t.ppf((1 + LEVEL) / 2, self.df))
         if not skewed:
             return quantile, quantile
         return (
@@ -399,13 +399,10 @@ class GroupedMean:
 
         t = self.mean / self.se
         if skewed:
-            t = min(t, self._without_skewness(t))
+            # Hall's monotone cubic takes the first-order effect of skewness out.
+            g = self.skewness
+            t = min(t, t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6)
         return float(stats.t.sf(t, self.df))
-
-    def _without_skewness(self, t: float) -> float:
-        """Hall's monotone cubic, which takes the first-order effect of skewness out."""
-        g = self.skewness
-        return t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6
 
     def _without_skewness_inverse(self, x: float) -> float:
         g = self.skewness

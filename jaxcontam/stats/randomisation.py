@@ -164,8 +164,11 @@ def row_scores(
     varies_K = rows.ranges() > ties_K
     sd_K = np.sqrt(rows.variances())
     if kind == "auto":
-        is_unequal = _unequal(sd_K[varies_K], rows.sizes)
-        kind = "studentised" if is_unequal else "centred"
+        kind = "centred"
+        if rows.sizes.min() > MIN_ORDERS_TO_STUDENTISE and varies_K.any():
+            low, high = np.percentile(sd_K[varies_K], [10, 90])
+            if high > SD_RATIO_TO_STUDENTISE * low:
+                kind = "studentised"
     factor_K = np.ones(len(sd_K))
     if kind == "studentised":
         # A tied row is multiplied by 0, others are divided by their deviation.
@@ -286,13 +289,6 @@ def _tail(differences: Rows, tolerance: float) -> LatticeTail:
 def _magnitudes(rows: Rows) -> np.ndarray:
     """(K,) largest absolute value of each row: what ties are relative to."""
     return Rows(np.abs(rows.flat), rows.sizes).largest()
-
-
-def _unequal(sd_K: np.ndarray, sizes_K: np.ndarray) -> bool:
-    if sizes_K.min() - 1 < MIN_ORDERS_TO_STUDENTISE or len(sd_K) == 0:
-        return False
-    low, high = np.percentile(sd_K, [10, 90])
-    return bool(high > SD_RATIO_TO_STUDENTISE * low)
 
 
 def power_of_ten(exponent: float) -> float:

@@ -124,7 +124,15 @@ def set_level_test(
     if not np.isfinite(features_ND).all():
         row = int(np.flatnonzero(~np.isfinite(features_ND).all(axis=1))[0])
         raise ValueError(f"features must be finite, row {row} is not")
-    folds_N = _folds(N, clusters_N, seed)
+    codes_N = np.arange(N)
+    if clusters_N is not None:
+        _, codes_N = np.unique(clusters_N, return_inverse=True)
+    n_codes = int(codes_N.max()) + 1
+    if n_codes < _FOLDS:
+        raise ValueError(f"{_FOLDS} texts or documents are needed, got {n_codes}")
+    # Without a look at the labels: these change in permutations.
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    folds_N = (rng.permutation(n_codes) % _FOLDS)[codes_N]
     maps = _standardised(features_ND, folds_N)
     scores_N1 = _held_out(maps, folds_N, suspect_N[None])
     auc = float(_own_aucs(scores_N1, suspect_N[None])[0])
@@ -138,18 +146,6 @@ def set_level_test(
         scores=scores_N1[:, 0],
         null_distribution=null_K,
     )
-
-
-def _folds(n: int, clusters_N: np.ndarray | None, seed: int) -> np.ndarray:
-    """(N,) folds, drawn without a look at the labels: these change in permutations."""
-    codes_N = np.arange(n)
-    if clusters_N is not None:
-        _, codes_N = np.unique(clusters_N, return_inverse=True)
-    n_codes = int(codes_N.max()) + 1
-    if n_codes < _FOLDS:
-        raise ValueError(f"{_FOLDS} texts or documents are needed, got {n_codes}")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    return (rng.permutation(n_codes) % _FOLDS)[codes_N]
 
 
 def _standardised(

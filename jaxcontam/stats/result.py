@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxcontam.stats.rows import Matrix, Rows, flat_rows
+from jaxcontam.stats.rows import Matrix, flat_rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,7 +181,11 @@ def order_effect(
     if total <= 0:
         return Effect(None, None, None)
     if (others.sizes > 1).any():
-        se = float((_spreads(others) * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
+        degrees_K = others.sizes - 1
+        variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
+        pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
+        variances_K = np.where(degrees_K > 0, variances_K, pooled)
+        se = float((variances_K * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
     elif len(gains_K) > 1:
         se = len(gains_K) ** 0.5 * float(gains_K.std(ddof=1)) / total
     else:
@@ -223,11 +227,3 @@ def mde_factor(n_looks: int) -> float:
     if level is None:
         level = statistics.NormalDist().inv_cdf(1 - LEVEL / n_looks)
     return level + _Z_POWER
-
-
-def _spreads(others: Rows) -> np.ndarray:
-    """(K,) variances of the counterfactuals; the pooled one where there is only one."""
-    degrees_K = others.sizes - 1
-    variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
-    pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
-    return np.where(degrees_K > 0, variances_K, pooled)

@@ -98,8 +98,12 @@ def auc_interval(
         logit = math.log(auc / (1 - auc))
         low, high = _expit(logit - half), _expit(logit + half)
     if n * min(auc, 1 - auc) < 5:
-        pairs_low, pairs_high = _clopper_pearson(auc, n, level)
-        low, high = min(low, pairs_low), max(high, pairs_high)
+        from scipy.special import betaincinv
+
+        # Clopper-Pearson, of a share of n that need not be a whole number.
+        k, error = auc * n, (1 - level) / 2
+        low = min(low, float(betaincinv(k, n - k + 1, error)) if k > 0 else 0.0)
+        high = max(high, float(betaincinv(k + 1, n - k, 1 - error)) if k < n else 1.0)
     return low, high
 
 
@@ -280,16 +284,6 @@ def _variance(
     )
     # The three corrections differ, so that their sum may fall below 0.
     return max(0.0, variance)
-
-
-def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
-    """Clopper-Pearson interval of a share of n, which need not be a whole number."""
-    from scipy.special import betaincinv
-
-    k, error = share * n, (1 - level) / 2
-    low = float(betaincinv(k, n - k + 1, error)) if k > 0 else 0.0
-    high = float(betaincinv(k + 1, n - k, 1 - error)) if k < n else 1.0
-    return low, high
 
 
 def _quantile(level: float, n: int) -> float:

@@ -101,11 +101,21 @@ def attraction_of(
     n_rows_K = np.concatenate(
         [np.full(len(one.centred), one.centred.shape[1]) for one in strata]
     )
+    sums_KM, sizes = sums_QKM[0], n_rows_K.tolist()
+    gains = {size: float(np.trace(boundaries_matrix(size), 1)) for size in set(sizes)}
+    gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
     near, far = _NOTHING, _NOTHING
     for n_draws in draws_of(len(n_rows_K)):
         drawn = shared_sums(sums_QKM, n_draws=n_draws, seed=seed)
-        near = _neighbours(drawn[0], sums_QKM[0], n_rows_K, ties)
-        far = _best_distance(drawn[1:], n_rows_K, ties)
+        p_value = two_sided_p(drawn[0], sums_KM, ties)
+        near = Attraction(gain / sum(gains[size] for size in sizes), p_value)
+        # Likeness and its opposite: the larger of both signs is two-sided.
+        drawn_QB = drawn[1:]
+        best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
+        at = best.winner % len(_FURTHER)
+        n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
+        p_value = law_of_best(best, len(_FURTHER), n_draws, len(n_rows_K))
+        far = Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)
         if min(near.p_value, far.p_value) > OPEN:
             break
     return near, far
@@ -229,24 +239,3 @@ def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
                     sums_QKM[lag - 1, here] += flat[first_K1 + left_KM * S + right_KM]
             done += len(centred)
     return sums_QKM
-
-
-def _neighbours(
-    drawn_B: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
-) -> Attraction:
-    sizes = n_rows_K.tolist()
-    gains = {size: float(np.trace(boundaries_matrix(size), 1)) for size in set(sizes)}
-    n_gained = sum(gains[size] for size in sizes)
-    gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
-    return Attraction(gain / n_gained, two_sided_p(drawn_B, sums_KM, ties))
-
-
-def _best_distance(
-    drawn_QB: np.ndarray, n_rows_K: np.ndarray, ties: float
-) -> Attraction:
-    # Likeness and its opposite: the larger of both signs is two-sided.
-    best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
-    at = best.winner % len(_FURTHER)
-    n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
-    p_value = law_of_best(best, len(_FURTHER), drawn_QB.shape[1] - 1, len(n_rows_K))
-    return Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)

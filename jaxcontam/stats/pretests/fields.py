@@ -139,7 +139,14 @@ def _is_read(values: Sequence[object], texts: Sequence[str]) -> bool:
     step = math.ceil(len(texts) / 5_000) or 1
     pairs = zip(values[::step], texts[::step], strict=True)
     there = [pair for pair in pairs if pair[0] not in (None, "")]
-    n_in = sum(_reads(text, value) for value, text in there)
+    n_in = 0
+    for value, text in there:
+        words = _written(value)
+        if any(word.isdecimal() for word in words):
+            # Not 7 in 1997.
+            n_in += not words.isdisjoint(_DIGITS.findall(text))
+        else:
+            n_in += any(word in text for word in words)
     return bool(there) and n_in >= 0.9 * len(there)
 
 
@@ -148,14 +155,6 @@ def _are_ids(values: Sequence[object]) -> bool:
     n_numbered = sum(bool(_DIGITS.search(word)) for word in words)
     # A long value with a digit somewhere is a text.
     return n_numbered > len(values) / 2 and max(map(len, words)) <= 40
-
-
-def _reads(text: str, value: object) -> bool:
-    words = _written(value)
-    if any(word.isdecimal() for word in words):
-        # Not 7 in 1997.
-        return not words.isdisjoint(_DIGITS.findall(text))
-    return any(word in text for word in words)
 
 
 def _written(value: object) -> set[str]:
