@@ -9,12 +9,6 @@ Dimension key
     T  tokens in a sequence
     P  tokens of a prefix
     D  model width
-    H  query heads
-    G  key and value heads
-    R  query heads a key head serves, R = H / G
-    E  width of a head
-    Y  width of all query heads, Y = H * E
-    Z  width of all key or value heads, Z = G * E
     V  vocabulary
 """
 

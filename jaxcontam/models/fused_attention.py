@@ -113,8 +113,7 @@ def _cudnn_calls() -> Any:
     """JAX's own calls of cuDNN; None in a version that keeps them elsewhere.
 
     This is the one private name of JAX that is imported, tried with 0.11.2. The public
-    function rounds log-sum-exps to the operands' dtype: in bfloat16 those from 16 to
-    32 would be off by up to 1/16, and with them the shares of a merge.
+    function rounds log-sum-exps to the operands' dtype, by up to 1/16 in bfloat16.
     """
     try:
         from jax._src.cudnn import fused_attention_stablehlo
@@ -303,10 +302,7 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 def _at_one_pass(
     attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """`attend` with one pass of the matrix unit, which is exact for bfloat16.
-
-    More passes do not compile (jax-ml/jax issue 21408).
-    """
+    """`attend` with one exact pass of bfloat16; more do not compile (JAX issue 21408)."""
     with _one_pass():
         return attend(q, k, v)
 

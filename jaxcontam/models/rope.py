@@ -94,9 +94,7 @@ def frequencies(config: DecoderConfig, *, local: bool = False) -> np.ndarray:
 def _yarn(periods_F: np.ndarray, theta: float, scaling: RopeScaling) -> np.ndarray:
     """Scale slow pairs, keep fast ones, and interpolate by the pair's number.
 
-    Source:
-        Peng et al., arXiv:2309.00071, section 3.2; limits rounded to whole pairs and
-        the singularity avoided as transformers does.
+    Peng et al., arXiv:2309.00071, section 3.2; limits rounded as transformers does.
     """
     F = len(periods_F)
 

@@ -260,11 +260,7 @@ def chat_rows(
 
 
 def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`version_numbers`, with a detectable effect that holds for few answers.
-
-    It is a share of all groups, as the effect is: those without an answer may be the
-    very ones that the model knows.
-    """
+    """`version_numbers`, with an effect, of all groups, that few answers can detect."""
     numbers = version_numbers(rows, seed)
     n_answered = sum(bool(row.any()) for row in rows)
     mde = detectable_share(n_answered, n_values=len(rows[0]))

@@ -167,8 +167,7 @@ def _kept_answers(
 ) -> list[np.ndarray]:
     """Answers of the journal, and of the object where it has none.
 
-    A server is asked only for what is missing. Other objects batch their input: one
-    that has not answered all is asked for all again, so that its batches are the same.
+    A server is asked for what is missing; other objects, which batch, for all again.
     """
     from lm_eval.models.api_models import TemplateAPI
 

@@ -5,10 +5,8 @@ used. A path visits every example once, and its statistic sums the entries betwe
 neighbours; under exchangeability the published order is a uniformly random path.
 
 Dimension key
-    K  strata
     S  examples of a stratum
     M  orders
-    H  lags
 """
 
 import functools

@@ -104,10 +104,9 @@ class LatticeTail:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """A row's differences, counted on a grid of cells of 2^exponent.
+    """A row's differences as counts of floors of difference / 2^exponent, ascending.
 
-    `offsets` are floors of difference / 2^exponent, ascending; `on_grid` counts those
-    that are the cell's lower end exactly.
+    `on_grid` counts those that are the cell's lower end exactly.
     """
 
     exponent: int

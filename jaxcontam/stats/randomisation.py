@@ -229,9 +229,8 @@ def redrawn_sums(values: Rows, *, n_draws: int, seed: int) -> np.ndarray:
 def _turned(values: Rows, rng: np.random.Generator) -> Rows:
     """Sums of `_BLOCKS` blocks of rows whose columns are turned by random steps.
 
-    With M columns and steps u_k, column c of a block is the sum over its rows k of
-    column (u_k + c) mod M: whichever c is drawn, the columns are uniform and
-    independent over rows.
+    Column c of a block is the sum over its rows k of column (u_k + c) mod M: whichever
+    c is drawn, the columns are uniform and independent over rows.
     """
     M = int(values.sizes[0])
     matrix_KM = values.flat.reshape(-1, M)
@@ -304,8 +303,7 @@ class _Tilted:
     """The sum of all rows, each weighed by exp(theta * difference).
 
     `log_mass` is the log of the product of the rows' mean weights, `third` the sum of
-    their third absolute central moments; `log_rounding` and `rounding` bound the errors
-    of `log_mass` and `mean` by rounding.
+    their third absolute central moments; the last two bound `log_mass` and `mean`.
     """
 
     log_mass: float

@@ -255,10 +255,7 @@ def _tensors_gpt_neox(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 def _heads(fused: np.ndarray, config: DecoderConfig, *, to_disk: bool) -> np.ndarray:
-    """Query, key, value of each head in turn -> all queries, all keys, all values.
-
-    Or the other way, `to_disk`.
-    """
+    """Query, key, value of each head in turn <-> all queries, all keys, all values."""
     outer, H, E = fused.shape[:-1], config.n_heads, config.head_dim
     parts = fused.reshape(*outer, *((3, H) if to_disk else (H, 3)), E)
     return np.swapaxes(parts, -2, -3).reshape(*outer, 3 * H * E)

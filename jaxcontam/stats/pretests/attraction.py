@@ -67,10 +67,9 @@ _NOTHING = Attraction(0.0, 1.0, applicable=False)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Strata:
-    """Strata of one size and one pattern of groups, with double-centred matrices.
+    """Double-centred matrices of strata of one size and one pattern of groups.
 
-    `table` (S, S!) holds the orders that keep to groups, or fewer, published first;
-    sums that differ by no more than `ties` are ties.
+    `table` (S, S!) holds the orders that keep to groups, the published one first.
     """
 
     centred: np.ndarray
@@ -211,8 +210,7 @@ def _strata(
 def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
     """(Q, K, M) sums over neighbours, then over rows 2, 3, ... apart, both ways.
 
-    Columns beyond the published one are uniform draws from all orders of a stratum,
-    independent of each other, so that under the null all M are exchangeable.
+    Columns beyond the published one are uniform draws from all orders of a stratum.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     K = sum(len(one.centred) for one in strata)

@@ -2,7 +2,6 @@
 
 Dimension key
     N  examples
-    B  runs of examples that move as wholes
     S  neighbours, S = N - 1
     R  orders
 """

@@ -167,11 +167,8 @@ _BEGIN, _END, _FIRST = 0, 1, 2
 class _Cache:
     """Weights of a kind of scorer for the rows that it has read.
 
-    Attributes:
-        pseudocounts: d_n of n-grams, n = 1, 2, ...; a large first one keeps a single
-            occurrence of a token from outweighing the heap.
-        memory: Tokens over which the extra weight of the last one falls by e.
-        budget: Tokens of a file that are read.
+    `pseudocounts` are d_n of n = 1, 2, ...: a large first one keeps a single token from
+    outweighing the heap. The extra weight of the last token falls by e over `memory`.
     """
 
     pseudocounts: tuple[float, ...]

@@ -5,7 +5,6 @@ Dimension key
     T  words of all rows
     V  distinct words
     R  orders
-    B  runs of examples that stay together
     S  neighbours, S = N - 1; or runs of a stratum
     E  entries of a sparse matrix
     P  pairs of examples
