@@ -350,7 +350,7 @@ def _sum_power(
 def _drawn(
     kind: StratumKind, share: float, gain: float, sd: float, n_columns: int
 ) -> tuple[Moments, np.ndarray]:
-    """Means over the gains of M normal columns; (3, 3) covariances as in `_sum_power`."""
+    """Means over the gains of M normal columns; (3, 3) covariances of `_sum_power`."""
     M, rest, noise = n_columns, 1 - 1 / n_columns, kind.noise * sd**2
     n_boundaries, kept = kind.size - 1, _kept(kind)
     raw = _binomial_moments(n_boundaries, share)
