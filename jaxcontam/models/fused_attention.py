@@ -302,7 +302,7 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 def _at_one_pass(
     attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """`attend` with one exact pass of bfloat16; JAX issue 21408 is why not with more."""
+    """`attend` with one exact pass of bfloat16; more do not compile (issue 21408)."""
     with _one_pass():
         return attend(q, k, v)
 

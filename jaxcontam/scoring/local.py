@@ -16,7 +16,7 @@ from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.scoring.identity import ScoreIdentity, cpu_cores, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
-    data_mesh,
+    device_mesh,
     on_mesh,
     sharded_forward,
     sharded_pairs,
@@ -25,7 +25,7 @@ from jaxcontam.scoring.mesh import (
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.shares import Division, division_on
+from jaxcontam.scoring.shares import Division, MeshShape, division_on
 from jaxcontam.scoring.store import ScoreStore
 
 # What the environment can ask of the compiler and of the libraries that it calls.
@@ -119,7 +119,8 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
 
 def device_info(mesh: Mesh | None = None) -> DeviceInfo:
     """The devices that `local_scorer` uses."""
-    mesh = data_mesh(jax.local_devices()) if mesh is None else mesh
+    if mesh is None:
+        mesh = device_mesh(MeshShape(), jax.local_devices())
     device = mesh.devices.flat[0]
     return DeviceInfo(
         platform=device.platform,

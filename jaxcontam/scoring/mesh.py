@@ -58,11 +58,6 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
         return Mesh(np.array(devices).reshape(sizes), names, axis_types=kinds)
 
 
-def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
-    """All devices (or those given), each with all weights."""
-    return device_mesh(MeshShape(), devices)
-
-
 def weights_mesh(state: Any) -> Mesh:
     """Mesh that the weights are sharded over; all local devices if over none."""
     for leaf in jax.tree.leaves(state):
@@ -70,7 +65,7 @@ def weights_mesh(state: Any) -> Mesh:
         mesh = getattr(getattr(leaf, "sharding", None), "mesh", None)
         if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, MODEL_AXIS):
             return mesh
-    return data_mesh(jax.local_devices())
+    return device_mesh(MeshShape(), jax.local_devices())
 
 
 def sharded_forward(

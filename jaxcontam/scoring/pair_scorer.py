@@ -91,9 +91,7 @@ class PairScorer:
     store: ScoreStore | None = None
     division: Division | Together | None = None
     few_shapes: bool = False
-
-    def __post_init__(self) -> None:
-        self._no_room: set[str] = set()
+    _no_room: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None

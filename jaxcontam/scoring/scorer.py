@@ -77,10 +77,8 @@ class Scorer:
     division: Division | Together | None = None
     moments: bool = False
     few_shapes: bool = False
-
-    def __post_init__(self) -> None:
-        # Sizes for which the device had no memory: no plan tries them twice.
-        self._no_room: set[str] = set()
+    # Sizes for which the device had no memory: no plan tries them twice.
+    _no_room: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None

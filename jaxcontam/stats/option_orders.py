@@ -96,18 +96,16 @@ def draw_option_orders(
     )
     orders: dict[int, np.ndarray] = {}
     for k, is_chosen in zip(candidates, chosen.tolist(), strict=True):
-        if not is_chosen:
-            reasons[k] = SHARED
-            continue
-        if is_sorted(options[k]):
-            reasons[k] = SORTED
+        if not is_chosen or is_sorted(options[k]):
+            reasons[k] = SORTED if is_chosen else SHARED
             continue
         rng = row_generator(seed, content_digest, k)
         place = None if fixed is None else fixed[k]
-        orders[k] = orders_of(options[k], n_orders, rng, place)
-        if len(orders[k]) < 2:
+        found = orders_of(options[k], n_orders, rng, place)
+        if len(found) < 2:
             reasons[k] = ONE_ORDER
-            del orders[k]
+        else:
+            orders[k] = found
     left_out = collections.Counter(reason for reason in reasons if reason)
     items = np.array(list(orders), np.int64)
     return OptionDesign(items, tuple(orders.values()), dict(left_out))

@@ -323,37 +323,32 @@ def sampled_columns(
     return rows
 
 
+@dataclasses.dataclass(eq=False)
 class _Columns:
     """The statistic of every stratum's orders; kept where they are not too many."""
 
-    def __init__(
-        self,
-        strata: PairStrata,
-        statistic: PairStatistic,
-        seed: int,
-        content_digest: str,
-    ):
-        self.strata = strata
-        self.statistic = statistic
-        self.seed = seed
-        self.content_digest = content_digest
-        self._kept: list[np.ndarray] | None = None
-        # Kept for listed orders, so that equal strata share them.
-        self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
+    strata: PairStrata
+    statistic: PairStatistic
+    seed: int
+    content_digest: str
+    _kept: list[np.ndarray] | None = None
+    # Kept for listed orders, so that equal strata share them.
+    _boundaries: dict[tuple[bytes, ...], np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
 
     def strata_of(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(S, S) pairs, (S,) codes and (S,) runs of each stratum."""
-        strata = self.strata
+        own = self.strata
         for pairs_SS, codes_S, runs_S in zip(
-            strata.matrices(), strata.codes, strata.runs, strict=True
+            own.matrices(), own.codes, own.runs, strict=True
         ):
             yield pairs_SS, codes_S[: len(pairs_SS)], runs_S[: len(pairs_SS)]
 
     def orders(self) -> Iterator[np.ndarray]:
         """(M, S) positions of each stratum; the same ones at each call."""
-        for (_, codes_S, runs_S), start in zip(
-            self.strata_of(), self.strata.starts.tolist(), strict=True
-        ):
+        starts = self.strata.starts.tolist()
+        for (_, codes_S, runs_S), start in zip(self.strata_of(), starts, strict=True):
             rng = row_generator(self.seed, self.content_digest, 0, start)
             yield self.statistic.orders(codes_S, runs_S, rng)
 
@@ -363,10 +358,8 @@ class _Columns:
             yield from self._kept
             return
         found: list[np.ndarray] = []
-        n_columns = 0
-        for pairs_SS, orders_MS in zip(
-            self.strata.matrices(), self.orders(), strict=True
-        ):
+        n_columns, matrices = 0, self.strata.matrices()
+        for pairs_SS, orders_MS in zip(matrices, self.orders(), strict=True):
             sums_M = self.statistic.sums(self.statistic.matrix(pairs_SS), orders_MS)
             n_columns += len(sums_M)
             if n_columns <= _MOST_KEPT:
