@@ -200,7 +200,7 @@ class AskedScorer:
     def _check(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Refuse an engine that gives every request the same answer, or its place's."""
+        """Refuse one answer to all requests, or answers that depend on their order."""
         distinct = {continuation.tobytes() for _, continuation in requests}
         sums = {float(answer.sum()) for answer in answers}
         if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):

@@ -223,7 +223,7 @@ def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
             raise
         hint = "what was answered before is kept; the same command goes on"
         status = getattr(getattr(e, "response", None), "status_code", None)
-        # Of requests that a server will never accept.
+        # A server will never accept such a request.
         if getattr(e, "status", status) in (400, 413, 422):
             most = getattr(lm, "max_length", None) or "what is sent"
             hint = (

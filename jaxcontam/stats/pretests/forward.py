@@ -368,7 +368,7 @@ def _roman(match: re.Match[str]) -> float:
     return float(sum(-d if d < following else d for d, following in pairs))
 
 
-# What a row must hold (the quickest to see), its pattern, the value, the cycle.
+# Sign that a row must hold (the quickest to see), pattern, value, cycle.
 _SCALES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], float], int], ...]
 _SCALES = (
     (":", _CLOCK, _seconds, 0),
