@@ -99,8 +99,9 @@ def load_checkpoint(
         raise InputError(
             f"{directory}: changed while it was read", hint="wait until it is written"
         )
+    path = Path(model).resolve()
     return Checkpoint(
-        name=_name(model),
+        name=printable(path.parent.name if path.name == "model" else path.name),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
@@ -263,12 +264,6 @@ def read_tokenizer(
 def quiet_transformers() -> None:
     """Silence transformers' warning that torch is missing; call before its import."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-
-
-def _name(model: str) -> str:
-    """Name of a model's folder, or of its parent where the folder is called `model`."""
-    path = Path(model).resolve()
-    return printable(path.parent.name if path.name == "model" else path.name)
 
 
 def _stop_ids(

@@ -20,9 +20,6 @@ from jaxcontam.stats.roc import Clusters, Convention, n_allowed
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """((K, P) members, (K, Q) non-members) -> (K,): one value per row."""
 
-# Resampled scores held at once; 32 MiB of float64.
-_MOST_CELLS = 1 << 22
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BootstrapResult:
@@ -60,7 +57,18 @@ def bootstrap(
     members_P = np.asarray(members_P, np.float64)
     nonmembers_Q = np.asarray(nonmembers_Q, np.float64)
     if clusters is None:
-        draws_K = _of_texts(statistic, members_P, nonmembers_Q, n_boot, rng)
+        # 32 MiB of resampled scores at once.
+        rows = max(1, (1 << 22) // (P + Q))
+        counts = [min(rows, n_boot - start) for start in range(0, n_boot, rows)]
+        draws_K = np.concatenate(
+            [
+                statistic(
+                    members_P[rng.integers(P, size=(k, P))],
+                    nonmembers_Q[rng.integers(Q, size=(k, Q))],
+                )
+                for k in counts
+            ]
+        )
     else:
         draws_K = _of_documents(
             statistic, members_P, nonmembers_Q, clusters, n_boot, rng
@@ -90,27 +98,6 @@ def tpr_statistic(fpr: float, convention: Convention = "le") -> Statistic:
         return (members_KP > threshold_K[:, None]).mean(axis=1)
 
     return statistic
-
-
-def _of_texts(
-    statistic: Statistic,
-    members_P: np.ndarray,
-    nonmembers_Q: np.ndarray,
-    n_boot: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    P, Q = len(members_P), len(nonmembers_Q)
-    rows = max(1, _MOST_CELLS // (P + Q))
-    counts = [min(rows, n_boot - start) for start in range(0, n_boot, rows)]
-    return np.concatenate(
-        [
-            statistic(
-                members_P[rng.integers(P, size=(k, P))],
-                nonmembers_Q[rng.integers(Q, size=(k, Q))],
-            )
-            for k in counts
-        ]
-    )
 
 
 def _of_documents(

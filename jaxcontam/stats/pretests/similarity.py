@@ -200,7 +200,7 @@ def near_duplicates(
     )
     _, first = np.unique(same_N, return_index=True)
     distinct = vectors_NV[first]
-    heads = _without_frequent(_rare_heads(distinct))
+    heads = _rare_heads(distinct)
     by_word = heads.T.tocsr()
     pairs: list[np.ndarray] = [np.empty((2, 0), np.int64)]
     for start in range(0, len(first), _ROWS):
@@ -239,12 +239,8 @@ def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
     kept_E = before_E - np.repeat(starts_N, sizes) <= 1 - NEAR_DUPLICATE**2 + 1e-5
     kept_E &= squares_E > 0
     rows, columns = rows_E[order_E][kept_E], columns_E[order_E][kept_E]
-    return csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
-
-
-def _without_frequent(heads_NV: "csr_array") -> "csr_array":
-    """Without the words that would make too many pairs of examples that share one."""
-    n, n_words = _size(heads_NV)
+    heads_NV = csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
+    # Without the words that would make too many pairs of examples that share one.
     df_V = np.bincount(heads_NV.indices, minlength=n_words).astype(np.int64)
     by_rarity_V = np.argsort(df_V, kind="stable")
     n_pairs_V = np.cumsum(df_V[by_rarity_V] ** 2)
