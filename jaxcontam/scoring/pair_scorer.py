@@ -130,7 +130,7 @@ class PairScorer:
         """Batches of few shapes; they follow from the groups, not from the store."""
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
-        for length, members in groups_by_length(groups, self._buckets):
+        for length, members in groups_by_length(groups, self._buckets).items():
             shape = self._shape(length, K)
             batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
         return batches
@@ -140,7 +140,7 @@ class PairScorer:
         longest_G = _longest(sizes.prefix, sizes.longest, self.context)
         K = int(sizes.n_continuations.max(initial=0))
         found = {}
-        for length, members in by_bucket(longest_G, self._buckets):
+        for length, members in by_bucket(longest_G, self._buckets).items():
             shape = self._shape(length, K)
             found[shape] = -(-len(members) // shape[0])
         return found
@@ -158,7 +158,7 @@ class PairScorer:
 
 def groups_by_length(
     groups: Sequence[PairGroup], buckets: Sequence[int]
-) -> list[tuple[int, list[int]]]:
+) -> dict[int, list[int]]:
     """Padded lengths, one for prefix and continuations, and the groups of each.
 
     The last of the padded lengths is the context, which a prefix and a continuation

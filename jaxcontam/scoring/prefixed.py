@@ -184,7 +184,7 @@ def plan_prefixed(
     """Batches of few shapes, determined by the lengths alone."""
     buckets = bucket_lengths(scorer.context, few_shapes=scorer.few_shapes)
     batches = []
-    for bucket, members in by_bucket(lengths, buckets):
+    for bucket, members in by_bucket(lengths, buckets).items():
         # Attention scores from a batch's ids to the prefix, all heads, take 256 MiB.
         fit = (1 << 28) // (4 * n_heads * (n_prefix + bucket))
         # With four times the prefix's ids prefills cost at most a quarter more.

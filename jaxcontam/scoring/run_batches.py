@@ -77,7 +77,7 @@ def plan_batches(
     """
     batches = []
     buckets = bucket_lengths(context, few_shapes=few_shapes)
-    for bucket, rows in by_bucket(lengths, buckets):
+    for bucket, rows in by_bucket(lengths, buckets).items():
         n_rows = max(1, batch_tokens // bucket)
         if not few_shapes:
             n = -(-len(rows) // n_devices)
@@ -92,12 +92,12 @@ def plan_batches(
 
 def by_bucket(
     lengths: Sequence[int] | np.ndarray, buckets: Sequence[int]
-) -> list[tuple[int, list[int]]]:
+) -> dict[int, list[int]]:
     """Padded lengths, ascending, and the rows of each."""
     found: dict[int, list[int]] = {}
     for row, at in enumerate(np.searchsorted(buckets, lengths).tolist()):
         found.setdefault(buckets[at], []).append(row)
-    return sorted(found.items())
+    return dict(sorted(found.items()))
 
 
 class NoRoomError(InputError):
