@@ -55,7 +55,7 @@ class KVCache(NamedTuple):
 
     Attributes:
         keys: `[L, P, G, E]` after rotation, or one layer's `[P, G, E]`; so are values.
-        length: int32, tokens that are not padding; `[L]`, or a scalar in one layer.
+        length: Tokens that are not padding; `[L]`, or a scalar in one layer.
     """
 
     keys: jax.Array
@@ -115,23 +115,21 @@ def attend(
     """Softmax attention to the shared prefix and to all tokens up to the query's own.
 
     Queries and keys come rotated; the mixed values, `[B, T, G, R, E]`, are float32.
-    Products accumulate in float32, and the softmax is float32, whatever the operands
-    are. The prefix's keys have no batch axis and are never copied for the rows.
+    Products accumulate in float32, and the softmax is float32. The prefix's keys have
+    no batch axis and are never copied for the rows.
     """
     positions_T, window = context.positions, context.window
-    cache = context.cache
+    cache, dtype, T = context.cache, str(q_BTGRE.dtype), q_BTGRE.shape[1]
     assert not isinstance(cache, DeltaCache)
     if cache is not None:
-        dtype, P = str(q_BTGRE.dtype), cache.keys.shape[0]
-        if fuses_prefix(config, dtype, q_BTGRE.shape[1], P, context.hardware):
+        P = cache.keys.shape[0]
+        if fuses_prefix(config, dtype, T, P, context.hardware):
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
     if cache is not None or context.sinks is not None:
         return _attend_blocks(
             q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, cache, context.sinks
         )
-    kernel = kernel_of_rows(
-        config, str(q_BTGRE.dtype), q_BTGRE.shape[1], context.hardware
-    )
+    kernel = kernel_of_rows(config, dtype, T, context.hardware)
     if kernel != "blocks":
         return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
     return _attend_own(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
@@ -164,10 +162,14 @@ def _attend_blocks(
             scores.insert(0, _masked(raw_BGRQP, seen_QP, config))
         # S here counts the prefix's keys, then the block's own.
         scores_BGRQS = jnp.concatenate(scores, axis=-1)
-        if sinks_GR is None:
-            weights_BGRQS = jax.nn.softmax(scores_BGRQS, axis=-1)
-        else:
-            weights_BGRQS = softmax_with_sinks(scores_BGRQS, sinks_GR)
+        if sinks_GR is not None:
+            # One more score, whose weight is left out.
+            sinks_1GR11 = sinks_GR[None, :, :, None, None]
+            sinks_BGRQ1 = jnp.broadcast_to(sinks_1GR11, (*scores_BGRQS.shape[:-1], 1))
+            scores_BGRQS = jnp.concatenate([scores_BGRQS, sinks_BGRQ1], axis=-1)
+        weights_BGRQS = jax.nn.softmax(scores_BGRQS, axis=-1)
+        if sinks_GR is not None:
+            weights_BGRQS = weights_BGRQS[..., :-1]
         weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
         mixed_BQGRE = _product(
             "bgrqs,bsge->bqgre", weights_BGRQS[..., -stop:], v_BTGE[:, :stop]
@@ -307,19 +309,6 @@ def _masked(
 def softcapped(x: jax.Array, cap: float | None) -> jax.Array:
     """Limit `x` smoothly to [-cap, cap]: cap * tanh(x / cap); None leaves it."""
     return x if cap is None else cap * jnp.tanh(x / cap)
-
-
-def softmax_with_sinks(scores_BGRQS: jax.Array, sinks_GR: jax.Array) -> jax.Array:
-    """Softmax over the keys and one more score, whose weight is left out.
-
-    Scores are float32 and masked; the weights of the keys sum to less than 1.
-    """
-    B, _, _, Q, _ = scores_BGRQS.shape
-    sinks_BGRQ1 = jnp.broadcast_to(
-        sinks_GR[None, :, :, None, None], (B, *sinks_GR.shape, Q, 1)
-    )
-    both = jnp.concatenate([scores_BGRQS, sinks_BGRQ1], axis=-1)
-    return jax.nn.softmax(both, axis=-1)[..., :-1]
 
 
 def cache_of(kept: dict[str, Any], lengths: dict[str, jax.Array]) -> Cache:

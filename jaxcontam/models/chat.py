@@ -16,13 +16,7 @@ from jaxcontam.models.generation import prompt_ids
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ChatLayout:
-    """Chat template of a model, or the plain layout of a base model.
-
-    Attributes:
-        tokenizer: A transformers tokenizer with a chat template; None is the plain
-            layout: the messages' contents joined by newlines, so that a base model
-            reads a single message like the prompt of a completion.
-    """
+    """Chat template of a model; without one, messages are joined by newlines."""
 
     tokenizer: Any = None
     template: ChatTemplate | None = None
@@ -43,11 +37,11 @@ class ChatLayout:
         if self.tokenizer is None:
             text = "\n".join(message["content"] for message in messages)
             (ids,) = encode_texts(checkpoint.tokenizer, [text])
-            return prompt_ids(ids, prefix_id=prefix_id, room=room)
-        text = self.text(messages, asks=True)
-        (ids,) = encode_texts(self.tokenizer.backend_tokenizer, [text])
-        if prefix_id not in (*ids[:1], first_added(self.tokenizer.backend_tokenizer)):
-            prefix_id = None
+        else:
+            backend = self.tokenizer.backend_tokenizer
+            (ids,) = encode_texts(backend, [self.text(messages, asks=True)])
+            if prefix_id not in (*ids[:1], first_added(backend)):
+                prefix_id = None
         return prompt_ids(ids, prefix_id=prefix_id, room=room)
 
     def text(self, messages: Sequence[Message], *, asks: bool) -> str:
@@ -62,10 +56,7 @@ class ChatLayout:
 
 
 def read_chat_layout(directory: Path) -> ChatLayout:
-    """The chat template of a model's folder, or the plain layout where it has none.
-
-    Templates run in the sandbox of transformers, in a process of their own.
-    """
+    """The chat template of a model's folder, or the plain layout where it has none."""
     tokenizer = read_fast_tokenizer(directory)
     if not tokenizer.chat_template:
         return ChatLayout()

@@ -41,8 +41,7 @@ class ChatTemplate:
     def __init__(self, source: str, tokens: Mapping[str, Any], place: Path):
         """Hold a template; its process begins with the first text.
 
-        `tokens` are special tokens by the names that templates call them, `place` is
-        the template's file, for messages.
+        `tokens` are special tokens by their names in templates, `place` is the file.
         """
         self.source = source
         self._tokens = {

@@ -27,9 +27,6 @@ from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
 
-# `dtype` under its older name, and names of code files that are not written.
-_NOT_KEPT = ("torch_dtype", "auto_map")
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
@@ -38,10 +35,9 @@ class Checkpoint:
     Attributes:
         name: The directory's name, or its parent's where it is called `model`.
         tokenizer: Adds no special tokens and no prefix space.
-        prefix_id: The tokenizer's BOS id, else the config's, else the tokenizer's EOS
-            id, or None.
-        stop_ids: The EOS ids of generation_config.json, config and tokenizer.
-        folder: Where its files are, a chat template among them; None in memory.
+        prefix_id: BOS id of the tokenizer, else the config's, else the EOS id, or None.
+        stop_ids: EOS ids of generation_config.json, config and tokenizer.
+        folder: Of its files, a chat template among them; None in memory.
     """
 
     name: str
@@ -82,8 +78,7 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Open a directory in Hugging Face layout, or a name on the hub.
 
-    `dtype` and `mesh` are as for `read_weights`, `context` as for `load_decoder`. An
-    InputError names what is missing, unknown or does not fit.
+    For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
@@ -104,8 +99,9 @@ def load_checkpoint(
         raise InputError(
             f"{directory}: changed while it was read", hint="wait until it is written"
         )
+    path = Path(model).resolve()
     return Checkpoint(
-        name=_name(model),
+        name=printable(path.parent.name if path.name == "model" else path.name),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
@@ -122,11 +118,7 @@ def load_decoder(
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Decoder:
-    """Read config.json and the weights of a directory.
-
-    `context` is the tokens to read at once, None the model's own; see `at_context`. For
-    the rest see `read_weights`.
-    """
+    """Read config.json and the weights of a directory."""
     family, config = read_decoder_config(directory)
     if context is not None:
         try:
@@ -170,18 +162,41 @@ def save_checkpoint(
 ) -> None:
     """Write a directory that transformers and `load_checkpoint` open, in float32.
 
-    Without a tokenizer the rest is written alone. `model_type` is a row of FAMILIES
-    whose shape the decoder has. `raw_config` holds `read_config_fields` of the model
-    that the decoder was read from; it is written as it is, token ids too, so that what
-    no field of ours holds stays. None makes the fields from the decoder's shape, and is
-    a ValueError where the family cannot.
+    Without a tokenizer the rest is written alone. `raw_config` holds
+    `read_config_fields` of the model that the decoder was read from, so that what no
+    field of ours holds stays. None makes the fields from the decoder's shape, and is a
+    ValueError where the family cannot.
     """
     family = FAMILIES[model_type]
     config = decoder.config
+    labels: dict[str, Any] = {
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
+        "dtype": "float32",
+    }
     if raw_config is None:
-        fields = _new_fields(family, config)
+        if family.write_config is None:
+            raise ValueError(
+                f"{family.model_type} is written only with the config.json fields that "
+                "the model was read from (raw_config)"
+            )
+        shape = family.write_config(config)
+        if family.read_config(shape) != config:
+            raise ValueError(f"no {family.model_type} has this shape: {config}")
+        fields = {**labels, **shape}
     else:
-        fields = _kept_fields(family, config, raw_config)
+        if (found := raw_config.get("model_type")) != family.model_type:
+            raise ValueError(
+                f"raw_config must be of model_type {family.model_type!r}, got {found!r}"
+            )
+        if (found := family.read_config(raw_config)) != config:
+            raise ValueError(
+                f"raw_config must have the decoder's shape {config}, got {found}"
+            )
+        # `dtype` under its older name, and names of code files that are not written.
+        unkept = ("torch_dtype", "auto_map")
+        kept = {name: x for name, x in raw_config.items() if name not in unkept}
+        fields = {**kept, **labels}
     directory.mkdir(parents=True, exist_ok=True)
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)
@@ -193,10 +208,7 @@ def save_checkpoint(
 
 
 def read_config_fields(directory: Path) -> dict[str, Any]:
-    """Every field of a directory's config.json; its model_type is a row of FAMILIES.
-
-    Of an image model these are the fields of the text model in it.
-    """
+    """Every field of a directory's config.json, or of the text model in it."""
     path = directory / "config.json"
     if not path.is_file():
         raise InputError(
@@ -208,10 +220,7 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
 
 
 def read_fast_tokenizer(directory: Path):
-    """The transformers fast tokenizer of a directory; no remote code runs.
-
-    Its ids are those of tokenizer.json where there is one; see `take_file`.
-    """
+    """The transformers fast tokenizer of a directory; its ids are tokenizer.json's."""
     check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
     if not any((directory / name).is_file() for name in names):
@@ -240,10 +249,7 @@ def read_fast_tokenizer(directory: Path):
 def read_tokenizer(
     directory: Path, config: Mapping[str, Any]
 ) -> tuple[Tokenizer, int | None, int | None]:
-    """The plain tokenizer, the id before a text, and the tokenizer's EOS id.
-
-    `config` holds the fields of config.json; empty where there is none.
-    """
+    """The plain tokenizer, the id before a text, and the tokenizer's EOS id."""
     loaded = read_fast_tokenizer(directory)
     plain = plain_tokenizer(loaded.backend_tokenizer)
     eos_id = loaded.eos_token_id
@@ -258,51 +264,6 @@ def read_tokenizer(
 def quiet_transformers() -> None:
     """Silence transformers' warning that torch is missing; call before its import."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-
-
-def _name(model: str) -> str:
-    """Name of a model's folder, or of its parent where the folder is called `model`."""
-    path = Path(model).resolve()
-    return printable(path.parent.name if path.name == "model" else path.name)
-
-
-def _new_fields(family: Family, config: DecoderConfig) -> dict[str, Any]:
-    """Fields of config.json for a model that was not read from a file."""
-    if family.write_config is None:
-        raise ValueError(
-            f"{family.model_type} is written only with the config.json fields that the "
-            "model was read from (raw_config)"
-        )
-    shape = family.write_config(config)
-    if family.read_config(shape) != config:
-        raise ValueError(f"no {family.model_type} has this shape: {config}")
-    return {**_labels(family), **shape}
-
-
-def _kept_fields(
-    family: Family, config: DecoderConfig, raw: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The fields of the model that was read, made true of the files written."""
-    if raw.get("model_type") != family.model_type:
-        raise ValueError(
-            f"raw_config must be of model_type {family.model_type!r}, "
-            f"got {raw.get('model_type')!r}"
-        )
-    if (found := family.read_config(raw)) != config:
-        raise ValueError(
-            f"raw_config must have the decoder's shape {config}, got {found}"
-        )
-    kept = {name: value for name, value in raw.items() if name not in _NOT_KEPT}
-    return {**kept, **_labels(family)}
-
-
-def _labels(family: Family) -> dict[str, Any]:
-    """Fields that are the same for every model written here."""
-    return {
-        "architectures": [family.architecture],
-        "model_type": family.model_type,
-        "dtype": "float32",
-    }
 
 
 def _stop_ids(

@@ -12,15 +12,12 @@ class RopeScaling:
         kind: `linear` (all frequencies), `llama3` and `yarn` (low ones only), or `each`
             (one factor per pair; in config.json `longrope`).
         factor: Frequencies are divided by it; 1 for `each`.
-        low_factor: `llama3`, `yarn`: pairs of at most this many turns in
-            `first_context` are scaled.
-        high_factor: `llama3`, `yarn`: pairs of at least as many are kept; those between
-            are interpolated, by turns in `llama3`, by their number in `yarn`.
+        low_factor: Pairs of at most this many turns in `first_context` are scaled.
+        high_factor: Pairs of at least as many are kept; those between are interpolated,
+            by turns in `llama3`, by their number in `yarn`.
         whole_pairs: `yarn`: the two limits are rounded outwards to whole pairs.
-        factors: `each`: factor of every pair up to `first_context`, the highest
-            frequency first.
-        long_factors: `each`: the same for a decoder of a longer context, whatever the
-            length of a text.
+        factors: `each`: factor of every pair up to `first_context`, fastest first.
+        long_factors: `each`: the same for a decoder of a longer context.
         longest: `each`: longest context that `long_factors` are made for.
     """
 
@@ -40,11 +37,8 @@ class RopeScaling:
 class LatentShape:
     """Attention whose keys and values are made of a narrow vector of each position.
 
-    A head's first dimensions are rotated; those of its key are the same in all heads.
-
-    Attributes:
-        d_values: Width of a head's values.
-        query_rank: None makes queries of the stream itself.
+    A head's first dimensions are rotated; those of its key are the same in all heads. A
+    `query_rank` of None makes queries of the stream itself.
     """
 
     d_values: int
@@ -54,12 +48,7 @@ class LatentShape:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaShape:
-    """Layers with a gated delta rule in place of attention: see `GatedDelta`.
-
-    Attributes:
-        n_values: Heads of values; a multiple of `n_keys`.
-        window: Tokens that the convolution before the rule sees.
-    """
+    """Layers with a gated delta rule; its convolution sees `window` tokens."""
 
     n_keys: int
     n_values: int
@@ -95,11 +84,7 @@ class LocalShape:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GateClip:
-    """Cut gate of a feed-forward layer: see `clipped_gate`.
-
-    Attributes:
-        limit: Largest gate, and size of the largest value that it multiplies.
-    """
+    """Largest gate, and size of the largest value that it multiplies."""
 
     limit: float
     slope: float
@@ -158,12 +143,10 @@ class DecoderConfig:
     Attributes:
         d_ff: Width of the feed-forward layer, or of each of its experts.
         context: Most tokens that one forward pass reads.
-        local_rope_theta: Base in layers with a window, without scaling; None: that of
-            all.
+        local_rope_theta: Base in layers with a window; None: that of all.
         rotated_layers: For each layer whether it rotates. Empty: all do.
         rotary_dim: Rotated dimensions at the start of a head; None is all.
-        rotary_pairs: A dimension of the first half with one of the second, or
-            neighbours.
+        rotary_pairs: A dimension of each half of the head, or neighbours.
         norm: `rms` (scale only) or `layer` (scale and bias).
         norm_weights: Norms have a scale, and layer norms a bias.
         norm_offset: Added to the scale of every norm. A scale near 1 that is stored as
@@ -173,14 +156,12 @@ class DecoderConfig:
         post_norms: After attention and the feed-forward layer, before they are added.
         parallel: Attention and feed-forward both read the block's input.
         shared_norm: They read it after the same norm; parallel blocks alone.
-        activation: `silu`, `gelu` (erf), `gelu_tanh` or `relu`.
         gated: Multiply the activation by a second projection.
-        gate_clip: How gate and projection are cut; None leaves them.
         experts: None is one dense feed-forward layer per block.
         n_dense: Blocks at the start that have a dense layer in place of experts.
         latent: Keys and values are made of a narrow vector; None: of the stream.
-        delta: None where all layers have attention.
-        delta_layers: For each layer whether it has that rule. Empty: none has.
+        delta: Shape of the layers of `delta_layers`, of which each layer says whether
+            it is one; None and empty where all have attention.
         local: Heads of layers with a window, all of whose dimensions are rotated at
             `local_rope_theta`; None: as in the others.
         value_norm: Values are normalised head by head, without a scale.
@@ -197,8 +178,7 @@ class DecoderConfig:
         attention_softcap: Attention scores x become cap * tanh(x / cap).
         logit_softcap: Logits likewise.
         embedding_scale: Factor of the embedded tokens.
-        d_layer_input: Width of an input that each layer has of each token, beside the
-            stream: see `LayerInputs`; 0 is none.
+        d_layer_input: Width of an input that each layer has of each token; 0 is none.
         layer_scaled: A number of each layer, which is not trained, multiplies the
             stream after it.
         residual_scale: Factor of what a block adds, unless blocks are parallel.
@@ -354,24 +334,23 @@ def llama_shape(
     context: int,
 ) -> DecoderConfig:
     """A LLaMA-shaped decoder with tied embeddings, as the trainer makes."""
-    return DecoderConfig(
+    gpt2 = gpt2_shape(
         vocab_size=vocab_size,
         d_model=d_model,
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_dim=d_model // n_heads,
-        d_ff=d_ff,
         context=context,
+    )
+    return dataclasses.replace(
+        gpt2,
+        d_ff=d_ff,
         positions="rotary",
         norm="rms",
-        norm_eps=1e-5,
         activation="silu",
         gated=True,
         qkv_bias=False,
         output_bias=False,
         mlp_bias=False,
-        tied=True,
     )
 
 

@@ -9,12 +9,6 @@ Dimension key
     T  tokens in a sequence
     P  tokens of a prefix
     D  model width
-    H  query heads
-    G  key and value heads
-    R  query heads a key head serves, R = H / G
-    E  width of a head
-    Y  width of all query heads, Y = H * E
-    Z  width of all key or value heads, Z = G * E
     V  vocabulary
 """
 
@@ -71,8 +65,8 @@ class Decoder(nnx.Module):
     ):
         """Weights at GPT-2's initial scale.
 
-        `on` is the hardware that the decoder is compiled for: it chooses the attention
-        kernel; None is JAX's default device now. It is part of the graph definition, so
+        `on` is the hardware that the decoder is compiled for, None JAX's default device
+        now: it chooses the attention kernel, and is part of the graph definition, so
         that traced functions read no global state.
         """
         self.config = config
@@ -85,9 +79,8 @@ class Decoder(nnx.Module):
         stacks = layer_stacks(config)
         for stack in STACKS:
             if n_layers := stacks.count(stack):
-                blocks = _stacked(
-                    stack_config(config, stack), n_layers, rngs, reuses=stack in REUSED
-                )
+                shape = stack_config(config, stack)
+                blocks = _stacked(shape, n_layers, rngs, reuses=stack in REUSED)
                 setattr(self, stack, blocks)
         if config.d_layer_input:
             self.layer_inputs = LayerInputs(config, rngs=rngs)
@@ -131,15 +124,13 @@ class Decoder(nnx.Module):
         """Hidden state after each token.
 
         Args:
-            tokens_BT: int32 ids in [0, V); T at most the context. Position t sees
-                tokens 0..t of its own row, so padding at the end changes nothing.
+            tokens_BT: Ids in [0, V); T at most the context. Position t sees tokens 0..t
+                of its own row, so padding at the end changes nothing.
             cache: What is kept of a prefix before every row; see `prefill`.
-            remat: Recompute each block in the backward pass instead of saving its
-                activations.
-            unroll: Compile each layer by itself: what a layer saves for its gradient
-                is not copied to and from a stack of all layers.
-            sharding: How the layers' weights are divided, within `shard_map`; the
-                weights outside of the layers are whole.
+            remat: Recompute each block in the backward pass.
+            unroll: Compile each layer by itself: what it saves for its gradient is not
+                copied to and from a stack of all layers.
+            sharding: How the layers' weights are divided, within `shard_map`.
 
         Returns:
             `hidden_BTD` float32, after the final norm; with a trailing 1 where the head
@@ -159,8 +150,8 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """Read a prefix once, for any number of continuations.
 
-        `length`, an int32 scalar, counts the ids before the padding. Gives hidden
-        states `[P, D]`, and what all layers keep.
+        `length` counts the ids before the padding. Gives hidden states `[P, D]`, and
+        what all layers keep.
         """
         hidden_BPD, kept = self._run(
             tokens_P[None], None, keep=True, length=length, sharding=sharding

@@ -35,11 +35,6 @@ from jaxcontam.models.attention import AttentionContext, DeltaCache
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.layers import Linear, Norm, init_weight
 
-# Tokens of a chunk, as in the authors' code.
-_CHUNK = 64
-# Added to the squared length of queries and keys; transformers' and the authors' own.
-_LENGTH_EPS = 1e-6
-
 
 class GatedDelta(nnx.Module):
     """Gated delta rule over convolved queries, keys and values, with an output gate."""
@@ -123,7 +118,8 @@ def delta_rule(
         Outputs `[B, T, N, V]`, and the states after the last token.
     """
     B, T, N, V = qkv[2].shape
-    size = min(_CHUNK, T)
+    # Tokens of a chunk, as in the authors' code.
+    size = min(64, T)
     n_chunks = -(-T // size)
 
     def chunks(x_BT: jax.Array) -> jax.Array:
@@ -172,4 +168,5 @@ def delta_rule(
 
 def _unit(x: jax.Array) -> jax.Array:
     """Vectors of length 1 along the last axis."""
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + _LENGTH_EPS)
+    # The number is transformers' and the authors' own.
+    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-6)

@@ -19,7 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -31,27 +31,17 @@ Kernel = Literal["blocks", "cudnn", "splash"]
 
 # Shorter rows are one small block, which the kernels would pad.
 _SHORTEST = 128
-# Ampere: the first generation that cuDNN's flash attention runs on; its widest head,
-# and that of Hopper.
-_AMPERE, _HOPPER = (8, 0), (9, 0)
-_WIDEST, _WIDEST_HOPPER = 128, 256
-# Their matrix units take no bfloat16 from a Pallas kernel (jax-ml/jax issue 18595).
-_OLD_TPUS = ("TPU v2", "TPU v3")
-# Lanes of a TPU's registers, of which splash's blocks are multiples. The largest block
-# is the one that MaxText uses; wide heads take a smaller one, so that all blocks of the
-# gradient fit the 16 MB of on-chip memory.
+# The first generation that cuDNN's flash attention runs on.
+_AMPERE = (8, 0)
+# Lanes of a TPU's registers, of which splash's blocks are multiples.
 _LANES = 128
-_SPLASH_BLOCK = 512
-_SPLASH_BLOCK_WIDE = 256
-_WIDE_BYTES = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hardware:
     """Device properties that decide between attention kernels.
 
-    Attributes:
-        capability: Of a CUDA device; (0, 0) elsewhere.
+    The capability is of a CUDA device; (0, 0) elsewhere.
     """
 
     platform: str
@@ -85,9 +75,11 @@ def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
     """Attention kernel for long rows without a prefix, where all windows are equal."""
     if config.attention_sinks or config.latent is not None:
         return "blocks"
-    if on.platform == "tpu" and on.kind not in _OLD_TPUS:
+    # Their matrix units take no bfloat16 from a Pallas kernel (jax-ml/jax issue 18595).
+    if on.platform == "tpu" and on.kind not in ("TPU v2", "TPU v3"):
         return "splash"
-    widest = _WIDEST_HOPPER if on.capability >= _HOPPER else _WIDEST
+    # cuDNN's widest head, on Hopper and before.
+    widest = 256 if on.capability >= (9, 0) else 128
     if (
         on.platform == "cuda"
         and on.capability >= _AMPERE
@@ -121,8 +113,7 @@ def _cudnn_calls() -> Any:
     """JAX's own calls of cuDNN; None in a version that keeps them elsewhere.
 
     This is the one private name of JAX that is imported, tried with 0.11.2. The public
-    function rounds log-sum-exps to the operands' dtype: in bfloat16 those from 16 to
-    32 would be off by up to 1/16, and with them the shares of a merge.
+    function rounds log-sum-exps to the operands' dtype, by up to 1/16 in bfloat16.
     """
     try:
         from jax._src.cudnn import fused_attention_stablehlo
@@ -141,8 +132,8 @@ def attend_fused(
     """Causal attention of whole sequences by `cudnn` or `splash`, `[B, T, G, R, E]`.
 
     Queries and keys come rotated, and all layers have one window at T. Scores and the
-    softmax are float32. The mixed values, float32, are rounded to the operands' dtype,
-    which is what the output projection reads.
+    softmax are float32; the mixed values are rounded to the operands' dtype, which is
+    what the output projection reads.
     """
     B, T, G, R, E = q_BTGRE.shape
     (window,) = _windows(config, T)
@@ -205,15 +196,13 @@ def attend_after_prefix(
 
     Two calls of cuDNN, one to the rows' own tokens and one to the prefix, for which all
     queries are those of one row, so that its keys are never copied. They are merged by
-    their log-sum-exps: no array of scores is written.
-
-    `length` is an int32 scalar, tokens of the prefix that are not padding, at least 1.
-    Queries and keys come rotated; no layer has a window within P + T, nor a soft cap.
+    their log-sum-exps: no array of scores is written. `length`, at least 1, is the
+    prefix's tokens without padding. No layer has a window within P + T, nor a soft cap.
     """
     B, T, G, R, E = q_BTGRE.shape
-    calls = _cudnn_calls()
+    calls, scale = _cudnn_calls(), attention_scale(config)
     attend = functools.partial(
-        calls.dot_product_attention, scale=attention_scale(config), return_residual=True
+        calls.dot_product_attention, scale=scale, return_residual=True
     )
     masks = calls.MaskType
     q_BTHE = q_BTGRE.reshape(B, T, G * R, E)
@@ -249,11 +238,9 @@ def attend_splash(
 
     Rows are padded to whole blocks, and the padding is its own segment. float32
     operands are multiplied at the default matmul precision at tracing (the scorer sets
-    the highest, six passes of the matrix unit); bfloat16 operands are multiplied
-    exactly, and the softmax weights are rounded to bfloat16.
-
-    The scale is applied to the queries before they are rounded. `interpret` interprets
-    the kernel: slow, on any device.
+    the highest); bfloat16 operands are multiplied exactly, and the softmax weights are
+    rounded to bfloat16. The scale is applied to the queries before they are rounded.
+    `interpret` runs the kernel on any device, slowly.
     """
     attend = functools.partial(
         _splash, softcap=softcap, window=window, interpret=interpret
@@ -277,25 +264,22 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
     padded_T = -(-T // _LANES) * _LANES
     # Half the lanes or a multiple of them: widths that the kernel is known to support.
     padded_E = _LANES // 2 if E <= _LANES // 2 else -(-E // _LANES) * _LANES
-    wide = padded_E * q_BTHE.dtype.itemsize > _WIDE_BYTES
-    block = math.gcd(padded_T, _SPLASH_BLOCK_WIDE if wide else _SPLASH_BLOCK)
+    # The largest block is the one that MaxText uses; wide heads take a smaller one, so
+    # that all blocks of the gradient fit the 16 MB of on-chip memory.
+    is_wide = padded_E * q_BTHE.dtype.itemsize > 512
+    block = math.gcd(padded_T, 256 if is_wide else 512)
     shape = (padded_T, padded_T)
     mask = (
         masks.CausalMask(shape)
         if window is None
         else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
     )
+    names = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq")
+    names += ("block_kv_dq",)
     # Its declared type is that of a call that returns log-sums, too.
     kernel: Any = splash.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * H),
-        block_sizes=splash.BlockSizes(
-            block_q=block,
-            block_kv=block,
-            block_q_dkv=block,
-            block_kv_dkv=block,
-            block_q_dq=block,
-            block_kv_dq=block,
-        ),
+        block_sizes=splash.BlockSizes(**dict.fromkeys(names, block)),
         attn_logits_soft_cap=softcap,
         interpret=interpret,
     )
@@ -318,10 +302,7 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
 def _at_one_pass(
     attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """`attend` with one pass of the matrix unit, which is exact for bfloat16.
-
-    More passes do not compile (jax-ml/jax issue 21408).
-    """
+    """`attend` with one exact pass of bfloat16; more do not compile (issue 21408)."""
     with _one_pass():
         return attend(q, k, v)
 
@@ -343,10 +324,7 @@ def _one_pass() -> contextlib.AbstractContextManager:
     return jax.default_matmul_precision("default")
 
 
-_FUSED: Mapping[Kernel, Callable[..., jax.Array]] = {
-    "cudnn": attend_cudnn,
-    "splash": attend_splash,
-}
+_FUSED = {"cudnn": attend_cudnn, "splash": attend_splash}
 
 
 HIGHEST = "highest"
@@ -356,7 +334,7 @@ THREE_PASSES = "TF32_TF32_F32_X3"
 """float32 in three products of TF32, which the matrix units of GPUs multiply.
 
 Each operand is split into two parts of 11 bits; the product of both small parts, 2**-22
-of the whole, is left out. The rest is added up in float32, as it is anyway.
+of the whole, is left out.
 """
 
 
@@ -364,8 +342,7 @@ def matmul_precision(dtype: str, on: Hardware) -> str:
     """Matmul precision that a decoder's products are computed at.
 
     JAX's own default rounds float32 operands to TF32 on GPUs and to bfloat16 on TPUs.
-    At the highest precision a GPU leaves its matrix units idle. Operands in bfloat16
-    are multiplied exactly.
+    At the highest precision a GPU leaves its matrix units idle.
     """
     if dtype == "float32" and on.platform == "cuda" and on.capability >= _AMPERE:
         return THREE_PASSES

@@ -35,27 +35,19 @@ VERSION = 2
 
 # Prompts, the room for new ids and the stop ids are padded to multiples of these, so
 # that few shapes are compiled.
-_PROMPT_STEP = 64
-_ROOM_STEP = 32
-_STOP_STEP = 4
+_PROMPT_STEP, _ROOM_STEP, _STOP_STEP = 64, 32, 4
 # New ids between two checks of the host whether a text has ended.
 _LOOK_STEPS = 16
 # Most bytes of all KV caches of a batch: the larger of this number and this share of an
-# accelerator's memory, of which XLA may hold two copies. And most samples of a batch.
-_CACHE_BYTES = 2**28
-_CACHE_SHARE = 1 / 8
-_ROWS = {"cpu": 32}
-_ROWS_ACCELERATOR = 256
+# accelerator's memory, of which XLA may hold two copies.
+_CACHE_BYTES, _CACHE_SHARE = 2**28, 1 / 8
+# Most samples of a batch.
+_ROWS, _ROWS_ACCELERATOR = {"cpu": 32}, 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Settings of the sampler.
-
-    Attributes:
-        temperature: Divides the logits; 0 takes the likeliest id.
-        stop_ids: Ids that end a continuation; they are not part of it.
-    """
+    """Settings of the sampler; `stop_ids` end a continuation and are no part of it."""
 
     n_samples: int
     new_tokens: int
@@ -84,8 +76,8 @@ def continuations(
 
     The random numbers of a sample depend on the seed, the prompt's ids and the sample's
     index alone, and every batch of one padded length has one shape: a sample does not
-    depend on the other prompts or their order. One device is used. Another device, or
-    another shape, rounds differently and can flip a draw that is almost a tie.
+    depend on the other prompts or their order. Another device rounds differently and
+    can flip a draw that is almost a tie. One device is used.
 
     Prompts are int32 ids, at least one each; one that exceeds the context less
     `new_tokens` loses its beginning. `has_ended` takes the index of the prompt and the
@@ -121,19 +113,23 @@ def continuations(
                 lengths_B[i] = len(kept[index])
             drawn: list[list[np.ndarray]] = [[] for _ in batch]
             for first in range(0, sampling.n_samples, K):
+                n_wanted = min(K, sampling.n_samples - first)
                 wanted_BK = np.zeros((B, K), bool)
-                wanted_BK[: len(batch), : sampling.n_samples - first] = True
+                wanted_BK[: len(batch), :n_wanted] = True
+                keys_BK2 = _keys(
+                    [prompts[j] for j in batch], sampling.seed, B, first, K
+                )
                 found = _write(
                     model,
                     (prompts_BP, lengths_B),
                     wanted_BK,
-                    _keys([prompts[j] for j in batch], sampling.seed, B, first, K),
+                    keys_BK2,
                     sampling,
                     batch,
                     has_ended,
                 )
                 for samples, row in zip(drawn, found, strict=False):
-                    samples += row[: sampling.n_samples - first]
+                    samples += row[:n_wanted]
             yield from zip(batch, drawn, strict=True)
 
 
@@ -149,6 +145,10 @@ def _write(
     """Continuations of a batch of prompts, from them padded and their lengths."""
     n_new = sampling.new_tokens
     room = -(-n_new // _ROOM_STEP) * _ROOM_STEP
+    # Stop ids of few lengths; no id is -1.
+    n_stops = -(-max(1, len(sampling.stop_ids)) // _STOP_STEP) * _STOP_STEP
+    stops_M = np.full(n_stops, -1, np.int32)
+    stops_M[: len(sampling.stop_ids)] = sampling.stop_ids
     written = read_prompts(*model, *prompts, wanted_BK, room=room)
     step = 0
     while step < n_new and (step == 0 or np.asarray(written.going_BK).any()):
@@ -159,7 +159,7 @@ def _write(
             keys_BK2,
             np.int32(step),
             np.float32(sampling.temperature),
-            _stops(sampling.stop_ids),
+            stops_M,
             is_greedy=sampling.temperature == 0,
         )
         if has_ended is None or step == n_new:
@@ -175,13 +175,6 @@ def _write(
         [ids_N[:count] for ids_N, count in zip(*of_prompt, strict=True)]
         for of_prompt in zip(ids_BKN, counts_BK, strict=True)
     ]
-
-
-def _stops(stop_ids: Sequence[int]) -> np.ndarray:
-    """Stop ids of few lengths; no id is -1."""
-    stops_M = np.full(-(-max(1, len(stop_ids)) // _STOP_STEP) * _STOP_STEP, -1)
-    stops_M[: len(stop_ids)] = stop_ids
-    return stops_M.astype(np.int32)
 
 
 def _batch_shape(decoder: Decoder, P: int, sampling: Sampling) -> tuple[int, int]:
@@ -234,12 +227,9 @@ def prompt_ids(
 
 
 class Written(NamedTuple):
-    """State of the generation of a batch.
+    """State of the generation of a batch: `step` ids drawn for each sample so far.
 
-    Attributes:
-        step: int32, ids drawn for each sample so far.
-        counts_BK: int32, how many of them count.
-        going_BK: True where the next one counts too.
+    `counts_BK` of them count, and where `going_BK` is true the next one too.
     """
 
     step: jax.Array
@@ -262,16 +252,15 @@ def read_prompts(
 ) -> Written:
     """Prefill the prompts of a batch, with room for new ids in the cache.
 
-    Prompts are int32 ids with padding at the end, `lengths_B` those that are none, at
-    least 1; samples that are not wanted are padding.
+    Prompts have padding at the end, `lengths_B` ids that are none, at least 1; samples
+    that are not wanted are padding.
     """
     B, K = wanted_BK.shape
     decoder: Decoder = nnx.merge(graphdef, state)
 
     def read(prompt_P: jax.Array, length: jax.Array) -> tuple[jax.Array, Cache]:
         hidden_PD, cache = decoder.prefill(prompt_P, length)
-        longer = with_room(cache, room)
-        return hidden_PD[length - 1], longer
+        return hidden_PD[length - 1], with_room(cache, room)
 
     with jax.default_matmul_precision(decoder.precision):
         read_B = jax.vmap(read)(prompts_BP, lengths_B)
@@ -305,9 +294,8 @@ def go_on(
 ) -> Written:
     """Decode until each sample has `until` ids, or all samples have ended.
 
-    The buffers of `written` are donated. `keys_BK2` is uint32, key data of each sample;
-    `until` is at most the room. The temperature divides the logits unless `is_greedy`.
-    `stops_M` are int32 ids that end a sample; they are written and do not count.
+    The buffers of `written` are donated. `keys_BK2` is key data of each sample, `until`
+    at most the room. `stops_M` end a sample; they are written and do not count.
     """
     decoder: Decoder = nnx.merge(graphdef, state)
     cap, head_VD = decoder.config.logit_softcap, decoder.head_VD

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +18,7 @@ from jaxcontam.data.model_files import check_model_folder
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.terminal import shell_line
 
-# Prefixes of models that other engines run.
-_NO_WEIGHTS = ("api:", "lm_eval:", "vllm:")
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
-# Second copies of the weights in other layouts.
-_UNWANTED = ("*/*", "consolidated*")
 
 
 def model_directory(model: str, *, pickles: bool = False) -> Path:
@@ -33,7 +30,7 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     if directory.is_dir():
         check_model_folder(directory)
         return directory
-    if model.startswith(_NO_WEIGHTS):
+    if model.startswith(("api:", "lm_eval:", "vllm:")):
         raise InputError(
             f"{model}: the weights are needed here, and such a model gives only "
             "log-probabilities and texts",
@@ -46,9 +43,11 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
         raise InputError(f"{model}: a URL is not a model directory", hint=hint)
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
-        raise InputError(
-            f"{model}: no such model directory", hint=_folder_hint(directory)
-        )
+        hint = similar_path(directory, Path.is_dir)
+        if not hint.endswith("?"):
+            wanted = "give a folder with config.json, or a hub name such as org/name"
+            hint = f"{hint}; {wanted}" if hint else wanted
+        raise InputError(f"{model}: no such model directory", hint=hint)
     found = download_model(model, pickles=pickles)
     check_model_folder(found)
     return found
@@ -88,8 +87,9 @@ def download_model(name: str, *, pickles: bool = False) -> Path:
         found = snapshot_download(
             name,
             revision=revision or None,
-            allow_patterns=[*_WANTED, *["pytorch_model*.bin"] * pickles],
-            ignore_patterns=list(_UNWANTED),
+            allow_patterns=[*_WANTED, "pytorch_model*.bin"] if pickles else [*_WANTED],
+            # Second copies of the weights in other layouts.
+            ignore_patterns=["*/*", "consolidated*"],
         )
     except RevisionNotFoundError as e:
         raise InputError(f"{name}: the hub has no revision {revision!r} of it") from e
@@ -118,23 +118,10 @@ def download_model(name: str, *, pickles: bool = False) -> Path:
     return Path(found)
 
 
-def _folder_hint(directory: Path) -> str:
-    similar = similar_path(directory, Path.is_dir)
-    if similar.endswith("?"):
-        return similar
-    wanted = "give a folder with config.json, or a hub name such as org/name"
-    return f"{similar}; {wanted}" if similar else wanted
-
-
-# A file this young could change again within the same tick of its clock.
-_SETTLED_SECONDS = 2.0
-
-
 def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
     """`sha256:...` over the digests of the files and the tokenizer's text.
 
-    A file's digest is kept in the user's cache folder under its `file_state`, so that
-    a large model is hashed once.
+    A file's digest is kept in the user's cache folder under its `file_state`.
     """
     digest = hashlib.sha256()
     known = _read_cache()
@@ -144,11 +131,21 @@ def fingerprint_files(files: Sequence[Path], tokenizer: str) -> str:
         if (found := known.get(key)) is None:
             with path.open("rb") as handle:
                 found = hashlib.file_digest(handle, "sha256").hexdigest()
-            if file_state(path) == key and _is_settled(path):
+            stat = path.stat()
+            age = time.time() - max(stat.st_mtime, stat.st_ctime)
+            # A younger file could change again within the same tick of its clock.
+            if file_state(path) == key and age > 2.0:
                 fresh[key] = found
         digest.update(bytes.fromhex(found))
-    if fresh:
-        _write_cache(_read_cache() | fresh)
+    # A cache that cannot be written is none.
+    with contextlib.suppress(OSError, RuntimeError):
+        if fresh:
+            path = _cache_path()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+            text = json.dumps(_read_cache() | fresh, indent=1)
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
     digest.update(tokenizer.encode())
     return f"sha256:{digest.hexdigest()}"
 
@@ -164,11 +161,6 @@ def file_state(path: Path) -> str:
     return f"{path.resolve()}:{stat.st_size}:{times}:{stat.st_ino}"
 
 
-def _is_settled(path: Path) -> bool:
-    stat = path.stat()
-    return time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_SECONDS
-
-
 def _cache_path() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "jaxcontam" / "digests.json"
@@ -181,25 +173,11 @@ def _read_cache() -> dict[str, str]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return {key: value for key, value in found.items() if _is_digest(value)}
-
-
-def _is_digest(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and len(value) == 64
-        and set(value) <= set("0123456789abcdef")
-    )
-
-
-def _write_cache(digests: dict[str, str]) -> None:
-    """Replace the cache atomically; ignore a cache that cannot be written."""
-    with contextlib.suppress(OSError, RuntimeError):
-        path = _cache_path()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(digests, indent=1), encoding="utf-8")
-        partial.replace(path)
+    return {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
+    }
 
 
 def need_torch(what: str) -> None:

@@ -30,10 +30,6 @@ from flax import nnx
 
 from jaxcontam.models.config import DecoderConfig, ExpertShape, GateClip
 
-# transformers' and DeepSeek's own.
-_LEAST_TOTAL = 1e-20
-
-
 # Rows of a block of tokens of one expert: fewer read its weights more often, more are
 # padding. Below half a block an expert, all experts are computed for all tokens.
 _EXPERT_ROWS = 64
@@ -73,9 +69,8 @@ class Experts(nnx.Module):
     """Mixture of experts: a router sends each token to a few feed-forward layers.
 
     No token is left out, whatever its batch mates choose. CPUs and TPUs compute the
-    experts that tokens chose, tokens in the order of their experts. Elsewhere every
-    expert is computed for every token, with weight 0 where the router did not choose
-    it (Mixtral: 4 times what routing needs).
+    experts that tokens chose, in the order of the experts. Elsewhere every expert is
+    computed for every token, with weight 0 where the router did not choose it.
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
@@ -102,41 +97,28 @@ class Experts(nnx.Module):
         experts, (B, T, D) = self.config.experts, hidden_BTD.shape
         assert experts is not None
         preference_X = self.preference[...] if experts.has_preference else None
-        chosen_BTK, index_BTK = chosen_experts(
-            self.router(hidden_BTD), experts, preference_X
-        )
+        found = chosen_experts(self.router(hidden_BTD), experts, preference_X)
         hidden_ND = hidden_BTD.reshape(B * T, D)
-        chosen_NK, index_NK = (
-            x.reshape(B * T, experts.n_used) for x in (chosen_BTK, index_BTK)
-        )
+        chosen_NK, index_NK = (x.reshape(B * T, experts.n_used) for x in found)
         biases = (self.up.bias[...], self.down.bias[...]) if experts.biased else None
         layers = (self.up.kernel[...], self.down.kernel[...], biases)
         is_worth = index_NK.size >= experts.n * _EXPERT_ROWS // 2
-        if platform == "cpu" and is_worth:
-            out_NKD = _by_blocks(hidden_ND, index_NK, layers, self.config)
-            mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
-        elif platform == "tpu" and is_worth:
-            out_NKD = _by_groups(hidden_ND, index_NK, layers, self.config)
+        compute = {"cpu": _by_blocks, "tpu": _by_groups}.get(platform)
+        if compute is not None and is_worth:
+            out_NKD = compute(hidden_ND, index_NK, layers, self.config)
             mixed_ND = jnp.sum(out_NKD * chosen_NK[..., None], axis=1)
         else:
-            mixed_ND = _all_experts(
-                hidden_ND, _shares(chosen_NK, index_NK, experts), layers, self.config
-            )
+            # Weight of each expert for each token; 0 where it is not used.
+            one_hot_NKX = jax.nn.one_hot(index_NK, experts.n)
+            shares_NX = jnp.sum(one_hot_NKX * chosen_NK[..., None], axis=-2)
+            mixed_ND = _all_experts(hidden_ND, shares_NX, layers, self.config)
         mixed_BTD = mixed_ND.reshape(B, T, D)
-        if experts.d_shared and not experts.shared_gated:
-            mixed_BTD += self.shared(hidden_BTD)
-        elif experts.d_shared:
-            gate_BT1 = jax.nn.sigmoid(self.shared_gate(hidden_BTD))
-            mixed_BTD += gate_BT1 * self.shared(hidden_BTD)
+        if experts.d_shared:
+            shared_BTD = self.shared(hidden_BTD)
+            if experts.shared_gated:
+                shared_BTD = jax.nn.sigmoid(self.shared_gate(hidden_BTD)) * shared_BTD
+            mixed_BTD += shared_BTD
         return mixed_BTD
-
-
-def _shares(
-    chosen_NK: jax.Array, index_NK: jax.Array, experts: ExpertShape
-) -> jax.Array:
-    """Weight of each expert for each token, `[N, X]`; 0 where it is not used."""
-    one_hot_NKX = jax.nn.one_hot(index_NK, experts.n)
-    return jnp.sum(one_hot_NKX * chosen_NK[..., None], axis=-2)
 
 
 def _all_experts(
@@ -259,10 +241,10 @@ class Linear(nnx.Module):
         self.has_bias, self.rounds = bias, rounds
 
     def __call__(self, x_BTI: jax.Array) -> jax.Array:
-        """`x @ kernel + bias`, `[B, T, O]`.
+        """`x @ kernel + bias`, `[B, T, O]` float32.
 
-        float32, or of the kernel's dtype where it `rounds`: half the bytes of a wide
-        array that the next product would round anyway.
+        Of the kernel's dtype where it `rounds`: half the bytes of a wide array that the
+        next product would round anyway.
         """
         kernel_IO = self.kernel[...]
         y_BTO = _product(x_BTI, kernel_IO, rounds=self.rounds)
@@ -386,9 +368,10 @@ def chosen_experts(
         chosen_BTK = jnp.take_along_axis(scores_BTX, index_BTK, axis=-1)
     if experts.normalised:
         total_BT1 = chosen_BTK.sum(axis=-1, keepdims=True)
-        # Sigmoids of all may be 0, a softmax's largest are not.
-        is_sigmoid = experts.scores == "sigmoid"
-        chosen_BTK /= total_BT1 + _LEAST_TOTAL if is_sigmoid else total_BT1
+        if experts.scores == "sigmoid":
+            # All may be 0; the number is transformers' and DeepSeek's own.
+            total_BT1 += 1e-20
+        chosen_BTK /= total_BT1
     return chosen_BTK * experts.scale if experts.scale != 1.0 else chosen_BTK, index_BTK
 
 

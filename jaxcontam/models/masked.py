@@ -66,26 +66,22 @@ class MaskedModel:
                 f"{directory}: its tokenizer has no mask token",
                 hint="a masked model is one such as BERT or RoBERTa",
             )
-        context = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        n_positions = model.config.max_position_embeddings
         # RoBERTa's positions start behind that of padding.
         if model.config.model_type in ("roberta", "xlm-roberta", "camembert"):
-            context = min(context, model.config.max_position_embeddings - 2)
-        return cls(
-            printable(Path(directory).name), model.eval(), tokenizer, int(context)
-        )
+            n_positions -= 2
+        context = int(min(tokenizer.model_max_length, n_positions))
+        return cls(printable(Path(directory).name), model.eval(), tokenizer, context)
 
     def replaced(self, text: str, n: int, seed: int) -> list[str]:
         """Neighbours of a text, each with one token replaced by a likely other one.
 
-        Places are drawn and masked. A place's new token is the one with the highest
-        p(candidate) / (1 - p(original)) that is not the original and starts or goes on
-        a word as that does; punctuation stays. Where there are fewer places than
-        neighbours wanted, they are used again with the next best candidate. A text
-        longer than the model's context is changed in its beginning.
-
-        A text in which the tokenizer finds no word, such as white space, is given back
-        with its last character twice. The draws depend on the seed and on the text, not
-        on the texts beside it.
+        Places are drawn, by the seed and the text alone, and masked. A place's new
+        token is the one with the highest p(candidate) / (1 - p(original)) that is not
+        the original and starts or goes on a word as that does; punctuation stays. Where
+        there are too few places, they are used again with the next best candidate. A
+        text beyond the context is changed in its beginning; one without a word is given
+        back with its last character twice.
 
         Source:
             Mattern et al., arXiv:2305.18462. Their places are those whose candidates
@@ -111,7 +107,10 @@ class MaskedModel:
         places = np.flatnonzero(~is_special_T & is_word_T)
         if not len(places):
             return [text + text[-1]] * n
-        chosen = _generator(seed, text).permutation(places)[:n]
+        digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).digest()
+        entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+        chosen = rng.permutation(places)[:n]
         found: list[list[str]] = []
         for start in range(0, len(chosen), _BATCH):
             some = chosen[start : start + _BATCH]
@@ -161,9 +160,3 @@ class MaskedModel:
 def _kind(token: str) -> tuple[bool, bool]:
     """(starts a word after a space, goes on with a word) of a token."""
     return token.startswith(("\u0120", "\u2581")), token.startswith("##")
-
-
-def _generator(seed: int, text: str) -> np.random.Generator:
-    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).digest()
-    words = np.frombuffer(digest, "<u4").tolist()
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))

@@ -82,15 +82,9 @@ def frequencies(config: DecoderConfig, *, local: bool = False) -> np.ndarray:
         return np.float32(1) / (np.array(factors, np.float32) * periods_F)
     if scaling.kind == "yarn":
         return _yarn(periods_F, theta, scaling)
-    return _SCALED[scaling.kind](plain_F, scaling)
-
-
-def _linear(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
-    return plain_F / np.float32(scaling.factor)
-
-
-def _llama3(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
-    """Scale long periods, keep short ones, and interpolate linearly between them."""
+    if scaling.kind == "linear":
+        return plain_F / np.float32(scaling.factor)
+    # LLaMA 3 scales long periods, keeps short ones, and interpolates linearly.
     turns_F = scaling.first_context * plain_F / np.float32(2 * math.pi)
     low, high = scaling.low_factor, scaling.high_factor
     kept_F = np.clip((turns_F - low) / (high - low), 0, 1).astype(np.float32)
@@ -100,9 +94,7 @@ def _llama3(plain_F: np.ndarray, scaling: RopeScaling) -> np.ndarray:
 def _yarn(periods_F: np.ndarray, theta: float, scaling: RopeScaling) -> np.ndarray:
     """Scale slow pairs, keep fast ones, and interpolate by the pair's number.
 
-    Source:
-        Peng et al., arXiv:2309.00071, section 3.2; limits rounded to whole pairs and
-        the singularity avoided as transformers does.
+    Peng et al., arXiv:2309.00071, section 3.2; limits rounded as transformers does.
     """
     F = len(periods_F)
 
@@ -116,12 +108,7 @@ def _yarn(periods_F: np.ndarray, theta: float, scaling: RopeScaling) -> np.ndarr
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, 2 * F - 1)
     last += 0.001 if first == last else 0
-    places_F = (np.arange(F, dtype=np.float32) - np.float32(first)) / np.float32(
-        last - first
-    )
-    kept_F = np.float32(1) - np.clip(places_F, 0, 1)
+    places_F = np.arange(F, dtype=np.float32) - np.float32(first)
+    kept_F = np.float32(1) - np.clip(places_F / np.float32(last - first), 0, 1)
     slow_F = np.float32(1) / (np.float32(scaling.factor) * periods_F)
     return slow_F * (1 - kept_F) + np.float32(1) / periods_F * kept_F
-
-
-_SCALED = {"linear": _linear, "llama3": _llama3}

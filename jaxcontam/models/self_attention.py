@@ -52,8 +52,7 @@ class Attention(nnx.Module):
         if config.attention_sinks:
             self.sinks = nnx.Param(jnp.zeros((config.n_heads,)))
         if config.value_norm and not reuses:
-            plain = dataclasses.replace(config, norm_weights=False)
-            self.value_norm = Norm(plain, E)
+            self.value_norm = Norm(dataclasses.replace(config, norm_weights=False), E)
         if config.query_key_norm is not None:
             is_whole = config.query_key_norm == "whole"
             self.query_norm = Norm(config, config.n_heads * E if is_whole else E)
@@ -119,10 +118,6 @@ class Attention(nnx.Module):
         return self.out(mixed_BTGRE.reshape(B, T, H * E)), None
 
 
-# Of the narrow vectors' norms, whatever the others have.
-_NORM_EPS = 1e-6
-
-
 class LatentAttention(nnx.Module):
     """Causal self-attention over keys and values made of narrow vectors."""
 
@@ -131,7 +126,8 @@ class LatentAttention(nnx.Module):
         self.config, self.latent = config, config.latent
         D, H, E, R = config.d_model, config.n_heads, config.head_dim, config.n_rotated
         V, K, Q = self.latent.d_values, self.latent.rank, self.latent.query_rank
-        narrow = dataclasses.replace(config, norm_eps=_NORM_EPS)
+        # Whatever the other norms have.
+        narrow = dataclasses.replace(config, norm_eps=1e-6)
         if Q is not None:
             self.query_down = Linear(D, Q, bias=False, rngs=rngs)
             self.query_norm = Norm(narrow, Q)
@@ -154,10 +150,9 @@ class LatentAttention(nnx.Module):
             narrow_BTQ = self.query_norm(self.query_down(hidden_BTD))
         q_BTHE = self.query(narrow_BTQ).reshape(B, T, H, E)
         # On disk the rotated dimensions are the last.
-        q_BTHE = jnp.concatenate(
-            [rotate(q_BTHE[..., E - R :], rotary, config), q_BTHE[..., : E - R]],
-            axis=-1,
-        )
+        plain_BTHX, rotated_BTHR = jnp.split(q_BTHE, [E - R], axis=-1)
+        rotated_BTHR = rotate(rotated_BTHR, rotary, config)
+        q_BTHE = jnp.concatenate([rotated_BTHR, plain_BTHX], axis=-1)
         narrow_BTK, k_BTR = jnp.split(self.down(hidden_BTD), [self.latent.rank], -1)
         both_BTHE = self.key_value(self.norm(narrow_BTK)).reshape(B, T, H, E - R + V)
         k_BT1R = rotate(k_BTR[:, :, None], rotary, config)

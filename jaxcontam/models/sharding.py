@@ -1,9 +1,8 @@
 """Weights sharded over devices (ZeRO stage 3, or FSDP), gathered layer by layer.
 
 The devices of a mesh's `model` axis keep a shard of each large weight. Rows are divided
-among all devices, as if every one had the whole model; before a layer is computed its
-weights are gathered, and dropped after it. A model needs the memory of its shards, one
-whole layer and the embedding.
+among all devices; before a layer is computed its weights are gathered, and dropped
+after it. A model needs the memory of its shards, one whole layer and the embedding.
 
 Source:
     Rajbhandari et al. 2020, arXiv:1910.02054, section 5.3.
@@ -31,8 +30,6 @@ ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
 _STACKED = tuple(f"{stack}." for stack in STACKS)
 EMBEDDINGS = ("embedding", "layer_inputs.embedding")
 """Weights with a row for each token, but the head."""
-# Least share of a model's weights that a mesh must divide.
-_LEAST_SHARE = 0.5
 
 
 def weight_name(path) -> str:
@@ -46,9 +43,7 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
 
     Kernels are sharded by their inputs, which no file joins or reorders, so that a part
     is a range of each tensor on disk; the embedding and the head by the model's width.
-
-    Names are dotted, such as `blocks.mlp.up.kernel`; the shape is that of the whole
-    weight, layers first where blocks are stacked.
+    The shape is that of the whole weight, layers first where blocks are stacked.
     """
     if name.endswith(".kernel"):
         axis = len(shape) - 2
@@ -98,30 +93,25 @@ class WeightSharding:
 
 def weight_sharding(state: Any, n_parts: int) -> WeightSharding:
     """Sharding of a decoder's weights, or of their shapes, over `n_parts` devices."""
-    found = [
-        (name, divided_axis(name, leaf.shape, n_parts))
-        for path, leaf in jax.tree.leaves_with_path(state)
-        for name in [weight_name(path)]
-    ]
-    return WeightSharding(
-        tuple((name, axis) for name, axis in found if axis is not None)
-    )
+    axes = {}
+    for path, leaf in jax.tree.leaves_with_path(state):
+        name = weight_name(path)
+        if (axis := divided_axis(name, leaf.shape, n_parts)) is not None:
+            axes[name] = axis
+    return WeightSharding(tuple(axes.items()))
 
 
 def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
     """Sharding of a decoder's weights, or of their shapes, on a mesh.
 
-    A mesh that divides less than half of the weights is refused: each device would keep
-    nearly the whole model.
+    A mesh that divides less than half of the weights is refused.
     """
     n_parts = mesh.shape[MODEL_AXIS]
     sharding = weight_sharding(state, n_parts)
-    divided = [name for name, _ in sharding.axes]
-    sizes = {
-        weight_name(path): leaf.size for path, leaf in jax.tree.leaves_with_path(state)
-    }
-    share = sum(sizes[name] for name in divided) / sum(sizes.values())
-    if n_parts > 1 and share < _LEAST_SHARE:
+    leaves = jax.tree.leaves_with_path(state)
+    sizes = {weight_name(path): leaf.size for path, leaf in leaves}
+    share = sum(sizes[name] for name, _ in sharding.axes) / sum(sizes.values())
+    if n_parts > 1 and share < 0.5:
         width = state["embedding"].shape[-1]
         raise InputError(
             f"--mesh model={n_parts}: only {share:.0%} of this model's weights can be "
@@ -140,16 +130,13 @@ def place(
     """A sharded array; this process makes the shards of its own devices.
 
     One shard is in the host's memory at a time, and it is made once, however many
-    devices keep it.
-
-    `part` returns the values at these slices, one for each axis of the whole array.
+    devices keep it. `part` gives the values at the slices of all axes.
     """
     devices_of: dict[tuple[tuple[int, int, int], ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         assert index is not None
-        ranges = tuple(
-            one.indices(size) for one, size in zip(index, shape, strict=True)
-        )
+        pairs = zip(index, shape, strict=True)
+        ranges = tuple(one.indices(size) for one, size in pairs)
         devices_of.setdefault(ranges, []).append(device)
     arrays: list[jax.Array] = []
     for ranges, devices in devices_of.items():

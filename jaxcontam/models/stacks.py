@@ -97,10 +97,8 @@ def scan_runs(
     """Compute all layers in order, with one scan for each of `runs`.
 
     `layers` are of each stack (carry, inputs of one layer) -> carry, and what it keeps;
-    `inputs` its weights and others, layers first. With `unroll` each is compiled alone.
-
-    Returns:
-        The carry, and what the layers of each stack keep, its layers first.
+    `inputs` its weights and others, layers first. Gives the carry, and what the layers
+    of each stack keep. With `unroll` each layer is compiled alone.
     """
     kept: dict[str, list[Any]] = {stack: [] for stack in inputs}
     done = dict.fromkeys(inputs, 0)

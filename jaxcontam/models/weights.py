@@ -6,7 +6,7 @@ A pickle is refused rather than opened: it can run any code.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,9 @@ def read_weights(
     """Read a decoder from files.
 
     Weights are read one after the other, so that the host holds no second copy, and
-    only the shards of this process's devices are read. The dtype is the matmul
-    precision, float32 or bfloat16, which is faster but less accurate; norms, biases and
-    learned positions are always float32. Weights are sharded over the axes `data` and
-    `model` of the mesh; without one they are whole on the first device.
+    only the shards of this process's devices are read. `dtype` is that of matmul
+    operands, float32 or bfloat16, which is faster but less accurate. Without a mesh
+    weights are whole on the first device.
     """
     places: dict[str, Path] = {}
     for path in files:
@@ -93,7 +92,15 @@ def read_weights(
             places |= dict.fromkeys(handle.keys(), path)
     decoder = abstract_decoder(config)
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
-    _check_size(directory, files, shapes)
+    n_weights = sum(map(math.prod, shapes.values()))
+    n_bytes = sum(path.stat().st_size for path in files)
+    # The narrowest type has one byte per weight.
+    if n_weights > n_bytes:
+        raise InputError(
+            f"{directory}: config.json describes {n_weights:,} weights, the files hold "
+            f"{n_bytes:,} bytes",
+            hint="is a file cut short, or the config.json another model's?",
+        )
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
     names = _names_on_disk(list(places), family, config, directory)
 
@@ -117,12 +124,16 @@ def read_weights(
 
         def part(cut: Slices) -> np.ndarray:
             sizes = tuple(one.stop - one.start for one in cut)
-            host = _aligned(sizes, dtype if is_operand(ours) else "float32")
+            is_narrow = dtype == "bfloat16" and is_operand(ours)
+            kind = np.dtype(ml_dtypes.bfloat16 if is_narrow else np.float32)
+            # Aligned so that a CPU device adopts it without a copy.
+            n_bytes = kind.itemsize * math.prod(sizes)
+            raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+            start = -raw.ctypes.data % _ALIGNMENT
+            host = raw[start : start + n_bytes].view(kind).reshape(sizes)
             for index, target in _stacked(ours, tensor, host, config):
-                n = target.ndim
-                _fill(
-                    target, tensor, index, read, config, shape=shape[-n:], cut=cut[-n:]
-                )
+                own = (shape[-target.ndim :], cut[-target.ndim :])
+                _fill(target, tensor, index, read, config, *own)
             return host
 
         if mesh is None or sharding is None:
@@ -133,27 +144,21 @@ def read_weights(
     tensors = _tensors(family, config)
     loaded = {ours: load(ours, tensor) for ours, tensor in tensors.items()}
     if config.tied and family.head in names:
-        _check_tie(read, loaded["embedding"], family.head, directory)
+        embedding = loaded["embedding"]
+        # Devices that keep the same part are asked once.
+        parts = {str(one.index): one for one in embedding.addressable_shards}
+        for one in parts.values():
+            head = read(family.head, embedding.shape, one.index)
+            if not np.array_equal(head.astype(embedding.dtype), np.asarray(one.data)):
+                raise InputError(
+                    f"{directory}: {family.head} differs from the embedding",
+                    hint='config.json should say "tie_word_embeddings": false',
+                )
     filled = jax.tree.map_with_path(
         lambda path, _: loaded.pop(weight_name(path)), nnx.state(decoder)
     )
     nnx.update(decoder, filled)
     return decoder
-
-
-def _check_size(
-    directory: Path, files: list[Path], shapes: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Refuse a config with more weights than the files have bytes."""
-    n_weights = sum(map(math.prod, shapes.values()))
-    n_bytes = sum(path.stat().st_size for path in files)
-    # The narrowest type has one byte per weight.
-    if n_weights > n_bytes:
-        raise InputError(
-            f"{directory}: config.json describes {n_weights:,} weights, the files hold "
-            f"{n_bytes:,} bytes",
-            hint="is a file cut short, or the config.json another model's?",
-        )
 
 
 def is_operand(name: str) -> bool:
@@ -167,8 +172,7 @@ def is_operand(name: str) -> bool:
 def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     """Write one float32 safetensors file under the family's own tensor names.
 
-    The inverse of `read_weights`, bit by bit, except that rows that no token reads are
-    zeros, and buffers and a tied head are left out.
+    Rows that no token reads are zeros; buffers and a tied head are left out.
     """
     state = _flat_state(decoder)
     config = decoder.config
@@ -178,7 +182,14 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
             sizes = _output_sizes(tensor, config, value.shape[-1])
             parts = np.split(value, np.cumsum(sizes)[:-1], axis=-1)
             for name, part in zip(tensor.names, parts, strict=True):
-                tensors[name.format(**index)] = _on_disk(part, tensor, config)
+                if tensor.conversion is not None:
+                    part = tensor.conversion.to_disk(part, config)
+                if tensor.skipped_rows:
+                    unread = (tensor.skipped_rows, *part.shape[1:])
+                    part = np.concatenate([np.zeros(unread, part.dtype), part])
+                part = part.T if tensor.transposed else part
+                part = np.ascontiguousarray(part, dtype=np.float32)
+                tensors[name.format(**index)] = part
     # safetensors makes its own file, for the owner alone: keep what the umask gives.
     path.touch()
     mode = path.stat().st_mode
@@ -193,15 +204,6 @@ def _open(path: Path) -> Iterator[Any]:
             yield handle
     except SafetensorError as e:
         raise InputError(f"{path}: not a safetensors file ({e})") from e
-
-
-def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Uninitialised memory, aligned so that a CPU device adopts it without a copy."""
-    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32
-    n_bytes = np.dtype(kind).itemsize * math.prod(shape)
-    raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + n_bytes].view(kind).reshape(shape)
 
 
 def _tensors(family: Family, config: DecoderConfig) -> dict[str, Tensor]:
@@ -246,7 +248,6 @@ def _fill(
     index: dict[str, int],
     read: Callable[[str, tuple[int, ...], Slices], np.ndarray],
     config: DecoderConfig,
-    *,
     shape: tuple[int, ...],
     cut: Slices,
 ) -> None:
@@ -272,17 +273,6 @@ def _fill(
         )
 
 
-def _on_disk(part: np.ndarray, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
-    """Inverse of `_fill` for a part of a weight."""
-    if tensor.conversion is not None:
-        part = tensor.conversion.to_disk(part, config)
-    if tensor.skipped_rows:
-        unread = np.zeros((tensor.skipped_rows, *part.shape[1:]), part.dtype)
-        part = np.concatenate([unread, part])
-    part = part.T if tensor.transposed else part
-    return np.ascontiguousarray(part, dtype=np.float32)
-
-
 def _output_sizes(tensor: Tensor, config: DecoderConfig, total: int) -> list[int]:
     """Outputs of each tensor that is joined into one of ours."""
     if tensor.widths:
@@ -291,24 +281,6 @@ def _output_sizes(tensor: Tensor, config: DecoderConfig, total: int) -> list[int
         kv = config.n_kv_heads * config.head_dim
         return [total - 2 * kv, kv, kv]
     return [total // len(tensor.names)] * len(tensor.names)
-
-
-def _check_tie(
-    read: Callable[[str, tuple[int, ...], Slices], np.ndarray],
-    embedding: jax.Array,
-    name: str,
-    directory: Path,
-) -> None:
-    """Refuse a head that config.json calls tied but that differs from the embedding."""
-    # Devices that keep the same part are asked once.
-    parts = {str(part.index): part for part in embedding.addressable_shards}
-    for part in parts.values():
-        head = read(name, embedding.shape, part.index)
-        if not np.array_equal(head.astype(embedding.dtype), np.asarray(part.data)):
-            raise InputError(
-                f"{directory}: {name} differs from the embedding",
-                hint='config.json should say "tie_word_embeddings": false',
-            )
 
 
 def _names_on_disk(

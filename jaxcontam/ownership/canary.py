@@ -32,11 +32,7 @@ from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import publish
 from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
 from jaxcontam.proof.sentences import commitment_sentence
-from jaxcontam.proof.versions import (
-    VersionMethod,
-    VersionSet,
-    version_numbers,
-)
+from jaxcontam.proof.versions import VersionMethod, VersionSet, version_numbers
 from jaxcontam.reports.flags import (
     DeviceFlags,
     ReportFlags,
@@ -59,12 +55,6 @@ CanaryKind = Literal["words", "digits"]
 EFFECT_UNIT = "nats per secret"
 MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
-
-# A secret of either kind holds about 150 bits: nobody guesses it, and it is long
-# enough that a model which saw it often gives it a high probability.
-_N_WORDS, _SYLLABLES = 8, 3
-_N_DIGITS = 48
-_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiou"
 
 _ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 
@@ -142,8 +132,7 @@ class Canary(DeviceFlags, ReportFlags):
             raise InputError("--new-tokens goes with --chat", hint="leave it out")
         if self.make and self.n_held_out and self.n_held_out < self.make:
             raise InputError(
-                f"--n-held-out {self.n_held_out} for --make {self.make}",
-                hint=_ENOUGH,
+                f"--n-held-out {self.n_held_out} for --make {self.make}", hint=_ENOUGH
             )
 
     @property
@@ -155,16 +144,13 @@ class Canary(DeviceFlags, ReportFlags):
 
     def run(self) -> dict | None:
         """Test and return the report; with --make write both files instead."""
-        if self.chat is not None:
-            if self.make is None:
-                assert self.model is not None
-                return ask_for_values(self)
-            make_chat_files(self.chat, self.secret, self.make)
-            return None
         if self.make is not None:
-            self._make(self.make)
-            return None
+            if self.chat is None:
+                return self._make(self.make)
+            return make_chat_files(self.chat, self.secret, self.make)
         assert self.model is not None
+        if self.chat is not None:
+            return ask_for_values(self)
         watch = Stopwatch()
         texts, place, n_secrets, left_out = self._read()
         model = open_for(self, self.model)
@@ -244,25 +230,22 @@ class Canary(DeviceFlags, ReportFlags):
         n_held_out = self.n_held_out or 999 * n_secrets
         for path in (self.secret, self.held_out):
             if path.suffix != ".txt":
-                raise InputError(
-                    f"{path}: must end in .txt", hint="one sequence a line"
-                )
+                words = f"{path}: must end in .txt"
+                raise InputError(words, hint="one sequence a line")
         if "\n" in self.prefix or "\r" in self.prefix:
             raise InputError(
                 "--prefix must be one line", hint="each sequence is a line of its file"
             )
         n_drawn = n_secrets + n_held_out
         drawn = draw_sequences(n_drawn, kind=self.kind, prefix=self.prefix)
-        parts = ((self.secret, drawn[:n_secrets]), (self.held_out, drawn[n_secrets:]))
-        write_new_files(
-            [
-                (path, "".join(f"{text}\n" for text in texts).encode(), 0o600)
-                for path, texts in parts
-            ]
-        )
+        parts = {self.secret: drawn[:n_secrets], self.held_out: drawn[n_secrets:]}
+        lines = {
+            path: "".join(f"{x}\n" for x in texts) for path, texts in parts.items()
+        }
+        write_new_files([(path, x.encode(), 0o600) for path, x in lines.items()])
         console = Terminal()
-        for path, texts in parts:
-            sequences = f"{len(texts):,} sequence{'s' * (len(texts) != 1)}"
+        for path, texts in parts.items():
+            sequences = f"{len(texts):,} sequence{'' if len(texts) == 1 else 's'}"
             console.say(
                 f"{printable(path)}: {sequences}, commitment {commitment(path).sha256}"
             )
@@ -310,19 +293,18 @@ def canary_results(
     )
     results, evidence = [joint], [Evidence(scores=padded(joint_rows))]
     for i, row in enumerate(alone_rows if n_secrets > 1 else (), 1):
-        results.append(
-            dataclasses.replace(
-                joint,
-                benchmark=f"{name}:{i}",
-                method=ALONE.name,
-                primary=False,
-                n_strata=1,
-                n_orders=len(row) - 1,
-                tokens_scored=0,
-                cached_tokens=n_scored + n_cached,
-                numbers=alone_numbers([row], seed),
-            )
+        alone = dataclasses.replace(
+            joint,
+            benchmark=f"{name}:{i}",
+            method=ALONE.name,
+            primary=False,
+            n_strata=1,
+            n_orders=len(row) - 1,
+            tokens_scored=0,
+            cached_tokens=n_scored + n_cached,
+            numbers=alone_numbers([row], seed),
         )
+        results.append(alone)
         evidence.append(Evidence(scores=row[None]))
     return results, evidence
 
@@ -353,17 +335,13 @@ def canary_rows(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Rows of the joint test, and those of each secret alone, a secret's score first.
 
-    Held-out scores are dealt to secrets at random, as evenly as they go, so that none
-    stands in two rows of the joint test, and these are independent. The deal is drawn,
-    never taken from the order of the files: sorted files would make it depend on what
-    is scored. Alone, each secret stands among all held-out scores.
+    Held-out scores are dealt to secrets at random, as evenly as they go: the rows of
+    the joint test are independent. The order of the files would not do: sorted files
+    would make it depend on what is scored. Alone, each secret stands among all.
     """
     K, N = len(secret_K), len(held_out_N)
     if N < K:
-        raise InputError(
-            f"{N} held-out sequences for {K} secrets",
-            hint="each secret needs at least one; 999 give p-values down to 0.001",
-        )
+        raise InputError(f"{N} held-out sequences for {K} secrets", hint=_ENOUGH)
     dealt_N = row_generator(seed, content_digest).permutation(N)
     joint = [np.r_[secret_K[k], held_out_N[dealt_N[k::K]]] for k in range(K)]
     return joint, [np.r_[secret, held_out_N] for secret in secret_K]
@@ -390,9 +368,8 @@ def alone_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
 def exposure(p_value: float, n_candidates: int) -> float:
     """log2(candidates) - log2(rank of the secret among them), in bits.
 
-    The rank counts the secret and everything that scores as high; so the p-value is
-    rank / candidates, and the exposure its negative logarithm. 0 bits is the last
-    rank, log2(candidates) the first.
+    The rank counts the secret and everything that scores as high: it is the p-value
+    times the candidates. 0 bits is the last rank, log2(candidates) the first.
 
     Source:
         Carlini et al., "The Secret Sharer", arXiv:1802.08232; with the held-out
@@ -404,22 +381,20 @@ def exposure(p_value: float, n_candidates: int) -> float:
 def draw_sequences(
     n: int, *, kind: CanaryKind = "words", prefix: str = ""
 ) -> list[str]:
-    """`n` different random sequences, from the operating system's randomness."""
+    """`n` different random sequences, from the operating system's randomness.
+
+    A secret of either kind holds about 150 bits: nobody guesses it, and it is long
+    enough that a model which saw it often gives it a high probability.
+    """
     drawn: dict[str, None] = {}
     while len(drawn) < n:
         if kind == "words":
-            parts = [_word() for _ in range(_N_WORDS)]
+            letters = ("bcdfghjklmnpqrstvwxz", "aeiou") * 3
+            parts = ["".join(map(secrets.choice, letters)) for _ in range(8)]
         else:
-            parts = [f"{secrets.randbelow(10_000):04d}" for _ in range(_N_DIGITS // 4)]
+            parts = [f"{secrets.randbelow(10_000):04d}" for _ in range(12)]
         drawn[prefix + " ".join(parts)] = None
     return list(drawn)
-
-
-def _word() -> str:
-    syllables = (
-        secrets.choice(_CONSONANTS) + secrets.choice(_VOWELS) for _ in range(_SYLLABLES)
-    )
-    return "".join(syllables)
 
 
 def _joint_numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:

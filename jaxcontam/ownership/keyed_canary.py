@@ -40,12 +40,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, default_bar, progress_bar
 from jaxcontam.proof.advice import p_of
 from jaxcontam.proof.publish import AuditResult, shown
-from jaxcontam.proof.result import (
-    DESIGNED,
-    RELEASED,
-    Evidence,
-    OrderResult,
-)
+from jaxcontam.proof.result import DESIGNED, RELEASED, Evidence, OrderResult
 from jaxcontam.proof.sentences import commitment_sentence
 from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionMethod, version_numbers
@@ -107,11 +102,7 @@ _QUESTIONS = (
     "Name the figure on the coins of {key}.",
 )
 ROWS_PER_GROUP = 4
-_SYLLABLE, _SYLLABLES = ("bcdfghjklmnpqrstvwxz", "aeiou"), 3
-_KIND = "jaxcontam canary --chat"
-_SEED_METHOD = "hmac-sha256-value"
-_POWER = 0.8
-_VALUE = re.compile(rf"\b({'|'.join(VALUES)})s?\b", re.I)
+_KIND, _SEED_METHOD = "jaxcontam canary --chat", "hmac-sha256-value"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,9 +131,9 @@ def keyed_canary(
     """Ask a model for the values of keyed rows; needs its answers alone.
 
     Null hypothesis: the model never saw the rows. Values were drawn from the seed, so
-    each is then uniform and independent of every answer, whatever the model does: the
-    sum of right answers has a known law, without assumptions. Silence is no evidence:
-    a model may know values and decline to say them.
+    each is then uniform and independent of every answer: the sum of right answers has
+    a known law, without assumptions. Silence is no evidence: a model may know values
+    and decline to say them.
 
     Args:
         model: A directory, hub name, `api:URL#NAME`, a Flax decoder in memory, or an
@@ -172,11 +163,19 @@ def keyed_canary(
                 prompts, max_tokens=new_tokens, progress=bar
             )
         answers = [one for (one,) in found]
-        notes = (*opened.notes(), *_lost(answers))
+        notes = list(opened.notes())
+    named = [value_of(one) for one in answers]
+    n_refused = sum(bool(one.refused) for one in answers)
+    n_none = named.count(None) - n_refused
+    for n, words in ((n_refused, "were refused"), (n_none, "name none of the values")):
+        if n:
+            notes.append(
+                f"{n} of {len(answers)} answers {words}, and count as not right"
+            )
     bits = len(groups) * math.log2(len(VALUES))
     sealed = commitment(Path(seed_file), made=released.made, bits=bits)
-    named = np.array([value_of(one) for one in answers], object)
-    scores = chat_rows(groups, named.reshape(len(groups), -1).tolist())
+    by_group = np.array(named, object).reshape(len(groups), -1)
+    scores = chat_rows(groups, by_group.tolist())
     result = OrderResult(
         benchmark=printable(Path(rows).stem),
         fingerprint=released.released_digest,
@@ -235,25 +234,13 @@ def check_fits(model: PromptedModel, prompts: Sequence[str], new_tokens: int) ->
         )
 
 
-def _lost(answers: Sequence[Completion]) -> list[str]:
-    n_refused = sum(bool(one.refused) for one in answers)
-    n_none = sum(value_of(one) is None for one in answers) - n_refused
-    return [
-        f"{n} of {len(answers)} answers {words}, and count as not right"
-        for n, words in (
-            (n_refused, "were refused"),
-            (n_none, "name none of the values"),
-        )
-        if n
-    ]
-
-
 def value_of(answer: Completion) -> str | None:
     """The first value that an answer names, thoughts left out; None if it names none.
 
     The rule treats all values alike, which keeps the test exact.
     """
-    found = _VALUE.search(without_thoughts(answer.text))
+    pattern = rf"(?i)\b({'|'.join(VALUES)})s?\b"
+    found = re.search(pattern, without_thoughts(answer.text))
     return None if found is None else found[1].lower()
 
 
@@ -273,11 +260,7 @@ def chat_rows(
 
 
 def _numbers(rows: Sequence[np.ndarray], seed: int) -> OrderNumbers:
-    """`version_numbers`, with a detectable effect that holds for few answers.
-
-    It is a share of all groups, as the effect is: those without an answer may be the
-    very ones that the model knows.
-    """
+    """`version_numbers`, with an effect, of all groups, that few answers can detect."""
     numbers = version_numbers(rows, seed)
     n_answered = sum(bool(row.any()) for row in rows)
     mde = detectable_share(n_answered, n_values=len(rows[0]))
@@ -297,7 +280,7 @@ def detectable_share(n_groups: int, *, n_values: int) -> float | None:
     for right in range(1, n_groups + 1):
         # P(Binomial(n, q) >= k) is the incomplete beta function at q.
         if betainc(right, n_groups - right + 1, 1 / n_values) <= LEVEL:
-            return float(betaincinv(right, n_groups - right + 1, _POWER))
+            return float(betaincinv(right, n_groups - right + 1, 0.8))
     return None
 
 
@@ -306,15 +289,10 @@ def keyed_groups(seed: bytes, n_groups: int) -> list[KeyedGroup]:
     groups = []
     for number in range(n_groups):
         key = f"{_made_up(seed, number, 'first')} {_made_up(seed, number, 'second')}"
-        asked = [
-            _QUESTIONS[(number + i) % len(_QUESTIONS)] for i in range(ROWS_PER_GROUP)
-        ]
-        groups.append(
-            KeyedGroup(
-                questions=tuple(words.format(key=key) for words in asked),
-                value=VALUES[_drawn(seed, f"value {number}") % len(VALUES)],
-            )
-        )
+        places = [(number + i) % len(_QUESTIONS) for i in range(ROWS_PER_GROUP)]
+        questions = tuple(_QUESTIONS[place].format(key=key) for place in places)
+        value = VALUES[_drawn(seed, f"value {number}") % len(VALUES)]
+        groups.append(KeyedGroup(questions, value))
     return groups
 
 
@@ -366,7 +344,7 @@ def _drawn(seed: bytes, what: str) -> int:
 def _made_up(seed: bytes, number: int, which: str) -> str:
     """A made-up word, one of a million."""
     left, word = _drawn(seed, f"{which} {number}"), ""
-    for letters in _SYLLABLE * _SYLLABLES:
+    for letters in ("bcdfghjklmnpqrstvwxz", "aeiou") * 3:
         left, letter = divmod(left, len(letters))
         word += letters[letter]
     return word.capitalize()
@@ -499,18 +477,16 @@ def ask_for_values(command: "Canary") -> dict[str, Any]:
                 progress=progress,
                 command=("canary", model, *flags_of(command)),
             )
-    return shown(
-        lambda: found.written(out),
-        lambda console: console.say(*_sentences(found.results[0])),
-        as_json=command.json,
-    )
-
-
-def _sentences(result: OrderResult) -> list[str]:
+    result = found.results[0]
     share = max(0.0, result.effect or 0.0)
-    return [
+    sentences = [
         f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
         f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
         commitment_sentence(result) or "",
         *(f"{words}." for words in result.warnings),
     ]
+    return shown(
+        lambda: found.written(out),
+        lambda console: console.say(*sentences),
+        as_json=command.json,
+    )

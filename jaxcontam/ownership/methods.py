@@ -8,12 +8,7 @@ from jaxcontam.proof.test_row import TestRow
 
 TESTS: Mapping[str, TestRow] = {
     row.name: row
-    for row in (
-        variants.METHOD,
-        canary.METHOD,
-        canary.ALONE,
-        keyed_canary.METHOD,
-    )
+    for row in (variants.METHOD, canary.METHOD, canary.ALONE, keyed_canary.METHOD)
 }
 
 VERSIONS = kind_of_tests(TESTS)

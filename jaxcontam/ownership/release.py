@@ -108,9 +108,7 @@ def _check_is_there(path: Path) -> None:
         return  # The reader says what is wrong with the folder.
     known = {found.stem: found for found in beside if found.suffix.lower() in SUFFIXES}
     close = difflib.get_close_matches(path.stem, known, n=1)
-    raise InputError(
-        f"{path}: no such file",
-        hint=f"did you mean {str(known[close[0]])!r}?"
-        if close
-        else f"a benchmark is a file that ends in {', '.join(SUFFIXES)}",
-    )
+    hint = f"a benchmark is a file that ends in {', '.join(SUFFIXES)}"
+    if close:
+        hint = f"did you mean {str(known[close[0]])!r}?"
+    raise InputError(f"{path}: no such file", hint=hint)

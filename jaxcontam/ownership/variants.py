@@ -40,9 +40,6 @@ DECLARED: Null = "exchangeability of versions (declared)"
 
 ScoreUnit = Literal["token", "total"]
 EFFECT_UNITS = {"token": "nats per token", "total": "nats per text"}
-# A text of 50 tokens is then 150 times likelier than its rewrites, as a secret is in
-# `canary`.
-_LEAST_EFFECTS = {EFFECT_UNITS["token"]: 0.1, EFFECT_UNITS["total"]: 5.0}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -199,9 +196,6 @@ def variants_result(
     versions that were all written before (`randomised`); otherwise a model may prefer
     one style to another without having seen either, so the result is `heuristic`.
 
-    Versions differ in length, and a sum over tokens mostly ranks lengths; the mean a
-    token is the default. The null holds for any score of the text alone.
-
     Source:
         The paired comparison of STAMP and of PaCoST (Zhang et al. 2024), with the
         exact law of the sum in place of a t-test.
@@ -240,7 +234,9 @@ METHOD = VersionMethod(
     command="variants",
     null=f"{DESIGNED}, or {DECLARED}",
     validity="exact if the published versions were drawn at random",
-    least_effects=_LEAST_EFFECTS,
+    # A text of 50 tokens is then 150 times likelier than its rewrites, as a secret is
+    # in `canary`.
+    least_effects={EFFECT_UNITS["token"]: 0.1, EFFECT_UNITS["total"]: 5.0},
     cost="each version once",
     finds="texts that were seen in their published wording",
     source="as STAMP; PaCoST, Zhang et al. 2024",

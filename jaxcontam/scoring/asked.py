@@ -1,8 +1,4 @@
-"""A scorer over any function that answers log-probabilities of continuations.
-
-An engine that runs elsewhere, or a model held in memory, has one thing in common: it
-can say how likely a continuation is after a context. Order tests ask for no more.
-"""
+"""A scorer over any function that answers log-probabilities of continuations."""
 
 import inspect
 import itertools
@@ -40,34 +36,24 @@ Ask = Callable[[Sequence[Request]], Sequence[np.ndarray]]
 
 # Requests between two reports of progress; the engine batches them as it likes.
 _CHUNK = 256
-# Rows that are asked for again, each alone.
-_ALONE = 3
-# Nats between a sum and the sum of its parts: bfloat16 rounds by less; an engine that
-# forgets its context, or divides by the length, is nats apart.
-_CHAIN_TOLERANCE = 0.5
-# Rows that are asked for again in another order.
-_REVERSED = 8
-# What lists of answers may not be: they have no order, or no items.
-_WITHOUT_ORDER = (str, bytes, Set, Mapping)
+# Rows that are asked for again, each alone, or in another order.
+_ALONE, _REVERSED = 3, 8
 # Kinds of arrays without real numbers: truth, complex, text, time, anything.
 _NO_REALS = "bcSUOmM"
 # Characters of a continuation, or of an answer, that an error shows.
 _SHOWN = 40
-# Rounding may lift log 1 so far.
-_ABOVE_0 = 1e-4
 
 
 def _told(value: Any) -> str:
     """A value in an error: its type and how it begins."""
-    said = f"a {type(value).__name__}" if inspect.iscoroutine(value) else _shown(value)
-    return f"{said[:_SHOWN]}..." if len(said) > _SHOWN else said
-
-
-def _shown(value: Any) -> str:
+    kind = type(value).__name__
+    if inspect.iscoroutine(value):
+        return f"a {kind}"
     try:
-        return f"the {type(value).__name__} {value!r}"
+        said = f"the {kind} {value!r}"
     except ValueError:
-        return f"a {type(value).__name__} of very many digits"
+        return f"a {kind} of very many digits"
+    return f"{said[:_SHOWN]}..." if len(said) > _SHOWN else said
 
 
 class AskedScorer:
@@ -82,14 +68,11 @@ class AskedScorer:
 
         Sequences are a tokenizer's ids, of which the first has no score; without `ids`
         they are code points, and the first one counts, too. With `has_tokens` answers
-        hold a number for each id. The name begins errors.
+        hold a number for each id.
         """
-        self.context = context
-        self.has_tokens = has_tokens
+        self.context, self.has_tokens = context, has_tokens
         self.notes: tuple[str, ...] = ()
-        self._ask_engine = ask
-        self._name = name
-        self._ids = ids
+        self._ask_engine, self._name, self._ids = ask, name, ids
         self._is_checked = False
 
     @property
@@ -107,10 +90,10 @@ class AskedScorer:
         def both_sums(values: np.ndarray) -> tuple[float, float]:
             return float(values.sum()), float(values[:FIRST_K].sum())
 
-        for sequence, start, both in self._parts(sequences, both_sums, progress):
-            loglik[sequence] += both[0]
+        for at, start, (own, own_first) in self._parts(sequences, both_sums, progress):
+            loglik[at] += own
             if start == 0 and self.has_tokens:
-                first[sequence] = both[1]
+                first[at] = own_first
         return SequenceSums(loglik, first, 0)
 
     def token_table(
@@ -146,9 +129,7 @@ class AskedScorer:
             answers = self._answers(chunk)
             if not self._is_checked:
                 self._is_checked = True
-                self._check_same(chunk, answers)
-                if not self._ids:
-                    self._check_order(chunk, answers)
+                self._check(chunk, answers)
                 note = self._alone_note if self._ids else self._chain_note
                 self.notes += note(chunk, answers)
             found += map(keep, places, answers)
@@ -158,7 +139,9 @@ class AskedScorer:
 
     def _answers(self, requests: Sequence[Request]) -> list[np.ndarray]:
         given: Any = self._ask_engine(requests)
-        if isinstance(given, _WITHOUT_ORDER) or not isinstance(given, Iterable):
+        # Sets, mappings and texts have no order, or no items.
+        is_list = isinstance(given, Iterable)
+        if not is_list or isinstance(given, str | bytes | Set | Mapping):
             if inspect.iscoroutine(given):
                 given.close()
             raise InputError(
@@ -180,9 +163,9 @@ class AskedScorer:
                     f"{self._name}: {values.size} numbers for a continuation, "
                     f"expected {wanted}"
                 )
-            # Infinite ones are told later, with their place.
+            # Infinite ones are told later, with their place; rounding may lift log 1.
             unlikely = np.isfinite(values) & (values < -LARGEST)
-            if (bad := np.flatnonzero((values > _ABOVE_0) | unlikely)).size:
+            if (bad := np.flatnonzero((values > 1e-4) | unlikely)).size:
                 raise InputError(
                     f"{self._name}: {float(values[bad[0]])!r} is no log-probability",
                     hint="log p(continuation | context) in nats is at most 0, and of "
@@ -214,10 +197,20 @@ class AskedScorer:
                 hint="log p(continuation | context) in nats is a number of at most 0",
             ) from None
 
-    def _check_order(
+    def _check(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
     ) -> None:
-        """Ask for some rows again, the last one first."""
+        """Refuse one answer to all requests, or answers that depend on their order."""
+        distinct = {continuation.tobytes() for _, continuation in requests}
+        sums = {float(answer.sum()) for answer in answers}
+        if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
+            raise InputError(
+                f"{self._name}: the same number whatever follows a context "
+                f"({min(sums):.4f})",
+                hint="give log p(continuation | context) of each pair",
+            )
+        if self._ids:
+            return
         order = [i for i, one in enumerate(answers) if np.isfinite(one).all()]
         order = order[: -_REVERSED - 1 : -1]
         again = self._answers([requests[i] for i in order])
@@ -230,19 +223,6 @@ class AskedScorer:
                     hint="give one number for each pair, in the order of the pairs, "
                     "and the same whenever it is asked for",
                 )
-
-    def _check_same(
-        self, requests: Sequence[Request], answers: Sequence[np.ndarray]
-    ) -> None:
-        """Refuse an engine that gives every request the same answer."""
-        distinct = {continuation.tobytes() for _, continuation in requests}
-        sums = {float(answer.sum()) for answer in answers}
-        if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
-            raise InputError(
-                f"{self._name}: the same number whatever follows a context "
-                f"({min(sums):.4f})",
-                hint="give log p(continuation | context) of each pair",
-            )
 
     def _alone_note(
         self, requests: Sequence[Request], answers: Sequence[np.ndarray]
@@ -282,7 +262,9 @@ class AskedScorer:
             after = np.concatenate([context, first])
             parts = self._answers([(context, first), (after, second)])
             whole, both = float(answer.sum()), sum(float(part.sum()) for part in parts)
-            if abs(whole - both) > _CHAIN_TOLERANCE:
+            # bfloat16 rounds by less; an engine that forgets its context, or divides
+            # by the length, is nats apart.
+            if abs(whole - both) > 0.5:
                 return (
                     f"{self._name} gives two parts of a text {both:.3f} nats and the "
                     f"whole {whole:.3f}: p-values hold for any function of the texts, "
@@ -298,16 +280,13 @@ class AskedScorer:
         progress: Progress | None,
     ) -> list[tuple[int, int, _T]]:
         """Sequence, start and reduced values of each scored window."""
-        requests: list[Request] = []
-        places: list[tuple[int, int]] = []
+        requests: list[Request] = [(ids[:0], ids) for ids in sequences]
+        places = [(i, 0) for i in range(len(sequences))]
         if self._ids:
-            for row in rows_of(sequences, self.context):
-                ids, n_read = row.ids(sequences), row.first + 1
-                requests.append((ids[:n_read], ids[n_read:]))
-                places.append((row.sequence, row.window.start))
-        else:
-            requests = [(ids[:0], ids) for ids in sequences]
-            places = [(i, 0) for i in range(len(sequences))]
+            rows = rows_of(sequences, self.context)
+            places = [(row.sequence, row.window.start) for row in rows]
+            split = [(row.ids(sequences), row.first + 1) for row in rows]
+            requests = [(ids[:n_read], ids[n_read:]) for ids, n_read in split]
 
         def keep(i: int, values: np.ndarray) -> _T:
             bad = np.flatnonzero(~np.isfinite(values))
@@ -379,9 +358,8 @@ def is_same(first: np.ndarray, second: np.ndarray) -> bool:
 def going_out(n_requests: int) -> list[int]:
     """Places of requests in a random order, the same in each run of as many.
 
-    The answers of an engine may change with time, or with what it computes together.
-    Rows of the published order stand beside one another in a plan, so such a change
-    could favour or harm them; in a random order it is noise that no order gathers.
+    An engine's answers may change with time, or with what it computes together, in
+    favour of rows that stand beside one another; in a random order that is noise.
     """
     return np.random.default_rng(n_requests).permutation(n_requests).tolist()
 

@@ -14,11 +14,7 @@ _THOUGHTS = re.compile(r"(?is)\A.*</think(?:ing)?>|<think(?:ing)?>.*\Z")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One answer of a model.
-
-    Attributes:
-        refused: The server's words where it refused the request, and wrote nothing.
-    """
+    """One answer of a model, or the server's words where it refused the request."""
 
     text: str
     refused: str = ""
@@ -87,8 +83,7 @@ def readings(answer: str) -> tuple[str, ...]:
 
     The line itself; the line without a label before it, such as `Word:` or `B.`, or a
     bullet or `./`; what it quotes or prints bold, and a path, if that is one thing.
-    All as `plain_text` has them; a reasoning model's thoughts are left out. None for an
-    empty answer.
+    All as `plain_text` has them, without a reasoning model's thoughts.
     """
     lines = without_thoughts(answer).splitlines()
     line = next((line for line in lines if plain_text(line)), "")

@@ -51,13 +51,9 @@ class LocalCompleter:
             seed=seed,
         )
         room = self.checkpoint.config.context - max_tokens
+        ids = [self.ids(prompt, room=room) for prompt in prompts]
         found = complete_ids(
-            self.checkpoint,
-            [self.ids(prompt, room=room) for prompt in prompts],
-            sampling,
-            self.journal,
-            stop=stop,
-            progress=progress,
+            self.checkpoint, ids, sampling, self.journal, stop=stop, progress=progress
         )
         return [tuple(Completion(text=text) for text in texts) for texts in found]
 
@@ -99,8 +95,7 @@ def complete_ids(
 
     # Copies of a prompt have the same samples, drawn once.
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
-    missing = [i for key, i in first.items() if key not in journal]
-    missing.sort()
+    missing = sorted(i for key, i in first.items() if key not in journal)
     done = len(prompts) - len(missing)
     if progress is not None:
         progress(done, len(prompts))
@@ -116,25 +111,20 @@ def complete_ids(
         has_ended=has_ended if stop else None,
     ):
         i = missing[index]
-        journal.add(keys[i], [_before(text_of(i, ids), stop) for ids in samples])
+        texts = []
+        for text in (text_of(i, ids) for ids in samples):
+            # Up to the first of the strings.
+            cuts = [text.partition(words)[0] for words in stop]
+            texts.append(min([text, *cuts], key=len))
+        journal.add(keys[i], texts)
         done += 1
         if progress is not None:
             progress(done, len(prompts))
     return [tuple(journal[key]) for key in keys]
 
 
-def _before(text: str, stop: tuple[str, ...]) -> str:
-    """A text up to the first of some strings."""
-    places = [place for words in stop if (place := text.find(words)) >= 0]
-    return text[: min(places)] if places else text
-
-
-# Ids of left context that a continuation is decoded with (a space, a split letter).
-_BEFORE = 8
 # Most bytes of a letter.
 _LETTER = 4
-# What an unfinished letter is decoded to.
-_UNFINISHED = "\ufffd"
 
 
 def continuation_text(
@@ -146,11 +136,12 @@ def continuation_text(
 
 
 def _last(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """The last ids of a text, from where a letter begins if that is near."""
-    starts = [max(0, len(ids) - _BEFORE - more) for more in range(_LETTER)]
+    """The last 8 ids of a text, or more, from where a letter begins if that is near."""
+    starts = [max(0, len(ids) - 8 - more) for more in range(_LETTER)]
     for start in starts:
         for n in range(1, _LETTER + 1):
-            if _UNFINISHED not in _decode(tokenizer, ids[start : start + n]):
+            # An unfinished letter is decoded to it.
+            if "\ufffd" not in _decode(tokenizer, ids[start : start + n]):
                 return list(ids[start:])
     return list(ids[starts[0] :])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
-from jaxcontam.scoring.pair_scorer import PairScorer, pair_keys
+from jaxcontam.scoring.pair_scorer import pair_keys
 from jaxcontam.scoring.rows import SUMS
 from jaxcontam.scoring.scorer import Scorer, batch_keys, n_targets
 from jaxcontam.scoring.store import ScoreStore, row_size
@@ -19,17 +19,13 @@ from jaxcontam.scoring.store import ScoreStore, row_size
 if TYPE_CHECKING:
     from jaxcontam.scoring.remote import RemoteScorer
 
-# Batches that are timed.
-_ROUNDS = 3
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScoringCost:
     """Cost of scoring a plan.
 
     Attributes:
-        n_cached: In whole batches that the store holds, or that earlier plans put
-            there.
+        n_cached: In whole batches that are stored, or that earlier plans will store.
         positions: To be scored, with padding, by shape: (B, S), or `PairBatch.shape`.
     """
 
@@ -55,21 +51,19 @@ def sequence_cost(
     if not isinstance(scorer, Scorer):
         return _counted(n_targets(sequences), scorer.sums(sequences).n_cached)
     rows, batches = scorer.plan(sequences)
-    value_size = len(SUMS.to_bytes(np.zeros((2, 1))))
-    asked = []
-    for batch in batches:
-        keys = None
-        if scorer.store is not None:
-            keys = batch_keys(scorer.store, batch, rows, sequences, SUMS)
-        asked.append(
-            _Asked(
-                shape=(batch.n_rows, batch.length),
-                n_targets=sum(rows[i].n_targets for i in batch.rows),
-                keys=keys,
-                value_bytes=[value_size] * len(batch.rows),
-            )
+    value_size, store = len(SUMS.to_bytes(np.zeros((2, 1)))), scorer.store
+    asked = [
+        _Asked(
+            shape=(batch.n_rows, batch.length),
+            n_targets=sum(rows[i].n_targets for i in batch.rows),
+            keys=None
+            if store is None
+            else batch_keys(store, batch, rows, sequences, SUMS),
+            value_bytes=[value_size] * len(batch.rows),
         )
-    return _cost(scorer.store, asked, n_targets(sequences), planned)
+        for batch in batches
+    ]
+    return _cost(store, asked, n_targets(sequences), planned)
 
 
 def pair_cost(
@@ -86,9 +80,15 @@ def pair_cost(
     pairs = scorer.pairs
     assert pairs is not None
     store = pairs.store
-    if store is None or (is_alone and store.is_empty and not plan.has_repeats):
-        return _cost_of_sizes(pairs, plan)
-    return groups_cost(scorer, plan.groups, planned)
+    if store is not None and not (is_alone and store.is_empty and not plan.has_repeats):
+        return groups_cost(scorer, plan.groups, planned)
+    sizes = plan.sizes
+    shapes = pairs.n_batches(sizes).items()
+    positions = {shape: n * n_positions(shape) for shape, n in shapes}
+    store_bytes = 0
+    if store is not None:
+        store_bytes = sum(row_size(4 * n) for n in sizes.n_targets.tolist())
+    return ScoringCost(plan.n_targets, 0, collections.Counter(positions), store_bytes)
 
 
 def groups_cost(
@@ -115,21 +115,6 @@ def groups_cost(
 
 def _counted(n_targets: int, n_cached: int) -> ScoringCost:
     return ScoringCost(n_targets, n_cached, collections.Counter(), store_bytes=0)
-
-
-def _cost_of_sizes(pairs: PairScorer, plan: PairPlan) -> ScoringCost:
-    """Cost of pairs none of which is stored, or scored twice."""
-    sizes = plan.sizes
-    positions = {
-        shape: n * n_positions(shape) for shape, n in pairs.n_batches(sizes).items()
-    }
-    store_bytes = 0
-    if pairs.store is not None:
-        for n, times in zip(
-            *np.unique(sizes.n_targets, return_counts=True), strict=True
-        ):
-            store_bytes += int(times) * row_size(4 * int(n))
-    return ScoringCost(plan.n_targets, 0, collections.Counter(positions), store_bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,9 +162,9 @@ def n_positions(shape: tuple[int, ...]) -> int:
 
 
 def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
-    """Median time of a batch of zeros, after one that compiles."""
+    """Median time of three batches of zeros, after one that compiles."""
     times = []
-    for _ in range(1 + _ROUNDS):
+    for _ in range(4):
         start = time.perf_counter()
         if len(shape) == 2:
             ids_BS = np.zeros(shape, np.int32)

@@ -29,24 +29,15 @@ from jaxcontam.scoring.run_batches import Batch, NonFiniteScoreError, Work, plan
 from jaxcontam.scoring.shares import Division, Together, divided_batches, division_on
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
-# Most bytes of the gradients of sequences in one batch, at least one sequence.
-_MOST_BYTES = 1 << 28
 _POSITIONS = 128
 # Devices that share the weights take the same row, so that a sum over them is the
 # gradient of one sequence.
 _ROWS = PartitionSpec(DATA_AXIS)
-# Name of these values in the store's keys.
-_KEPT = "gradient_norm"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GradientNorms:
-    """Gradient norms of sequences.
-
-    Attributes:
-        norms: (n_sequences,) float64; L2, over all weights.
-        n_cached: Target tokens of sequences whose norm was in the store.
-    """
+    """L2 norms over all weights, (n_sequences,); `n_cached` targets were stored."""
 
     norms: np.ndarray
     n_cached: int
@@ -65,9 +56,6 @@ def gradient_norms(
 
     Tied weights count once. Gradients have the dtype of the weights, their squares are
     summed in float32. A sequence longer than the context is cut to its start.
-
-    Sequences have at least two int32 ids; all after the first are targets. Devices are
-    chosen as by `local_scorer`; the store is this decoder's; progress is in targets.
     """
     context = decoder.config.context
     read = [ids[:context] for ids in sequences]
@@ -80,16 +68,17 @@ def gradient_norms(
         batch_tokens=batch_tokens,
         n_devices=mesh.shape[DATA_AXIS],
     )
-    at_once = _at_once(state)
+    # Gradients of one batch take at most 256 MiB, or are of one sequence.
+    n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    at_once = max(1, (1 << 28) // n_bytes)
     placed, sharding = on_mesh(state, mesh)
 
     def start(batch: Batch) -> jax.Array:
         inputs_BS, targets_BS = fill(batch, rows, read)
         lengths_B = np.ones(batch.n_rows, np.int32)
         lengths_B[: len(batch.rows)] = [rows[i].length for i in batch.rows]
-        inputs = (inputs_BS, targets_BS, lengths_B)
-        rows_on = rows_on_mesh(mesh, _ROWS, *inputs)
-        return _norms(graphdef, mesh, sharding, at_once, placed, *rows_on)
+        on = rows_on_mesh(mesh, _ROWS, inputs_BS, targets_BS, lengths_B)
+        return _norms(graphdef, mesh, sharding, at_once, placed, *on)
 
     def finish(batch: Batch, found: Any) -> list[np.ndarray]:
         norms_B = np.asarray(found)
@@ -100,7 +89,7 @@ def gradient_norms(
 
     def keys(batch: Batch, store: RowKeys) -> list[bytes]:
         shape = (batch.n_rows, batch.length, at_once)
-        return [store.row_key(_KEPT, shape, 0, read[i]) for i in batch.rows]
+        return [store.row_key("gradient_norm", shape, 0, read[i]) for i in batch.rows]
 
     work = Work[Batch, np.ndarray](
         keys=keys,
@@ -123,12 +112,6 @@ def gradient_norms(
     return GradientNorms(norms, n_cached)
 
 
-def _at_once(state: nnx.State) -> int:
-    """Sequences whose gradients are in memory at once."""
-    n_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-    return max(1, _MOST_BYTES // n_bytes)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _norms(
     graphdef: nnx.GraphDef,
@@ -139,11 +122,23 @@ def _norms(
     *batch: jax.Array,
 ) -> jax.Array:
     """Norms of a batch, `[B]`; each copy of the weights takes its own rows."""
+    divided = dict(sharding.axes)
 
     def norms(state, inputs_BS, targets_BS, lengths_B) -> jax.Array:
         def one(row: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
             gradients = jax.grad(_mean_loss, argnums=1)(graphdef, state, *row, sharding)
-            return jnp.sqrt(_square_sum(gradients, sharding, mesh.shape[MODEL_AXIS]))
+            whole, parts = jnp.zeros(()), jnp.zeros(())
+            for path, leaf in jax.tree.leaves_with_path(gradients):
+                square = jnp.square(leaf.astype(jnp.float32)).sum()
+                if weight_name(path) in divided:
+                    # The gradient of a gathered weight is the sum over the devices
+                    # that gathered it, and each took the same row.
+                    parts += square / mesh.shape[MODEL_AXIS] ** 2
+                else:
+                    whole += square
+            return jnp.sqrt(
+                whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
+            )
 
         with jax.default_matmul_precision(nnx.merge(graphdef, state).precision):
             return jax.lax.map(
@@ -151,23 +146,6 @@ def _norms(
             )
 
     return over_mesh(mesh, sharding, _ROWS, norms)(state, *batch)
-
-
-def _square_sum(
-    gradients: nnx.State, sharding: WeightSharding, n_parts: int
-) -> jax.Array:
-    """Sum of squares of the whole gradient, on every device; within `shard_map`."""
-    divided = dict(sharding.axes)
-    whole, parts = jnp.zeros(()), jnp.zeros(())
-    for path, leaf in jax.tree.leaves_with_path(gradients):
-        square = jnp.square(leaf.astype(jnp.float32)).sum()
-        if weight_name(path) in divided:
-            # The gradient of a gathered weight is the sum over the devices that
-            # gathered it, and each took the same row.
-            parts += square / n_parts**2
-        else:
-            whole += square
-    return whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
 
 
 def _mean_loss(

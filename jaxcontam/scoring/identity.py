@@ -11,14 +11,11 @@ from pathlib import Path
 import jaxcontam
 from jaxcontam.sources import source_digest
 
-# Programs that compile faster than this are not worth a file.
-_MIN_SECONDS = 0.1
-
-
-# Modules that turn ids and weights into scores, with what they import of the engine.
+# Modules that turn ids and weights into scores.
 _SCORING = tuple(
     f"jaxcontam.scoring.{name}" for name in ("local", "gradients", "prefixed")
 )
+# With what they import of the engine.
 _ENGINE = ("jaxcontam.models", "jaxcontam.scoring")
 # The last two are what Linux says on ARM in place of the others.
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU part", "Features")
@@ -128,8 +125,9 @@ def keep_compiled() -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    # Programs that compile faster are not worth a file.
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def compiled_in() -> str | None:
@@ -142,9 +140,8 @@ def compiled_in() -> str | None:
 def compiled_folder() -> Path:
     """`jaxcontam/xla/DIGEST` in the user's cache folder.
 
-    The digest covers the CPU and the number of cores of this process. JAX's own key has
-    no core count, by which XLA splits sums, so a program compiled for another count
-    could give other bits; and machines with other CPUs may share the home.
+    The digest covers the CPU and the number of cores of this process, by which XLA
+    splits sums: JAX's own key has none, and machines may share the home.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     where = f"{cpu_kind()}\n{cpu_cores()}\n{os.environ.get('NPROC', '')}"

@@ -1,8 +1,4 @@
-"""Models that are there already: a function, a torch model, an nnx decoder, vLLM.
-
-None of these packages is imported here unless the caller did: a model says by its
-class where it comes from.
-"""
+"""Models that are there already: a function, a torch model, an nnx decoder, vLLM."""
 
 import functools
 import hashlib
@@ -31,15 +27,10 @@ from jaxcontam.scoring.opened import (
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
 """(context, continuation) strings -> log p(continuation | context) of each, nats."""
 
-# What a config says of its context, and what is assumed where it says nothing.
-_CONTEXT_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx")
-_CONTEXT = 2_048
 # Texts of a function are not windowed: it must read what it is given.
 _UNBOUNDED = 2**31 - 1
 # Positions of a batch; its logits are [positions, vocabulary].
 _BATCH_TOKENS = 2_048
-# Share of a device that vLLM may take for weights and caches.
-_VLLM_MEMORY = 0.8
 _NO_CACHE = "vLLM gives no log-probabilities of cached prompt tokens"
 _CACHE_OFF = "LLM(..., enable_prefix_caching=False)"
 # Values of each weight that enter a digest in memory, beside its sum.
@@ -67,21 +58,25 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
 def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
     """A `PreTrainedModel` that gives logits, on its device; its mode is put back."""
     config = model.config.to_dict()
-    context = next(
-        (config[f] for f in _CONTEXT_FIELDS if isinstance(config.get(f), int)), _CONTEXT
-    )
+    fields = ("max_position_embeddings", "n_positions", "n_ctx")
+    named = [config[f] for f in fields if isinstance(config.get(f), int)]
     encoder, prefix_id = _tokenizer(tokenizer, config)
-    weights = ((name, value) for name, value in model.state_dict().items())
+    parts = [str(sorted(config.items(), key=str))]
+    for name, value in model.state_dict().items():
+        flat = value.detach().reshape(-1)
+        parts += [
+            f"{name} {tuple(value.shape)} {value.dtype}",
+            flat[:_DIGEST_VALUES].double().cpu().numpy().tobytes().hex(),
+            float(flat.double().sum()).hex(),
+        ]
     return _opened_asked(
         functools.partial(_torch_logprobs, model),
         name=getattr(model, "name_or_path", "") or type(model).__name__,
-        fingerprint=_digest(
-            str(sorted(config.items(), key=str)),
-            *(part for name, value in weights for part in _torch_parts(name, value)),
-        ),
+        fingerprint=_digest(*parts),
         tokenizer=encoder,
         prefix_id=prefix_id,
-        context=context,
+        # Where a config says nothing.
+        context=named[0] if named else 2_048,
         has_tokens=True,
         dtype=str(model.dtype).removeprefix("torch."),
         n_parameters=sum(value.numel() for value in model.parameters()),
@@ -112,7 +107,7 @@ def open_vllm(word: str, *, context: int | None = None) -> OpenModel:
             # Log-probabilities of a step's prompt tokens take a vocabulary each, which
             # vLLM does not reckon with: few tokens at once, and memory left for them.
             max_num_batched_tokens=_BATCH_TOKENS,
-            gpu_memory_utilization=_VLLM_MEMORY,
+            gpu_memory_utilization=0.8,
         )
     except (OSError, ValueError, RuntimeError) as e:
         raise InputError(f"{word}: {first_line(e)}") from e
@@ -122,8 +117,8 @@ def open_vllm(word: str, *, context: int | None = None) -> OpenModel:
 def opened_vllm(llm: Any) -> OpenModel:
     """An offline `vllm.LLM`, asked for the log-probabilities of its prompts.
 
-    Its prefix cache must be off, since what vLLM gives for cached prompt tokens is
-    nothing, or depends on the order of requests.
+    Its prefix cache must be off: for cached prompt tokens vLLM gives nothing, or what
+    depends on the order of requests.
     """
     cache = getattr(llm.llm_engine, "vllm_config", llm.llm_engine).cache_config
     if cache.enable_prefix_caching:
@@ -159,17 +154,14 @@ def opened_decoder(decoder: Any, tokenizer: Any) -> OpenModel:
     from jaxcontam.models.checkpoint import Checkpoint
 
     encoder, prefix_id = _tokenizer(tokenizer, {})
-    leaves = jax.tree.leaves_with_path(nnx.state(decoder))
-    parts = [
-        part
-        for path, leaf in leaves
-        for part in (
+    parts = [repr(decoder.config)]
+    for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder)):
+        parts += [
             f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}",
             np.asarray(leaf.ravel()[:_DIGEST_VALUES], np.float64).tobytes().hex(),
             float(leaf.astype("float32").sum()).hex(),
-        )
-    ]
-    fingerprint = _digest(repr(decoder.config), *parts)
+        ]
+    fingerprint = _digest(*parts)
     return opened_checkpoint(
         Checkpoint("decoder", decoder, encoder, prefix_id, fingerprint)  # pyright: ignore
     )
@@ -252,8 +244,7 @@ def _torch_logprobs(model: Any, requests: Sequence[Request]) -> list[np.ndarray]
                 n_rows = max(1, _BATCH_TOKENS // lengths[by_length[-1]])
                 batch, by_length = by_length[-n_rows:], by_length[:-n_rows]
                 longest = max(lengths[i] for i in batch)
-                ids_BT = np.zeros((len(batch), longest), np.int64)
-                mask_BT = np.zeros((len(batch), longest), np.int64)
+                ids_BT, mask_BT = np.zeros((2, len(batch), longest), np.int64)
                 for row, i in enumerate(batch):
                     ids_BT[row, : lengths[i]] = np.concatenate(requests[i])
                     mask_BT[row, : lengths[i]] = 1
@@ -288,22 +279,9 @@ def _vllm_logprobs(llm: Any, requests: Sequence[Request]) -> list[np.ndarray]:
         entries = output.prompt_logprobs[n:]
         if any(entry is None for entry in entries):
             raise InputError(_NO_CACHE, hint=_CACHE_OFF)
-        found.append(
-            np.array(
-                [entry[i].logprob for entry, i in zip(entries, ids[n:], strict=True)]
-            )
-        )
+        pairs = zip(entries, ids[n:], strict=True)
+        found.append(np.array([entry[i].logprob for entry, i in pairs]))
     return found
-
-
-def _torch_parts(name: str, value: Any) -> list[str]:
-    """Parts of a tensor in the digest: shape, type, first values and sum."""
-    flat = value.detach().reshape(-1)
-    return [
-        f"{name} {tuple(value.shape)} {value.dtype}",
-        flat[:_DIGEST_VALUES].double().cpu().numpy().tobytes().hex(),
-        float(flat.double().sum()).hex(),
-    ]
 
 
 def _digest(*parts: str) -> str:

@@ -69,10 +69,9 @@ def score_tokens(
 ) -> TokenScores:
     """Score every target of a batch, `[B, S]`; a row does not depend on the others.
 
-    Not compiled: the caller jits it, with everything but the arrays static. Ids are
-    int32, inputs in [0, V); targets may be any at padding, whose scores are to be
-    ignored. Without `moments` there are no means, variances and tops. `sharding` is
-    that of the weights, within `shard_map`.
+    Not compiled: the caller jits it, with everything but the arrays static. Inputs are
+    in [0, V); targets may be any at padding, whose scores are to be ignored. Without
+    `moments` there are no means, variances and tops. `sharding` is for `shard_map`.
     """
     B, S = inputs_BS.shape
     if targets_BS.shape != (B, S):
@@ -105,13 +104,12 @@ def score_continuations(
 ) -> jax.Array:
     """Log-probability of every id of every continuation after its prefix, `[I, K, T]`.
 
-    A few prefixes at a time, so memory does not grow with I. The head is applied to the
-    K x T scored places alone: the first id of a continuation is scored from the
-    prefix's last hidden state, and the state after the last id is not used. Not
-    compiled: the caller jits it, with everything but the arrays static.
+    `at_once` prefixes at a time, so memory does not grow with I. The head is applied to
+    the K x T scored places alone: the first id of a continuation is scored from the
+    prefix's last hidden state. Not compiled: the caller jits it.
 
-    Ids are int32, padding at the end, whose scores are to be ignored; a prefix has at
-    least one. `at_once` prefixes are a batch; the rest is as for `score_tokens`.
+    Padding is at the end, and its scores are to be ignored; a prefix has at least one
+    id. The rest is as for `score_tokens`.
     """
     _, K, T = continuations_IKT.shape
     if T == 0:

@@ -35,12 +35,6 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.rows import Row, Window
 from jaxcontam.scoring.scorer import Scorer
 
-# Default of the harness's other model types.
-_NEW_TOKENS = 256
-# Nats by which the likeliest token's log-probability may exceed another way of
-# computing the same one.
-_TOP_TOLERANCE = 1e-5
-
 
 @register_model("jaxcontam")
 class JaxcontamLM(TemplateLM):
@@ -125,7 +119,8 @@ class JaxcontamLM(TemplateLM):
             self._scorer.tokens(sequences), requests, strict=True
         ):
             logprobs, tops = scores[0, -len(own) :], scores[-1, -len(own) :]
-            is_greedy = bool((logprobs >= tops - _TOP_TOLERANCE).all())
+            # The likeliest token's is computed in another way.
+            is_greedy = bool((logprobs >= tops - 1e-5).all())
             found.append((float(logprobs.sum(dtype=np.float64)), is_greedy))
         return found
 
@@ -138,15 +133,13 @@ class JaxcontamLM(TemplateLM):
         for request in requests:
             (text,) = request.args
             ids = np.array(self.tok_encode(text), np.int32)
-            windows = [
-                make_disjoint_window(window)
-                for window in get_rolling_token_windows(
-                    token_list=own_ids(ids, self._prefix_id).tolist(),
-                    prefix_token=self.prefix_token_id,
-                    max_seq_len=self.max_length,
-                    context_len=1,
-                )
-            ]
+            rolling = get_rolling_token_windows(
+                token_list=own_ids(ids, self._prefix_id).tolist(),
+                prefix_token=self.prefix_token_id,
+                max_seq_len=self.max_length,
+                context_len=1,
+            )
+            windows = list(map(make_disjoint_window, rolling))
             parts += [(None, context, own) for context, own in windows]
             counts.append(len(windows))
         sums = [value for value, _ in self._loglikelihood_tokens(parts, disable_tqdm)]
@@ -176,7 +169,8 @@ class JaxcontamLM(TemplateLM):
 
     def _written(self, contexts: Sequence[str], how: dict[str, Any]) -> list[str]:
         """Continuations that are asked for in the same way."""
-        wanted = int(how.get("max_gen_toks", _NEW_TOKENS))
+        # The default is that of the harness's other model types.
+        wanted = int(how.get("max_gen_toks", 256))
         temperature = float(how.get("temperature", 0.0))
         sampling = Sampling(
             n_samples=1,
@@ -190,9 +184,7 @@ class JaxcontamLM(TemplateLM):
             for text in contexts
         ]
         until = how.get("until") or []
-        stops = [
-            stop for stop in ([until] if isinstance(until, str) else until) if stop
-        ]
+        stops = [*filter(None, [until] if isinstance(until, str) else until)]
 
         def decoded(ids: np.ndarray) -> str:
             return self._tokenizer.decode(ids.tolist(), skip_special_tokens=True)

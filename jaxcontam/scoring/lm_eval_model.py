@@ -1,9 +1,8 @@
 """`lm_eval:TYPE:ARGS` as a model: built, checked, asked by its public methods.
 
-A model object of lm-evaluation-harness gives one number for a continuation after a
-context, which is all that order tests ask for. Text is sent: whatever the object makes
-of it is a fixed function of the text, so order tests stay exact. Our models inside the
-harness are in `lm_eval_backend`.
+Text is sent: whatever an object of lm-evaluation-harness makes of it is a fixed
+function of the text, so order tests stay exact. Our models inside the harness are in
+`lm_eval_backend`.
 """
 
 import functools
@@ -31,20 +30,12 @@ INSTALL = "pip install 'jaxcontam[lm-eval]'"
 JOURNAL_NAME = "lm_eval.jsonl"
 """Answers of the object, in the folder of scores."""
 
-# Default context of the harness's own model types.
-_CONTEXT = 2048
 # The command line stands in reports, and a key must not.
 _SECRETS = re.compile(r"(?i)key|token|secret|passw|auth|header|credential")
 # Names of the harness's arguments that hold one of these words and no secret.
 _NO_SECRETS = re.compile(
     r"(?i)\w*tokeni[sz]\w*|max_\w*|\w*_tokens?_(id|to_\w+)|\w*(bos|eos|pad|end)_token"
 )
-_SWITCHES = ("true", "false", "none")
-# Arguments that may name the model.
-_MODEL_ARGUMENTS = ("pretrained", "model", "path")
-_PROBE, _PROBE_ENDS = "The cat sat on the mat. The dog lay by the door. ", "IO7?"
-# Statuses of requests that a server will never accept.
-_REFUSED = (400, 413, 422)
 
 
 def open_lm_eval(word: str) -> OpenModel:
@@ -54,9 +45,8 @@ def open_lm_eval(word: str) -> OpenModel:
     `--model_args`.
     """
     kind, _, arguments = word.removeprefix(LM_EVAL_PREFIX).partition(":")
-    return opened_lm(
-        _built(kind, arguments), word=f"{LM_EVAL_PREFIX}{kind}:{arguments}"
-    )
+    lm = _built(kind, arguments)
+    return opened_lm(lm, word=f"{LM_EVAL_PREFIX}{kind}:{arguments}")
 
 
 def opened_lm(lm: "LM", *, word: str) -> OpenModel:
@@ -68,8 +58,9 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     if hasattr(lm, "logits_cache"):
         lm.logits_cache = False  # type: ignore[attr-defined]
     _check(lm, word)
-    # In characters, of which a token has at least one: this many always fit.
-    context = int(getattr(lm, "max_length", None) or _CONTEXT)
+    # In characters, of which a token has at least one: this many always fit. The
+    # harness's own model types take 2,048.
+    context = int(getattr(lm, "max_length", None) or 2048)
     fingerprint = _fingerprint(__version__, word)
     made: list[AskedScorer] = []
 
@@ -78,15 +69,16 @@ def opened_lm(lm: "LM", *, word: str) -> OpenModel:
     ) -> AskedScorer:
         journal = None if store is None else journal_in(store, JOURNAL_NAME)
         ask = functools.partial(_kept_answers, lm, journal, fingerprint)
-        made.append(
-            AskedScorer(ask, name=word, context=context, ids=False, has_tokens=False)
+        scorer = AskedScorer(
+            ask, name=word, context=context, ids=False, has_tokens=False
         )
-        return make_asked_scorer(
-            made[-1], store=store, batch_tokens=batch_tokens, moments=moments
-        )
+        made.append(scorer)
+        return make_asked_scorer(scorer, store=store, moments=moments)
 
+    name = Path(_named(word) or word.removeprefix(LM_EVAL_PREFIX).split(":")[0]).name
+    name = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
     return OpenModel(
-        name=_folder_name(word),
+        name=name or "lm_eval",
         fingerprint=fingerprint,
         tokenizer=CharacterTokenizer(),
         prefix_id=None,
@@ -140,7 +132,7 @@ def _refuse_secrets(arguments: str) -> None:
     for part in arguments.split(","):
         name, _, value = part.strip().partition("=")
         is_named = _SECRETS.search(name) and not _NO_SECRETS.fullmatch(name)
-        if is_named and value.lower() not in _SWITCHES:
+        if is_named and value.lower() not in ("true", "false", "none"):
             raise InputError(
                 f"{LM_EVAL_PREFIX}: {name} does not belong on the command line, which "
                 "stands in the report",
@@ -157,7 +149,8 @@ def _refuse_secrets(arguments: str) -> None:
 
 def _check(lm: "LM", word: str) -> None:
     """Ask a few requests whose answers numbers of the place before do not pass."""
-    values = _answers(lm, [(_PROBE, end) for end in _PROBE_ENDS])
+    probe = "The cat sat on the mat. The dog lay by the door. "
+    values = _answers(lm, [(probe, end) for end in "IO7?"])
     if not all(math.isfinite(value) and value <= 0 for value in values):
         raise InputError(
             f"{word}: answers are no log-probabilities (such as {values[0]!r})"
@@ -174,8 +167,7 @@ def _kept_answers(
 ) -> list[np.ndarray]:
     """Answers of the journal, and of the object where it has none.
 
-    A server is asked only for what is missing. Other objects batch their input: one
-    that has not answered all is asked for all again, so that its batches are the same.
+    A server is asked for what is missing; other objects, which batch, for all again.
     """
     from lm_eval.models.api_models import TemplateAPI
 
@@ -216,11 +208,8 @@ def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
         return answers
 
     try:
-        alone = iter(
-            asked(
-                "loglikelihood_rolling", [(own,) for before, own in texts if not before]
-            )
-        )
+        whole = [(own,) for before, own in texts if not before]
+        alone = iter(asked("loglikelihood_rolling", whole))
         given = iter(asked("loglikelihood", [both for both in texts if both[0]]))
     except NotImplementedError as e:
         raise InputError(
@@ -232,23 +221,18 @@ def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
         # by which many requests are sent at once.
         if not isinstance(e, OSError) and not type(e).__module__.startswith("aiohttp"):
             raise
-        raise InputError(
-            f"{type(lm).__name__}: {first_line(e)}", hint=_hint(lm, e)
-        ) from e
+        hint = "what was answered before is kept; the same command goes on"
+        status = getattr(getattr(e, "response", None), "status_code", None)
+        # A server will never accept such a request.
+        if getattr(e, "status", status) in (400, 413, 422):
+            most = getattr(lm, "max_length", None) or "what is sent"
+            hint = (
+                f"if the server's model reads fewer tokens than {most}, say how many "
+                "with max_length=N in the arguments"
+            )
+        raise InputError(f"{type(lm).__name__}: {first_line(e)}", hint=hint) from e
     values = [next(given if before else alone) for before, _ in texts]
     return [float(v[0] if isinstance(v, tuple) else v) for v in values]
-
-
-def _hint(lm: "LM", e: Exception) -> str:
-    """Hint for a server error."""
-    status = getattr(getattr(e, "response", None), "status_code", None)
-    if getattr(e, "status", status) in _REFUSED:
-        most = getattr(lm, "max_length", None) or "what is sent"
-        return (
-            f"if the server's model reads fewer tokens than {most}, say how many with "
-            "max_length=N in the arguments"
-        )
-    return "what was answered before is kept; the same command goes on"
 
 
 def _fingerprint(version: str, word: str) -> str:
@@ -267,14 +251,7 @@ def _fingerprint(version: str, word: str) -> str:
 def _named(word: str) -> str | None:
     """The model that the arguments name, if any."""
     *_, arguments = word.split(":", 2)
-    fields = dict(
-        (part.partition("=")[0], part.partition("=")[2])
-        for part in arguments.split(",")
-    )
-    return next((fields[name] for name in _MODEL_ARGUMENTS if name in fields), None)
-
-
-def _folder_name(word: str) -> str:
-    kind = word.removeprefix(LM_EVAL_PREFIX).partition(":")[0]
-    name = Path(_named(word) or kind).name
-    return "".join(c if c.isalnum() or c in "-._" else "-" for c in name) or "lm_eval"
+    parts = [part.partition("=") for part in arguments.split(",")]
+    fields = {name: value for name, _, value in parts}
+    names = ("pretrained", "model", "path")
+    return next((fields[name] for name in names if name in fields), None)

@@ -38,20 +38,15 @@ def load(
             `lm_eval:TYPE:ARGS`; a causal model of transformers or a decoder of ours in
             memory, with its tokenizer; a `vllm.LLM`; a function
             `log_likelihoods(pairs)` that takes (context, continuation) strings and
-            returns log p(continuation | context) in nats; or what this function
-            returned before.
+            returns log p(continuation | context) in nats; or an `OpenModel`.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory.
         api: How to talk to a server; of it others take the context alone.
-        mesh: How devices share the work; of directories alone. None: each has a copy.
+        mesh: How devices share the work of a directory. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
-        division: What this process scores; of directories alone. None: everything.
+        division: What this process scores of a directory. None: everything.
         beside: The model that this one is a reference for, whose server's key no other
             server sees: that of a reference elsewhere is REFERENCE_API_KEY.
-
-    Raises:
-        InputError: If it is none of these, its numbers are no log-probabilities, or
-            the mesh does not fit the devices or the model.
     """
     if isinstance(model, OpenModel):
         return model

@@ -3,20 +3,20 @@
 import importlib.metadata
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 from flax import nnx
 from jax.sharding import Mesh
 
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
 from jaxcontam.scoring.identity import ScoreIdentity, cpu_cores, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
-    data_mesh,
+    device_mesh,
     on_mesh,
     sharded_forward,
     sharded_pairs,
@@ -25,12 +25,9 @@ from jaxcontam.scoring.mesh import (
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.shares import Division, division_on
+from jaxcontam.scoring.shares import Division, MeshShape, division_on
 from jaxcontam.scoring.store import ScoreStore
 
-# A batch that keeps a CPU's caches warm, and one that fills an accelerator.
-_BATCH_TOKENS = {"cpu": 512}
-_BATCH_TOKENS_ACCELERATOR = 16_384
 # What the environment can ask of the compiler and of the libraries that it calls.
 _SETTINGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "NPROC")
 
@@ -65,43 +62,29 @@ def local_scorer(
     """Score with a decoder, rows split over all devices.
 
     Devices are those of the mesh on which the weights lie, or all of this process where
-    they lie on one. `batch_tokens` are those of one device; None chooses by platform.
-    The store is this decoder's. `division` is None where there is one process, or where
-    the weights span processes, which then score together.
+    they lie on one. `batch_tokens` are those of one device. The store is this
+    decoder's. `division` is None where there is one process, or where the weights span
+    processes, which then score together.
     """
     graphdef, state = nnx.split(decoder)
-    config: DecoderConfig = decoder.config
-    if batch_tokens is None:
-        batch_tokens = default_batch_tokens()
     mesh = weights_mesh(state)
     state, _ = on_mesh(state, mesh)
-    divided = division_on(mesh, division)
-    few_shapes = mesh.devices.flat[0].platform != "cpu"
-    pairs = PairScorer(
-        sharded_pairs(graphdef, state, mesh),
-        context=config.context,
-        batch_tokens=batch_tokens,
-        n_devices=mesh.size,
-        store=store,
-        division=divided,
-        few_shapes=few_shapes,
-    )
-    return Scorer(
-        sharded_forward(graphdef, state, mesh, moments=moments),
-        context=config.context,
-        batch_tokens=batch_tokens,
-        n_devices=mesh.size,
-        store=store,
-        division=divided,
-        pairs=pairs,
-        moments=moments,
-        few_shapes=few_shapes,
-    )
+    shared: dict[str, Any] = {
+        "context": decoder.config.context,
+        "batch_tokens": batch_tokens or default_batch_tokens(),
+        "n_devices": mesh.size,
+        "store": store,
+        "division": division_on(mesh, division),
+        "few_shapes": mesh.devices.flat[0].platform != "cpu",
+    }
+    pairs = PairScorer(sharded_pairs(graphdef, state, mesh), **shared)
+    forward = sharded_forward(graphdef, state, mesh, moments=moments)
+    return Scorer(forward, pairs=pairs, moments=moments, **shared)
 
 
 def default_batch_tokens() -> int:
-    """Tokens of a batch that suit the platform."""
-    return _BATCH_TOKENS.get(jax.default_backend(), _BATCH_TOKENS_ACCELERATOR)
+    """Tokens that keep a CPU's caches warm, or fill an accelerator."""
+    return 512 if jax.default_backend() == "cpu" else 16_384
 
 
 def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
@@ -136,7 +119,8 @@ def score_identity(checkpoint: Checkpoint, *, moments: bool) -> ScoreIdentity:
 
 def device_info(mesh: Mesh | None = None) -> DeviceInfo:
     """The devices that `local_scorer` uses."""
-    mesh = data_mesh(jax.local_devices()) if mesh is None else mesh
+    if mesh is None:
+        mesh = device_mesh(MeshShape(), jax.local_devices())
     device = mesh.devices.flat[0]
     return DeviceInfo(
         platform=device.platform,
@@ -148,12 +132,7 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
 
 
 def model_info(checkpoint: Checkpoint) -> ModelInfo:
-    """Facts on the model for a report.
-
-    Its attention is that of rows as long as its context; where layers have different
-    windows, those are computed in blocks, and only rows within every window by a
-    library's kernel.
-    """
+    """Facts on the model for a report; its attention is that of rows of its context."""
     config, dtype = checkpoint.config, checkpoint.decoder.dtype
     attention = kernel_of_rows(config, dtype, config.context, hardware())
     return ModelInfo(

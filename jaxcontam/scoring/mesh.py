@@ -1,11 +1,9 @@
 """Scoring over a device mesh: rows over all devices, weights along the axis `model`.
 
 With one device on the axis `model` the weights are replicated, and devices do not
-communicate. With more, a device gathers a layer's weights before it computes the layer,
-and drops them after it. A mesh may span processes: each calls with the same rows, puts
-its own devices' rows on them, and receives all scores.
-
-`jax.pmap` is today a wrapper over `jit` and `shard_map`, so these are used directly.
+communicate. With more, a device gathers a layer's weights before it computes the layer.
+A mesh may span processes: each calls with the same rows, puts its own devices' rows on
+them, and receives all scores.
 
 Dimension key
     B  sequences in the batch, a multiple of the number of devices
@@ -60,20 +58,14 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
         return Mesh(np.array(devices).reshape(sizes), names, axis_types=kinds)
 
 
-def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
-    """All devices (or those given), each with all weights."""
-    return device_mesh(MeshShape(), devices)
-
-
 def weights_mesh(state: Any) -> Mesh:
     """Mesh that the weights are sharded over; all local devices if over none."""
     for leaf in jax.tree.leaves(state):
-        sharding = getattr(leaf, "sharding", None)
-        if isinstance(sharding, NamedSharding):
-            mesh = sharding.mesh
-            if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, MODEL_AXIS):
-                return mesh
-    return data_mesh(jax.local_devices())
+        # Some leaves' shardings have no mesh, or one of no devices.
+        mesh = getattr(getattr(leaf, "sharding", None), "mesh", None)
+        if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, MODEL_AXIS):
+            return mesh
+    return device_mesh(MeshShape(), jax.local_devices())
 
 
 def sharded_forward(
@@ -97,15 +89,13 @@ def sharded_pairs(
 ) -> Callable[..., jax.Array]:
     """`score_continuations` over a mesh: each device takes its own prefixes.
 
-    Returns:
-        (prefixes_IP, lengths_I, continuations_IKT, at_once) -> log-probabilities
-        `[I, K, T]`; I is a multiple of the number of devices.
+    (prefixes_IP, lengths_I, continuations_IKT, at_once) -> log-probabilities
+    `[I, K, T]`; I is a multiple of the number of devices.
     """
     placed, sharding = on_mesh(state, mesh)
 
     def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
-        inputs = (prefixes_IP, lengths_I, continuations_IKT)
-        rows = rows_on_mesh(mesh, ROWS, *inputs)
+        rows = rows_on_mesh(mesh, ROWS, prefixes_IP, lengths_I, continuations_IKT)
         return _pairs(graphdef, mesh, sharding, at_once, placed, *rows)
 
     return forward
@@ -147,9 +137,7 @@ def over_mesh(
     """`score(state, *arrays)` mapped over a mesh: each device scores its own rows.
 
     Where devices of other processes take part, every process receives all rows. The
-    result is not compiled; its caller is.
-
-    `rows` is the spec of the first axis of every array and of every result.
+    result is not compiled. `rows` is the spec of the first axis of all arrays.
     """
 
     def whole(state: nnx.State, *arrays: jax.Array) -> Any:

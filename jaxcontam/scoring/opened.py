@@ -134,8 +134,7 @@ class MakeScorer(Protocol):
     ) -> SequenceScorer:
         """Make it; scores or answers are kept in the store's folder, if there is one.
 
-        `batch_tokens` are those of one device; None chooses. `moments` adds means,
-        variances and tops, where the model has them.
+        `batch_tokens` are of one device; `moments` adds means, variances and tops.
         """
         ...
 
@@ -148,9 +147,7 @@ class OpenModel:
         name: Part of the names of folders, so without slashes.
         fingerprint: `sha256:` of what decides the scores, as far as it is known.
         prefix_id: Id before each sequence, or None.
-        context: Ids that are read at once.
-        device: What reports say of the device; None where others own it.
-        checkpoint: The weights; None where they are not here.
+        device: None where others own it, as of `checkpoint`.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
@@ -196,19 +193,19 @@ def opened_checkpoint(
     from jaxcontam.scoring.mesh import weights_mesh
 
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
-    division = division or Division()
+    division, config = division or Division(), checkpoint.config
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
         tokenizer=checkpoint.tokenizer,
         prefix_id=checkpoint.prefix_id,
-        context=checkpoint.config.context,
+        context=config.context,
         info=model_info(checkpoint),
         device=device_info(mesh),
         checkpoint=checkpoint,
         make_scorer=functools.partial(checkpoint_scorer, checkpoint, division=division),
         division=division,
         has_moments=True,
-        vocab_size=checkpoint.config.vocab_size,
-        n_heads=checkpoint.config.n_heads,
+        vocab_size=config.vocab_size,
+        n_heads=config.n_heads,
     )

@@ -24,12 +24,9 @@ from jaxcontam.stats.orders import cut_to_budget
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PairGroup:
-    """One prefix and what is scored after it.
+    """One prefix, the tokenizer's prefix id first, and what is scored after it.
 
-    Attributes:
-        prefix: int32 ids, the tokenizer's prefix id first.
-        continuations: int32 ids of each example that is scored after it.
-        others: Index of the example of each continuation.
+    `others` are the examples of the continuations.
     """
 
     prefix: np.ndarray
@@ -60,10 +57,10 @@ class PairPlan:
 
     Attributes:
         members: For each stratum its example indices in published order.
-        cut: (N,) int32, ids removed from each example in all.
-        start: int32 ids before each prefix.
+        cut: (N,) ids removed from each example in all.
+        start: Ids before each prefix.
         most: For each stratum the ids to which its examples are cut, or None.
-        lengths: (K, S) int64, ids of each example, cut; 0 in padding.
+        lengths: (K, S) ids of each example, cut; 0 in padding.
         wanted: (K, S, S) bool, whether [k, i, j] is scored: j after i.
     """
 
@@ -110,45 +107,37 @@ class PairPlan:
     @functools.cached_property
     def groups(self) -> tuple[PairGroup, ...]:
         """One a stratum and example."""
-        return tuple(
-            group for k in range(len(self.members)) for group in self._groups(k)
-        )
-
-    def _groups(self, k: int) -> list[PairGroup]:
-        members = self.members[k].tolist()
-        ids = [self.encoded.cut(i, self.most[k]) for i in members]
-        by_content = sorted(
-            range(len(ids)), key=lambda place: (len(ids[place]), ids[place].tobytes())
-        )
         groups = []
-        for place in by_content:
-            others = [other for other in by_content if self.wanted[k, place, other]]
-            groups.append(
-                PairGroup(
-                    prefix=np.concatenate([self.start, ids[place]]),
-                    continuations=tuple(ids[other] for other in others),
-                    example=members[place],
-                    others=tuple(members[other] for other in others),
+        for k, indices in enumerate(self.members):
+            members = indices.tolist()
+            ids = [self.encoded.cut(i, self.most[k]) for i in members]
+            contents = [(len(own), own.tobytes()) for own in ids]
+            by_content = sorted(range(len(ids)), key=contents.__getitem__)
+            for place in by_content:
+                others = [other for other in by_content if self.wanted[k, place, other]]
+                groups.append(
+                    PairGroup(
+                        prefix=np.concatenate([self.start, ids[place]]),
+                        continuations=tuple(ids[other] for other in others),
+                        example=members[place],
+                        others=tuple(members[other] for other in others),
+                    )
                 )
-            )
-        return groups
+        return tuple(groups)
 
     def matrices(self, logprobs: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """Pair matrices in published order, (K, S, S) float64, from scores of groups.
 
-        `logprobs` has a float32 array for each group and continuation, nats an id. Sums
-        are float64; 0 on diagonals and padding, NaN where a pair was not scored.
+        `logprobs` has an array for each group and continuation, nats an id. 0 on
+        diagonals and padding, NaN where a pair was not scored.
         """
-        largest = max(len(members) for members in self.members)
+        largest = max(map(len, self.members))
         pairs_KSS = np.zeros((len(self.members), largest, largest))
+        at = {}
         for k, members in enumerate(self.members):
             n = len(members)
             pairs_KSS[k, :n, :n] = np.where(np.eye(n, dtype=bool), 0.0, np.nan)
-        at = {
-            int(example): (k, position)
-            for k, members in enumerate(self.members)
-            for position, example in enumerate(members)
-        }
+            at |= {example: (k, i) for i, example in enumerate(members.tolist())}
         for group, scores in zip(self.groups, logprobs, strict=True):
             k, i = at[group.example]
             for other, own in zip(group.others, scores, strict=True):
@@ -167,11 +156,8 @@ def plan_pairs(
     """Lay out ordered pairs of each stratum: all, or those that are wanted.
 
     A stratum whose two longest examples do not fit the context together is cut, each
-    example to the same largest length that fits: symmetric in the examples.
-
-    The prefix id stands before each prefix if the tokenizer has one, and not each
-    example begins with it. `wanted_KSS` is true where [k, i, j] is to be scored, at
-    least one pair of each example, none with itself; None is all.
+    example to the same largest length that fits. `wanted_KSS` is true where [k, i, j]
+    is to be scored, at least one pair of each example, none with itself.
     """
     sizes_K = np.array([len(members) for members in strata], np.int64)
     there_KS = np.arange(sizes_K.max(initial=0)) < sizes_K[:, None]
@@ -190,18 +176,16 @@ def plan_pairs(
                 hint="use a model with a longer context",
             )
         most[k] = length
-        members = strata[k]
-        too_long = np.maximum(encoded.lengths[members] - length, 0)
-        cut_N[members] += too_long.astype(np.int32)
+        too_long = np.maximum(encoded.lengths[strata[k]] - length, 0)
+        cut_N[strata[k]] += too_long.astype(np.int32)
         lengths_KS[k] = np.minimum(lengths_KS[k], length)
     others_SS = ~np.eye(there_KS.shape[1], dtype=bool)
     all_KSS = there_KS[:, :, None] & there_KS[:, None] & others_SS
-    start = ids_before(prefix_id, encoded.ids)
     return PairPlan(
         members=tuple(strata),
         cut=cut_N,
         encoded=encoded,
-        start=start,
+        start=ids_before(prefix_id, encoded.ids),
         most=tuple(most),
         lengths=lengths_KS,
         wanted=all_KSS if wanted_KSS is None else wanted_KSS,

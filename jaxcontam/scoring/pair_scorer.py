@@ -17,27 +17,25 @@ import numpy as np
 
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.pair_plan import GroupSizes, PairGroup
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work, bucket_lengths
+from jaxcontam.scoring.run_batches import (
+    NonFiniteScoreError,
+    Work,
+    bucket_lengths,
+    by_bucket,
+    parts,
+)
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
 
-# Each device call has overhead, which this many steps share.
-_STEPS_A_BATCH = 4
-# Name of these values in the store's keys.
-_KEPT = "pairs"
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PairBatch:
-    """Groups that are scored together.
+    """Groups that are scored together, of which a device takes `at_once` side by side.
 
-    Attributes:
-        n_rows: I, padding among them.
-        length: P and T, padding included.
-        at_once: Prefixes that a device scores side by side.
+    `n_rows` is I, `length` P and T, padding included.
     """
 
     groups: tuple[int, ...]
@@ -61,16 +59,8 @@ class PairBatch:
             return []
         at_once = -(-self.at_once // 2)
         n_rows = self.n_rows // self.at_once * at_once
-        return [
-            PairBatch(
-                self.groups[start : start + n_rows],
-                n_rows,
-                self.n_continuations,
-                self.length,
-                at_once,
-            )
-            for start in range(0, len(self.groups), n_rows)
-        ]
+        shape = (n_rows, self.n_continuations, self.length, at_once)
+        return [PairBatch(groups, *shape) for groups in parts(self.groups, n_rows)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -91,10 +81,7 @@ class PairScores:
 
 @dataclasses.dataclass(eq=False)
 class PairScorer:
-    """Scores continuations of shared prefixes with one forward function.
-
-    Attributes are as for `Scorer`.
-    """
+    """Scores continuations of shared prefixes; attributes are as for `Scorer`."""
 
     forward: PairForward
     _: dataclasses.KW_ONLY
@@ -104,9 +91,7 @@ class PairScorer:
     store: ScoreStore | None = None
     division: Division | Together | None = None
     few_shapes: bool = False
-
-    def __post_init__(self) -> None:
-        self._no_room: set[str] = set()
+    _no_room: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
@@ -143,27 +128,21 @@ class PairScorer:
 
     def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
         """Batches of few shapes; they follow from the groups, not from the store."""
-        of_length = groups_by_length(groups, self._buckets)
         K = max((len(group.continuations) for group in groups), default=0)
         batches = []
-        for length, members in sorted(of_length.items()):
-            n_rows, _, _, at_once = self._shape(length, K)
-            batches += [
-                PairBatch(
-                    tuple(members[start : start + n_rows]), n_rows, K, length, at_once
-                )
-                for start in range(0, len(members), n_rows)
-            ]
+        for length, members in groups_by_length(groups, self._buckets).items():
+            shape = self._shape(length, K)
+            batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
         return batches
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
         """How many batches of each shape `plan` makes of groups of these sizes."""
-        padded_G = _padded(sizes.prefix, sizes.longest, self._buckets)
+        longest_G = _longest(sizes.prefix, sizes.longest, self.context)
         K = int(sizes.n_continuations.max(initial=0))
         found = {}
-        for length, n in zip(*np.unique(padded_G, return_counts=True), strict=True):
-            shape = self._shape(int(length), K)
-            found[shape] = -(-int(n) // shape[0])
+        for length, members in by_bucket(longest_G, self._buckets).items():
+            shape = self._shape(length, K)
+            found[shape] = -(-len(members) // shape[0])
         return found
 
     @property
@@ -173,13 +152,14 @@ class PairScorer:
     def _shape(self, length: int, K: int) -> tuple[int, int, int, int]:
         """`PairBatch.shape` of a padded length."""
         at_once = max(1, self.batch_tokens // (length * (1 + K)))
-        return self.n_devices * _STEPS_A_BATCH * at_once, K, length, at_once
+        # Each device call has overhead, which four steps share.
+        return self.n_devices * 4 * at_once, K, length, at_once
 
 
 def groups_by_length(
     groups: Sequence[PairGroup], buckets: Sequence[int]
 ) -> dict[int, list[int]]:
-    """Indices of groups by their padded length, one for prefix and continuations.
+    """Padded lengths, one for prefix and continuations, and the groups of each.
 
     The last of the padded lengths is the context, which a prefix and a continuation
     together may not exceed.
@@ -196,19 +176,12 @@ def groups_by_length(
                 f"context of {context}"
             )
     prefix_G = np.array([len(group.prefix) for group in groups], np.int64)
-    of_length: dict[int, list[int]] = {}
-    for i, length in enumerate(_padded(prefix_G, longest_G, buckets).tolist()):
-        of_length.setdefault(length, []).append(i)
-    return of_length
+    return by_bucket(_longest(prefix_G, longest_G, context), buckets)
 
 
-def _padded(
-    prefix_G: np.ndarray, longest_G: np.ndarray, buckets: Sequence[int]
-) -> np.ndarray:
-    """(G,) int64, one padded length for a prefix and its longest continuation."""
-    padded_L = np.array(buckets)
-    longest_G = np.minimum(np.maximum(prefix_G, longest_G), padded_L[-1])
-    return padded_L[np.searchsorted(padded_L, longest_G)]
+def _longest(prefix_G: np.ndarray, longest_G: np.ndarray, context: int) -> np.ndarray:
+    """(G,) ids of a prefix or its longest continuation, at most the context."""
+    return np.minimum(np.maximum(prefix_G, longest_G), context)
 
 
 def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
@@ -222,9 +195,9 @@ def pair_keys(
     """Key of each group of a batch."""
     keys = []
     for index in batch.groups:
-        parts = [groups[index].prefix, *groups[index].continuations]
-        shape = (*batch.shape, *(len(part) for part in parts))
-        keys.append(store.row_key(_KEPT, shape, 0, np.concatenate(parts)))
+        ids = [groups[index].prefix, *groups[index].continuations]
+        shape = (*batch.shape, *map(len, ids))
+        keys.append(store.row_key("pairs", shape, 0, np.concatenate(ids)))
     return keys
 
 

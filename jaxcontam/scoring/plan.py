@@ -32,10 +32,10 @@ class ScoringPlan:
     """Sequences of one order test.
 
     Attributes:
-        sequences: Distinct int32 id arrays, the prefix id first.
-        index: (K, M) int64; the sequence of each order, in scoring columns.
+        sequences: Distinct ones, the prefix id first.
+        index: (K, M) the sequence of each order, in scoring columns.
         place: (K,) where the published order stands.
-        cut: (N,) int32, ids removed from each example in all.
+        cut: (N,) ids removed from each example in all.
         examples: For each sequence, (example, end of its ids) pairs.
     """
 
@@ -67,10 +67,9 @@ def plan_orders(
 ) -> ScoringPlan:
     """Lay out every order of every stratum as a sequence of ids.
 
-    The prefix id stands before each sequence if the tokenizer has one, and not each
-    example begins with it. `windowed` leaves long strata whole, to be scored in
-    windows. Otherwise a stratum of more than context - 1 ids is cut, each example to
-    the same largest length that fits.
+    The prefix id stands before each sequence, unless each example begins with it.
+    `windowed` leaves long strata whole, to be scored in windows. Otherwise a stratum of
+    more than context - 1 ids is cut, each example to the same largest length that fits.
     """
     prefix = ids_before(prefix_id, encoded.ids)
     cut_N = encoded.n_cut_ids.copy()
@@ -110,10 +109,8 @@ def plan_orders(
 class VersionPlan:
     """Sequences of a test of versions.
 
-    Attributes:
-        sequences: Distinct int32 id arrays, the prefix id first.
-        index: For each row the sequence of each version, in scoring columns.
-        place: (K,) int64; where the published version stands while it is scored.
+    `index` is, for each row, the sequence of each version, in scoring columns; `place`
+    (K,) where the published version stands while it is scored.
     """
 
     sequences: tuple[np.ndarray, ...]
@@ -123,10 +120,8 @@ class VersionPlan:
     def rows(self, values_C: np.ndarray) -> list[np.ndarray]:
         """One float64 array a row from one number per sequence; published first."""
         return [
-            np.concatenate([row[place : place + 1], np.delete(row, place)])
-            for row, place in zip(
-                (values_C[index] for index in self.index), self.place, strict=True
-            )
+            values_C[np.concatenate([index[[place]], np.delete(index, place)])]
+            for index, place in zip(self.index, self.place, strict=True)
         ]
 
     def matrix(self, values_C: np.ndarray) -> np.ndarray:
@@ -150,10 +145,10 @@ def plan_versions(
     seed: int,
     content_digest: str,
 ) -> VersionPlan:
-    """Lay out rows of versions, the published one of each at a random place.
+    """Lay out rows of versions, the published one of each, its first, at random.
 
-    The published version of a row is its first. `content_digest` is blind to which that
-    is; with the seed and the row's number it seeds the place.
+    `content_digest` is blind to which that is; with the seed and the row's number it
+    seeds the place.
     """
     prefix = np.array([] if prefix_id is None else [prefix_id], np.int32)
     places = draw_places(list(map(len, rows)), seed=seed, content_digest=content_digest)

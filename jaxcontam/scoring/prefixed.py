@@ -18,27 +18,23 @@ from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import PairSource
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
-from jaxcontam.scoring.run_batches import NonFiniteScoreError, Work, bucket_lengths
+from jaxcontam.scoring.run_batches import (
+    NonFiniteScoreError,
+    Work,
+    bucket_lengths,
+    by_bucket,
+    parts,
+)
 from jaxcontam.scoring.shares import divided_batches
 from jaxcontam.scoring.store import RowKeys
-
-# Least ratio of a batch's ids to the prefix's: prefills cost at most a quarter more.
-_PER_PREFIX = 4
-# Most bytes of the attention scores from a batch's ids to the prefix, all heads.
-_MOST_BYTES = 1 << 28
-# Name of these values in the store's keys.
-_KEPT = "prefixed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PrefixedSums:
-    """Log-probabilities of texts after a prefix.
+    """Log-probabilities of texts after a prefix, over ids after the first `skip`.
 
-    Attributes:
-        loglik: (n_texts,) float64, nats, summed over a text's ids after the first
-            `skip`.
-        n_cached: Number of ids whose scores were in the store.
-        n_scored: (n_texts,) int64, log-probabilities in each sum.
+    `loglik` is (n_texts,) in nats, `n_scored` the number in each sum; `n_cached` ids
+    were in the store.
     """
 
     loglik: np.ndarray
@@ -63,11 +59,8 @@ class PrefixedBatch:
         if K == 1:
             return []
         K = -(-K // 2)
-        n = n_devices * K
-        return [
-            PrefixedBatch(self.texts[start : start + n], (n_devices, K, P, T))
-            for start in range(0, len(self.texts), n)
-        ]
+        shape = (n_devices, K, P, T)
+        return [PrefixedBatch(some, shape) for some in parts(self.texts, n_devices * K)]
 
 
 def prefixed_sums(
@@ -97,15 +90,9 @@ def prefixed_sums(
         )
 
     def keys(batch: PrefixedBatch, store: RowKeys) -> list[bytes]:
-        return [
-            store.row_key(
-                _KEPT,
-                batch.shape,
-                len(prefix_P) + skip,
-                np.concatenate([prefix_P, texts[i]]),
-            )
-            for i in batch.texts
-        ]
+        first = len(prefix_P) + skip
+        read = [np.concatenate([prefix_P, texts[i]]) for i in batch.texts]
+        return [store.row_key("prefixed", batch.shape, first, ids) for ids in read]
 
     def inputs(batch: PrefixedBatch) -> tuple[np.ndarray, ...]:
         n_devices, K, _, T = batch.shape
@@ -137,21 +124,21 @@ def prefixed_sums(
         halves=PrefixedBatch.halves,
     )
     loglik, n_cached, done = np.zeros(len(texts)), 0, 0
-    total = sum(len(ids) for ids in texts)
-    batches = plan_prefixed(
-        scorer, len(prefix_P), [len(ids) for ids in texts], n_heads=n_heads
-    )
+    lengths = list(map(len, texts))
+    total = sum(lengths)
+    batches = plan_prefixed(scorer, len(prefix_P), lengths, n_heads=n_heads)
     for batch, found, cached in divided_batches(
         batches, work, scorer.store, scorer.division
     ):
+        n_ids = sum(lengths[i] for i in batch.texts)
+        done += n_ids
+        if cached:
+            n_cached += n_ids
         for i, (value,) in zip(batch.texts, found, strict=True):
             loglik[i] = value
-            done += len(texts[i])
-            n_cached += cached * len(texts[i])
         if progress is not None:
             progress(done, total)
-    n_scored = np.array([len(ids) - skip for ids in texts], np.int64)
-    return PrefixedSums(loglik, n_cached, n_scored)
+    return PrefixedSums(loglik, n_cached, np.array(lengths, np.int64) - skip)
 
 
 def paired_sums(
@@ -162,10 +149,7 @@ def paired_sums(
     skip: int = 0,
     progress: Progress | None = None,
 ) -> PrefixedSums:
-    """Sum the log-probabilities of each text after a prefix of its own.
-
-    Arguments and exceptions are those of `prefixed_sums`.
-    """
+    """Sum the log-probabilities of each text after a prefix of its own."""
     pairs = zip(prefixes, texts, strict=True)
     groups = [PairGroup(prefix, (ids,), 0, (1,)) for prefix, ids in pairs]
     return _group_sums(scorer, groups, skip, progress)
@@ -199,21 +183,16 @@ def plan_prefixed(
 ) -> list[PrefixedBatch]:
     """Batches of few shapes, determined by the lengths alone."""
     buckets = bucket_lengths(scorer.context, few_shapes=scorer.few_shapes)
-    of_bucket: dict[int, list[int]] = {}
-    for i, length in enumerate(lengths):
-        bucket = buckets[int(np.searchsorted(buckets, length))]
-        of_bucket.setdefault(bucket, []).append(i)
     batches = []
-    for bucket, members in sorted(of_bucket.items()):
-        fit = _MOST_BYTES // (4 * n_heads * (n_prefix + bucket))
-        ids = min(fit, max(scorer.batch_tokens, _PER_PREFIX * n_prefix))
+    for bucket, members in by_bucket(lengths, buckets).items():
+        # Attention scores from a batch's ids to the prefix, all heads, take 256 MiB.
+        fit = (1 << 28) // (4 * n_heads * (n_prefix + bucket))
+        # With four times the prefix's ids prefills cost at most a quarter more.
+        ids = min(fit, max(scorer.batch_tokens, 4 * n_prefix))
         K = max(1, ids // bucket)
         if not scorer.few_shapes:
             K = min(K, -(-len(members) // scorer.n_devices))
-        n_rows = scorer.n_devices * K
         shape = (scorer.n_devices, K, n_prefix, bucket)
-        batches += [
-            PrefixedBatch(tuple(members[start : start + n_rows]), shape)
-            for start in range(0, len(members), n_rows)
-        ]
+        rows = parts(members, scorer.n_devices * K)
+        batches += [PrefixedBatch(some, shape) for some in rows]
     return batches

@@ -32,9 +32,8 @@ from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 class PromptedModel:
     """A model that follows prompts.
 
-    Attributes:
-        name: Part of the names of folders, so without slashes.
-        device: None for a server, like `tokenize`, `read` and `context`.
+    Its name is a part of those of folders, so without slashes. `device`, `tokenize`,
+    `read` and `context` are None for a server.
     """
 
     name: str
@@ -49,11 +48,7 @@ class PromptedModel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How servers are asked.
-
-    Attributes:
-        spending: What the model and the judge may use together, and have used.
-    """
+    """How servers are asked; the model and the judge spend together."""
 
     spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
     concurrency: int = 8
@@ -73,10 +68,10 @@ def open_prompted(
 ) -> Iterator[PromptedModel]:
     """Open a directory, hub name, `api:URL#NAME` or model in memory for the block.
 
-    `is_plain`: prompts are read as any text is, without a chat template. `beside` is
-    the model that this one is a reference for: no server may see the key of another
-    one, so the key of this one is REFERENCE_API_KEY then. `journal`: (name of the
-    model, what is known of it) -> where finished answers are kept.
+    `is_plain`: prompts are read without a chat template. `beside` is the model that
+    this one is a reference for: no server may see the key of another one, so the key of
+    this one is REFERENCE_API_KEY then. `journal`: (name of the model, what is known of
+    it) -> where finished answers are kept.
     """
     if isinstance(model, PromptedModel):
         yield model
@@ -139,8 +134,8 @@ def open_judge(
 ) -> Iterator[ChatCompleter]:
     """Open a chat model that judges, for the block.
 
-    Its key is API_KEY; where a model that is judged (`asked`; None for no model) stands
-    behind another server, JUDGE_API_KEY alone: no server may see the key of another.
+    Its key is API_KEY; where a model that is judged (`asked`) stands behind another
+    server, JUDGE_API_KEY alone: no server may see the key of another.
     """
     judge = parse_api(word, flag="--judge")
     key = key_beside(judge.url, JUDGE_KEY_VARIABLE, asked)

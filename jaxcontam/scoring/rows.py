@@ -22,8 +22,7 @@ FIRST_K = 8
 class Window:
     """A stretch of a sequence that goes through the model at once.
 
-    Attributes:
-        first_target: First token that this window scores.
+    `first_target` is the first token that it scores.
     """
 
     start: int
@@ -34,11 +33,10 @@ class Window:
 def windows(n_tokens: int, context: int) -> list[Window]:
     """Cover tokens 1..n-1 as targets, each once.
 
-    Up to `context` tokens make one window. Longer sequences move on by half a
-    context, and each window after the first scores only what the one before it did
-    not, so that every target has at least half a context before it. The last window
-    is moved back to end with the sequence. A function of the length alone: all
-    orders of the same examples are treated alike.
+    Up to `context` tokens make one window. Longer sequences move on by half a context,
+    and each window scores only what the one before it did not, so that every target
+    has at least half a context before it. The last window ends with the sequence. A
+    function of the length alone: all orders of the same examples are treated alike.
     """
     if n_tokens <= context:
         return [Window(0, n_tokens, 1)]
@@ -78,11 +76,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """Values kept of a row's scores.
+    """Values kept of a row's scores, (R, T) float32.
 
-    Attributes:
-        reduce: Own scores of a row (R, T) float32 -> kept values.
-        n_values: Rows of the kept values; None is one per score.
+    `n_values` is the rows of the kept values; None is one per score.
     """
 
     name: str
@@ -102,9 +98,8 @@ class Kept:
 
 def _sums(own_RT: np.ndarray) -> np.ndarray:
     """(2, 1) float64: log-probabilities summed over all own targets and the first."""
-    return np.array(
-        [[own_RT[0].sum(dtype=np.float64)], [own_RT[0, :FIRST_K].sum(dtype=np.float64)]]
-    )
+    parts = own_RT[0], own_RT[0, :FIRST_K]
+    return np.array([[part.sum(dtype=np.float64)] for part in parts])
 
 
 SUMS = Kept(f"sums{FIRST_K}", "<f8", _sums, n_values=2)
@@ -129,8 +124,7 @@ def fill(
     batch: Batch, rows: Sequence[Row], sequences: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets of a batch; zeros pad the end, where nothing looks back."""
-    inputs_BS = np.zeros((batch.n_rows, batch.length), np.int32)
-    targets_BS = np.zeros((batch.n_rows, batch.length), np.int32)
+    inputs_BS, targets_BS = np.zeros((2, batch.n_rows, batch.length), np.int32)
     for i, index in enumerate(batch.rows):
         ids = rows[index].ids(sequences)
         inputs_BS[i, : len(ids) - 1] = ids[:-1]

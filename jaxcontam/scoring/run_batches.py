@@ -15,28 +15,13 @@ import numpy as np
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
-# Status of XLA on every platform, when a program is loaded or run.
-_EXHAUSTED = "RESOURCE_EXHAUSTED"
-# Batches in flight: the host prepares one while the device works on another.
-_AHEAD = 1
 BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
 
 
-# From this many on, padding rows of a length's last batch hardly count, and all plans
-# share one shape, which is compiled once and finds its scores in a store.
-_MANY_BATCHES = 8
-# The shortest padded length where shapes are to be few.
-_SHORTEST = 64
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that are scored together.
-
-    Attributes:
-        rows: Indices of the rows; fewer than `n_rows` in the last ones of a length.
-    """
+    """Rows scored together; fewer than `n_rows` in the last ones of a length."""
 
     rows: tuple[int, ...]
     n_rows: int
@@ -50,20 +35,21 @@ class Batch:
         if self.n_rows <= n_devices:
             return []
         n_rows = n_devices * -(-self.n_rows // n_devices // 2)
-        return [
-            Batch(self.rows[start : start + n_rows], n_rows, self.length)
-            for start in range(0, len(self.rows), n_rows)
-        ]
+        return [Batch(rows, n_rows, self.length) for rows in parts(self.rows, n_rows)]
+
+
+def parts(rows: Sequence[int], n: int) -> Iterator[tuple[int, ...]]:
+    """Rows in their order, `n` at a time."""
+    return (tuple(rows[start : start + n]) for start in range(0, len(rows), n))
 
 
 def bucket_lengths(context: int, *, few_shapes: bool = False) -> list[int]:
     """Padded lengths: powers of two and their halves more, up to the context.
 
-    At most a third of a row of 16 ids or more is padding; a context of 2,048 has 15.
-    Where shapes are to be few, powers of two from 64 on: 6 of them, and at most half of
-    a row of 64 or more.
+    At most a third of a row of 16 ids or more is padding. Where shapes are to be few,
+    powers of two from 64 on: at most half of a row of 64 or more.
     """
-    lengths, power = [], _SHORTEST if few_shapes else 16
+    lengths, power = [], 64 if few_shapes else 16
     while power < context:
         lengths += [power] if few_shapes else [power, power + power // 2]
         power *= 2
@@ -82,36 +68,36 @@ def plan_batches(
 
     A function of the rows' lengths alone, so the same plan has the same batches. All
     rows of one padded length have one shape: full batches where they are many, and
-    where they are few an even split, so that texts of many lengths, a few of each, are
-    not mostly scored as padding. An accelerator scores the padding in less time than it
-    takes to compile another shape: there all batches are full, and no shape depends on
-    how many rows there are.
+    where they are few an even split, so that texts of many lengths are not mostly
+    scored as padding. An accelerator scores the padding in less time than it takes to
+    compile another shape: there all batches are full.
 
     Rows have at most `context` positions; a batch has `batch_tokens` on each device, at
     least one row.
     """
-    buckets = bucket_lengths(context, few_shapes=few_shapes)
-    of_bucket: dict[int, list[int]] = {}
-    for row, length in enumerate(lengths):
-        bucket = buckets[int(np.searchsorted(buckets, length))]
-        of_bucket.setdefault(bucket, []).append(row)
     batches = []
-    for bucket, rows in sorted(of_bucket.items()):
-        n_rows = most = max(1, batch_tokens // bucket)
+    buckets = bucket_lengths(context, few_shapes=few_shapes)
+    for bucket, rows in by_bucket(lengths, buckets).items():
+        n_rows = max(1, batch_tokens // bucket)
         if not few_shapes:
-            n_rows = _rows_of_a_batch(-(-len(rows) // n_devices), most)
+            n = -(-len(rows) // n_devices)
+            n_batches = -(-n // n_rows)
+            # Padding rows of the last of many batches hardly count, and all plans share
+            # one shape, which is compiled once and finds its scores in a store.
+            n_rows = n_rows if n_batches > 8 else -(-n // n_batches)
         n_rows *= n_devices
-        batches += [
-            Batch(tuple(rows[start : start + n_rows]), n_rows, bucket)
-            for start in range(0, len(rows), n_rows)
-        ]
+        batches += [Batch(some, n_rows, bucket) for some in parts(rows, n_rows)]
     return batches
 
 
-def _rows_of_a_batch(n: int, most: int) -> int:
-    """Rows of each batch of `n` in all, at most `most`."""
-    n_batches = -(-n // most)
-    return most if n_batches > _MANY_BATCHES else -(-n // n_batches)
+def by_bucket(
+    lengths: Sequence[int] | np.ndarray, buckets: Sequence[int]
+) -> dict[int, list[int]]:
+    """Padded lengths, ascending, and the rows of each."""
+    found: dict[int, list[int]] = {}
+    for row, at in enumerate(np.searchsorted(buckets, lengths).tolist()):
+        found.setdefault(buckets[at], []).append(row)
+    return dict(sorted(found.items()))
 
 
 class NoRoomError(InputError):
@@ -124,7 +110,8 @@ def room_for(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as e:
-        if _EXHAUSTED not in str(e):
+        # Status of XLA on every platform, when a program is loaded or run.
+        if "RESOURCE_EXHAUSTED" not in str(e):
             raise
         raise NoRoomError(
             f"the device has no memory for {what}",
@@ -150,12 +137,9 @@ class NonFiniteScoreError(ArithmeticError):
 class Work(Generic[BatchT, ValueT]):
     """How batches of one kind are scored.
 
-    Attributes:
-        finish: Values of its rows, from what the device gives; may raise.
-        from_bytes: Undoes it, to the bit; takes the batch and the row's place in it.
-        halves: Smaller batches of the same rows, for a device without memory for the
-            whole.
-        no_room: Sizes, in words, for which the device has had no memory.
+    `finish` gives values of its rows, from what the device gives; `from_bytes` takes
+    the batch and the row's place in it; `no_room` holds sizes, in words, for which the
+    device has had no memory.
     """
 
     keys: Callable[[BatchT, RowKeys], list[bytes]]
@@ -175,14 +159,14 @@ def scored_batches(
 
     A batch with a row that the store lacks is scored whole, so that its shape is that
     of the plan; it is stored whole or, if `finish` raises, not at all. Where the device
-    has no memory for it, it is scored in halves, which the store keeps as what they
-    are: rows of another shape. With several processes see `divided_batches`.
+    has no memory for it, it is scored in halves, kept as rows of another shape.
     """
     waiting: collections.deque[tuple[BatchT, _Begun[ValueT]]] = collections.deque()
     for batch in [*batches, None]:
         if batch is not None:
             waiting.append((batch, _begun(batch, work, store)))
-        while waiting and (batch is None or len(waiting) > _AHEAD):
+        # The host prepares one batch while the device works on another.
+        while waiting and (batch is None or len(waiting) > 1):
             done, begun = waiting.popleft()
             yield done, _ended(done, begun, work, store), begun.stored is not None
 

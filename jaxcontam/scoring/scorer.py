@@ -63,12 +63,8 @@ class TokenTable:
 class Scorer:
     """Scores sequences with one forward function and one rule of windows.
 
-    NonFiniteScoreError names the sequence and the id.
-
-    Attributes:
-        batch_tokens: Tokens of a batch on one device.
-        division: None where there is one process.
-        moments: The forward function gives them; a store says it by itself.
+    NonFiniteScoreError names the sequence and the id. `batch_tokens` are of one device;
+    `moments`: the forward function gives them, as a store says by itself.
     """
 
     forward: Forward
@@ -81,10 +77,8 @@ class Scorer:
     division: Division | Together | None = None
     moments: bool = False
     few_shapes: bool = False
-
-    def __post_init__(self) -> None:
-        # Sizes for which the device had no memory: no plan tries them twice.
-        self._no_room: set[str] = set()
+    # Sizes for which the device had no memory: no plan tries them twice.
+    _no_room: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
@@ -120,13 +114,9 @@ class Scorer:
         for row, scores, cached in self._rows(sequences, TOKENS, progress):
             parts[row.sequence].append((row.window.first_target, scores))
             n_cached += cached * row.n_targets
-        whole = [
-            np.concatenate(
-                [scores for _, scores in sorted(found, key=lambda part: part[0])],
-                axis=1,
-            )
-            for found in parts
-        ]
+        for found in parts:
+            found.sort(key=lambda part: part[0])
+        whole = [np.concatenate([own for _, own in found], axis=1) for found in parts]
         return TokenTable(whole, n_cached)
 
     def _rows(
@@ -183,9 +173,8 @@ def _values(
         own = np.stack([part[i, row.first : row.length] for part in host])
         bad = np.flatnonzero(~np.isfinite(own).all(axis=0))
         if len(bad):
-            raise NonFiniteScoreError(
-                row.sequence, row.window.first_target + int(bad[0])
-            )
+            at = row.window.first_target + int(bad[0])
+            raise NonFiniteScoreError(row.sequence, at)
         values.append(kept.reduce(own))
     return values
 

@@ -1,9 +1,9 @@
 """Batches of a run divided among processes.
 
 By **shares**: each process plans the same batches, scores its own into a store, and
-ends; none waits for another. A run without a share finds in the store what they scored,
-names the shares that are missing, and scores those batches itself. Where one copy of
-the weights spans processes, these score every batch **together**.
+ends. A run without a share names the shares that the store lacks, and scores those
+batches itself. Where one copy of the weights spans processes, these score every batch
+**together**.
 """
 
 import dataclasses
@@ -11,8 +11,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,15 +24,11 @@ from jaxcontam.terminal import printable
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-_HINT = "such as --mesh data=4,model=2; either may be left out"
-_PART = re.compile(r"(data|model)=([1-9][0-9]{0,6})")
-
-
 BatchT = TypeVar("BatchT")
 ValueT = TypeVar("ValueT")
 T = TypeVar("T")
-
-_MARK = re.compile(r"shard-\d+-of-(\d+)")
+Batches: TypeAlias = Iterator[tuple[BatchT, list[ValueT], bool]]
+"""As of `scored_batches`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,8 +68,7 @@ class Division:
 
     def __init__(self, share: Share | None = None, *, merges: bool = False):
         """Score a share, or if None what the store lacks; `merges` scores nothing."""
-        self.share = share
-        self.merges = merges
+        self.share, self.merges = share, merges
         self._owners: dict[bytes, int] = {}
         self._n_own = self._n = 0
         self._missing: set[int] = set()
@@ -84,12 +78,17 @@ class Division:
         batches: Sequence[BatchT],
         work: Work[BatchT, ValueT],
         store: ScoreStore | None,
-    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+    ) -> Batches[BatchT, ValueT]:
         """`scored_batches` of all, or of this process's share, and then ShareScored."""
         if self.share is not None:
             yield from self._own(batches, work, store, self.share)
             return
-        count = 0 if store is None else _n_shares(store.directory)
+        # Shares of the newest division that began in the folder.
+        marks = [(0, 0)]
+        for path in () if store is None else store.directory.glob("shard-*"):
+            if found := re.fullmatch(r"shard-\d+-of-(\d+)", path.name):
+                marks.append((path.stat().st_mtime_ns, int(found[1])))
+        count = max(marks)[1]
         if store is not None and count:
             self._look(batches, work, store, count)
         elif self.merges:
@@ -104,20 +103,18 @@ class Division:
         work: Work[BatchT, ValueT],
         store: ScoreStore | None,
         share: Share,
-    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+    ) -> Batches[BatchT, ValueT]:
         """Score a share of the batches, and end."""
         if store is None:
             raise InputError(
                 "--shard: a share is kept in a store, and there is none",
                 hint="leave out --no-store",
             )
-        _mark(store.directory, share)
-        owners = self._owned(batches, work, store, share.count)
-        mine = [
-            batch
-            for batch, owner in zip(batches, owners, strict=True)
-            if owner == share.index
-        ]
+        # From these names a later run knows how many shares there are.
+        store.directory.mkdir(parents=True, exist_ok=True)
+        (store.directory / f"shard-{share.index}-of-{share.count}").touch()
+        owned = self._owned(batches, work, store, share.count)
+        mine = [batch for batch, owner in owned if owner == share.index]
         yield from scored_batches(mine, work, store)
         self._n += len(batches)
         self._n_own += len(mine)
@@ -136,14 +133,17 @@ class Division:
         """Name the shares whose batches the store lacks, once."""
         missing = {
             owner
-            for batch, owner in zip(
-                batches, self._owned(batches, work, store, count), strict=True
-            )
+            for batch, owner in self._owned(batches, work, store, count)
             if not _is_stored(batch, work, store)
         }
         is_known = missing <= self._missing
         self._missing |= missing
-        words = _missing_words(sorted(self._missing), count, store)
+        words = f"{len(self._missing)} of {count} shares are missing: "
+        words += ", ".join(map(str, sorted(self._missing)))
+        names = [path.name for path in store.directory.glob(f"*{SUFFIX}")]
+        own = store.identity.digest.hex()[:16]
+        if names and not any(name.startswith(own) for name in names):
+            words += "; the store holds scores of another model, machine or version"
         if missing and self.merges:
             raise SharesMissingError(
                 words,
@@ -160,16 +160,14 @@ class Division:
         work: Work[BatchT, ValueT],
         store: RowKeys,
         count: int,
-    ) -> list[int]:
-        """Index of each batch's share."""
-        digests = [
-            hashlib.sha256(b"".join(work.keys(batch, store))).digest()
-            for batch in batches
-        ]
-        return [
-            self._owners.setdefault(digest, len(self._owners)) % count
-            for digest in digests
-        ]
+    ) -> list[tuple[BatchT, int]]:
+        """Each batch and the index of its share."""
+        found = []
+        for batch in batches:
+            digest = hashlib.sha256(b"".join(work.keys(batch, store))).digest()
+            owner = self._owners.setdefault(digest, len(self._owners))
+            found.append((batch, owner % count))
+        return found
 
 
 class Together:
@@ -182,7 +180,7 @@ class Together:
         batches: Sequence[BatchT],
         work: Work[BatchT, ValueT],
         store: ScoreStore | None,
-    ) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+    ) -> Batches[BatchT, ValueT]:
         """`scored_batches`, in step with the other processes; all receive all values.
 
         A batch counts as stored where every process sees it; process 0 stores.
@@ -217,8 +215,7 @@ class _SeenByAll(ScoreStore):
         self, store: ScoreStore, seen: Mapping[tuple[bytes, ...], list[bytes]]
     ):
         RowKeys.__init__(self, store.identity.digest)
-        self._store = store
-        self._seen = seen
+        self._store, self._seen = store, seen
 
     def values(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Values of the share, as `ScoreStore.values`."""
@@ -235,7 +232,7 @@ def divided_batches(
     work: Work[BatchT, ValueT],
     store: ScoreStore | None,
     division: Division | Together | None,
-) -> Iterator[tuple[BatchT, list[ValueT], bool]]:
+) -> Batches[BatchT, ValueT]:
     """`scored_batches`, divided among processes if there are others."""
     if division is None:
         return scored_batches(batches, work, store)
@@ -289,22 +286,6 @@ def _spans(shape: "MeshShape") -> bool:
     return shape.model > jax.local_device_count()
 
 
-def _mark(directory: Path, share: Share) -> None:
-    """Leave the name of a share, from which a later run knows how many there are."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"shard-{share.index}-of-{share.count}").touch()
-
-
-def _n_shares(directory: Path) -> int:
-    """Shares of the newest division that began in a folder; 0 for none."""
-    marks = [
-        (path.stat().st_mtime_ns, int(found[1]))
-        for path in directory.glob("shard-*")
-        if (found := _MARK.fullmatch(path.name))
-    ]
-    return max(marks)[1] if marks else 0
-
-
 def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:
     """True if a store holds a batch, whole or in halves."""
     if store.holds(work.keys(batch, store)):
@@ -313,23 +294,9 @@ def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> 
     return bool(halves) and all(_is_stored(half, work, store) for half in halves)
 
 
-def _missing_words(missing: Sequence[int], count: int, store: ScoreStore) -> str:
-    words = f"{len(missing)} of {count} shares are missing: "
-    words += ", ".join(map(str, missing))
-    names = [path.name for path in store.directory.glob(f"*{SUFFIX}")]
-    own = store.identity.digest.hex()[:16]
-    if names and not any(name.startswith(own) for name in names):
-        words += "; the store holds scores of another model, machine or version"
-    return words
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeshShape:
-    """Shape of a mesh as the user types it, known before JAX is imported.
-
-    `data` copies of the weights (None: all devices over `model`), each on `model`
-    devices.
-    """
+    """Copies of the weights (None: as many as fit), each on `model` devices."""
 
     data: int | None = None
     model: int = 1
@@ -345,11 +312,11 @@ def parse_mesh(word: str | None) -> MeshShape:
         return MeshShape()
     found: dict[str, int] = {}
     for part in word.split(","):
-        match = _PART.fullmatch(part.strip())
+        match = re.fullmatch("(data|model)=([1-9][0-9]{0,6})", part.strip())
         if match is None or match[1] in found:
             raise InputError(
                 f"--mesh names data and model with their sizes, got {word!r}",
-                hint=_HINT,
+                hint="such as --mesh data=4,model=2; either may be left out",
             )
         found[match[1]] = int(match[2])
     return MeshShape(**found)

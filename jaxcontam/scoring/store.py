@@ -36,8 +36,8 @@ class RowKeys:
         """Key of a row: equal keys have bit-equal values.
 
         `kept` names what is kept of its scores, from target `first` on. The shape is
-        (B, S) of its batch, or what else tells compiled programs apart. Ids are int32,
-        inputs and last target, prefix and separators among them.
+        (B, S) of its batch, or what else tells compiled programs apart. Ids are inputs
+        and last target.
         """
         key = self._key_start.copy()
         key.update(f"{kept} {' '.join(map(str, shape))} {first}\n".encode())
@@ -51,8 +51,7 @@ class ScoreStore(RowKeys):
     def __init__(self, directory: Path, identity: ScoreIdentity):
         """Read what is there; nothing is written before the first commit."""
         super().__init__(identity.digest)
-        self.directory = directory
-        self.identity = identity
+        self.directory, self.identity = directory, identity
         stem = identity.digest.hex()[:16]
         own = f"{stem}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
         try:
@@ -93,8 +92,7 @@ class ScoreStore(RowKeys):
     def commit(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep the (key, value) rows of a batch.
 
-        Rows that are there already are compared: a device that does not repeat its
-        numbers would make reports that cannot be made again.
+        Rows that are there already are compared: a device may not repeat its numbers.
         """
         fresh: dict[str, str] = {}
         for key, value in rows:

@@ -5,10 +5,8 @@ used. A path visits every example once, and its statistic sums the entries betwe
 neighbours; under exchangeability the published order is a uniformly random path.
 
 Dimension key
-    K  strata
     S  examples of a stratum
     M  orders
-    H  lags
 """
 
 import functools
@@ -26,11 +24,10 @@ LAGS = tuple(h for h in range(-5, 6) if h != 0)
 def double_centred(pairs_SS: np.ndarray) -> np.ndarray:
     """A pair matrix without row and column effects; off-diagonal sums become 0.
 
-    Row effects say how well an example predicts anything, column effects how likely an
-    example is after anything. Without them a path no longer depends on which examples
-    come first and last, so the noise falls and the signal stays. A function of the
-    contents alone that moves with them, so the order test stays exact. Diagonals are
-    ignored, and 0 in what is returned; S >= 3.
+    Row effects say how well an example predicts anything, column effects how likely it
+    is after anything. Without them a path no longer depends on which examples come
+    first and last, so the noise falls and the signal stays. A function of the contents
+    alone, so the order test stays exact. Diagonals are ignored, and returned as 0.
 
     Source:
         Effects of the social relations model (Warner, Kenny and Stoto 1979).
@@ -68,10 +65,9 @@ def path_moments(pairs_SS: np.ndarray) -> tuple[float, float]:
 
 
 def path_sums(pairs_SS: np.ndarray, orders_MS: np.ndarray) -> np.ndarray:
-    """The path statistic of each order: (M,) float64.
+    """(M,) path statistic of each order.
 
-    Orders that are never written to, such as all of a stratum, share the sums of the
-    neighbours that they begin with.
+    Orders that are never written to share the sums of what they begin with.
     """
     n, _ = pairs_SS.shape
     flat = np.ascontiguousarray(pairs_SS).ravel()
@@ -152,8 +148,7 @@ def lag_profile(centred: list[np.ndarray]) -> tuple[float | None, ...]:
     profile = []
     for lag in LAGS:
         found = [np.diagonal(pairs_SS, lag) for pairs_SS in centred]
-        n_found = sum(len(values) for values in found)
-        total = sum(float(values.sum()) for values in found)
+        n_found, total = sum(map(len, found)), sum(float(x.sum()) for x in found)
         profile.append(total / n_found / sd if n_found else None)
     return tuple(profile)
 

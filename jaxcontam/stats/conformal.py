@@ -17,8 +17,6 @@ import numpy as np
 
 # As for true-positive rates: products such as 0.05 * 100 are not exact.
 _SLACK = 1e-9
-# Of the 95 % interval of the rate, given the pool.
-_ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2
 
 LEVEL = 0.95
 """How often, at least, the lower bound is no larger than the share."""
@@ -28,12 +26,9 @@ LEVEL = 0.95
 class ConformalThreshold:
     """A threshold with a false-positive rate that holds on average over pools.
 
-    Texts above the threshold count as members. Ties can only make the rate smaller than
-    `high`.
-
-    Attributes:
-        rate: Mean false-positive rate over pools, at most the wanted one.
-        low: Lower end on new non-members; None with several scores a document.
+    Texts above the threshold count as members. `rate` is the mean rate over pools, at
+    most the wanted one; `low` and `high` are of the rate of this one, None with several
+    scores a document. Ties can only make the rate smaller than `high`.
     """
 
     threshold: float
@@ -47,14 +42,13 @@ def conformal_p_values(
 ) -> np.ndarray:
     """Probability that a non-member scores as high, from a pool of non-members.
 
-    Null hypothesis, of each text by itself: exchangeable with the pool. All p-values
-    share the pool, so that they depend on each other, positively: Benjamini and
-    Hochberg's procedure still holds (Bates et al. 2023). Where the pool comes from
-    documents, the text is one of a new document that is exchangeable with these.
+    Null hypothesis, of each text by itself: exchangeable with the pool, or, where the
+    pool comes from documents, of a new document that is exchangeable with these. All
+    p-values share the pool and depend on each other positively: Benjamini and
+    Hochberg's procedure still holds (Bates et al. 2023).
 
     (1 + #{pool >= score}) / (L + 1); with documents (1 + sum over documents of the
-    share of their texts at or above the score) / (D + 1). A score of NaN stays NaN;
-    copies of one text are one document.
+    share of their texts at or above the score) / (D + 1). A score of NaN stays NaN.
 
     Source:
         Vovk, Gammerman and Shafer (2005); Bates et al., "Testing for outliers with
@@ -101,7 +95,8 @@ def threshold_at_fpr(
     if len(pool_L) > D:
         rate = (1 + float(weight_L[pool_L > threshold].sum())) / (D + 1)
         return ConformalThreshold(threshold, rate, None, None)
-    low, high = (float(betaincinv(k, D + 1 - k, q)) for q in _ENDS)
+    ends = (1 - 0.95) / 2, (1 + 0.95) / 2
+    low, high = (float(betaincinv(k, D + 1 - k, q)) for q in ends)
     return ConformalThreshold(threshold, k / (D + 1), low, high)
 
 
@@ -113,8 +108,7 @@ def share_seen(scores: np.ndarray, pool: np.ndarray) -> tuple[float, float]:
     (m; j, L + 1 - j), above the j-th highest score of the pool, and k seen texts add
     at most k. A k is ruled out where more stand above than that explains, at one of
     several j, corrected for their number; the bound is the smallest k that is left.
-    Exact at any size and with any ties. Seen texts that score as unseen ones do stay
-    unfound: there is no upper bound but 1.
+    Exact at any size and with any ties. There is no upper bound but 1.
 
     Returns:
         The share that was seen, at least, at `LEVEL`; and a guess at it from the lower
@@ -144,10 +138,8 @@ def share_seen(scores: np.ndarray, pool: np.ndarray) -> tuple[float, float]:
     while low < high:
         k = (low + high) // 2
         p_J = betabinom.sf(above_J - k - 1, N - k, depth_J, L + 1 - depth_J)
-        if p_J.min() * len(depth_J) > 1 - LEVEL:
-            high = k
-        else:
-            low = k + 1
+        explains = p_J.min() * len(depth_J) > 1 - LEVEL
+        low, high = (low, k) if explains else (k + 1, high)
     below = (N - int(above_J[0])) / N / (1 - half / (L + 1))
     return low / N, max(low / N, 1 - below)
 

@@ -22,16 +22,16 @@ import numpy as np
 from jaxcontam.stats.adjacency import double_centred
 from jaxcontam.stats.result import Neighbours
 
-_LONGEST_RUN, _SHORTEST_RUN = 4, 2
-# The floor is 2^-runs: 3e-5, far below the level of 0.001.
-_FEWEST_RUNS = 15
 # What is left of equal numbers after a projection, relative.
 _ROUNDING = 1e-12
 
 
 def run_length(n_examples: int) -> int:
-    """Examples of a run: four, or fewer where a file would give too few runs."""
-    return min(_LONGEST_RUN, max(_SHORTEST_RUN, n_examples // _FEWEST_RUNS))
+    """Examples of a run: four, or fewer where a file would give too few runs.
+
+    The floor of 15 runs is 2^-15: 3e-5, far below the level of 0.001.
+    """
+    return min(4, max(2, n_examples // 15))
 
 
 def runs_of(size: int, length: int) -> np.ndarray:
@@ -44,8 +44,7 @@ def needed_pairs(runs_S: np.ndarray) -> np.ndarray:
     """Pairs that tell the direction: (S, S) bool, the same if a run is reversed.
 
     Neighbours within a run, both ways, and both ends of a run with both ends of the
-    next one, which hold the boundary between them whichever way each run stands: for
-    two runs of four 2.5 scores an example.
+    next one: for two runs of four 2.5 scores an example.
     """
     wanted_SS = np.zeros((len(runs_S), len(runs_S)), bool)
     parts = [np.flatnonzero(runs_S == run) for run in np.unique(runs_S)]
@@ -59,10 +58,8 @@ def needed_pairs(runs_S: np.ndarray) -> np.ndarray:
 def antisymmetric(pairs_SS: np.ndarray) -> np.ndarray:
     """How much an example is expected after another one, less the other way round.
 
-    Effects of single examples (how well one predicts anything, how likely it is after
-    anything) are removed first, by least squares over the pairs that were scored: where
-    all were that is double centring. NaN stands where a pair was not scored, 0 in what
-    is returned.
+    Effects of single examples are removed first, by least squares over the pairs that
+    were scored. NaN stands where a pair was not scored, 0 in what is returned.
     """
     residual_SS = residuals(pairs_SS)
     return residual_SS - residual_SS.T
@@ -157,11 +154,10 @@ def backward_spread(
     """How much the scores of an example vary with what stands before it, in nats.
 
     After examples of later runs alone, where memory of a file has little part, and
-    without effects of single examples. Reversing runs changes nothing, so a test over
-    these reversals stays exact when its scores are divided by it. None as `runs` takes
-    all pairs, so that no order of a stratum changes anything. A mean absolute value,
-    which a few wild scores move less than a root mean square; 0 if it is rounding, None
-    if too few pairs were scored.
+    without effects of single examples; `runs` None: after all. Reversing runs changes
+    nothing, so a test over these reversals stays exact when its scores are divided by
+    it. A mean absolute value, which few wild scores move little; 0 if it is rounding,
+    None if too few pairs were scored.
     """
     total, degrees, largest = 0.0, 0, 0.0
     for k, pairs_SS in enumerate(matrices):
@@ -191,9 +187,8 @@ def _projection(scored_SS: np.ndarray) -> np.ndarray:
 @functools.lru_cache(maxsize=64)
 def _projected(scored: bytes, n: int) -> np.ndarray:
     left_P, right_P = np.nonzero(np.frombuffer(scored, bool).reshape(n, n))
-    effects = np.concatenate(
-        [np.eye(n)[left_P], np.eye(n)[right_P]], axis=1, dtype=np.float64
-    )
+    one = np.eye(n)
+    effects = np.concatenate([one[left_P], one[right_P]], axis=1)
     projection_PP = np.eye(len(left_P)) - effects @ np.linalg.pinv(effects)
     projection_PP.flags.writeable = False
     return projection_PP

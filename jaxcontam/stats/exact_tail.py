@@ -1,16 +1,13 @@
 """Exact tail probability of a sum of independent discrete uniforms.
 
-T* - T is a sum over strata, and stratum k adds one of its differences
-d[k, j] = a[k, j] - a[k, 0], each equally likely. Differences are rounded to a grid and
-convolved: rounding every one up bounds the probability from above, rounding down from
-below, so the bracket is rigorous. Short rows are first added up, all combinations of
-their columns, into long ones: fewer roundings, and fewer rows to convolve.
+T* - T is a sum over strata of one difference d[k, j] = a[k, j] - a[k, 0] each, all
+equally likely. Differences are rounded to a grid and convolved: rounding every one up
+bounds the probability from above, rounding down from below, so the bracket is rigorous.
+Short rows are first added up, all combinations of their columns: fewer roundings, and
+fewer rows to convolve. Few enough combinations are counted instead, exactly.
 
-Rows are read once, one at a time, and kept as counts of grid cells, so that 10^5
-columns a row need not stand in memory together. The grid is a power of two: dividing
-by it is exact, and a coarser one nests in a finer one.
-
-Few enough combinations of columns are counted instead, exactly.
+Rows are read once, one at a time, and kept as counts of grid cells. The grid is a power
+of two: dividing by it is exact, and a coarser one nests in a finer one.
 
 Dimension key
     K  strata
@@ -22,7 +19,7 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -43,12 +40,9 @@ _FFT_ERROR = 10 * _EPS
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GridLaw:
-    """Weights of consecutive integers, not normalised.
+    """Weights of low, low + 1, ..., as shares of `total`; the last one is positive.
 
-    Attributes:
-        weights: (C,) float64 at low, low + 1, ...; the last one is positive.
-        total: Of it the weights are shares; more than their sum where some lies far
-            off.
+    The total exceeds their sum where some weight lies far off.
     """
 
     low: int
@@ -58,10 +52,10 @@ class GridLaw:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogTail:
-    """Natural logarithms of P(sum >= -slack), minus infinity if nothing was found.
+    """Natural logs of P(sum >= -slack) and of bounds of its error.
 
-    `log_error` bounds its absolute error, rounding aside, `log_rounding` that of
-    `log_tail` by rounding.
+    `log_error` bounds the probability's absolute error, rounding aside; `log_rounding`
+    that of `log_tail` by rounding.
     """
 
     log_tail: float
@@ -99,13 +93,9 @@ _FFT_SHARE = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LatticeTail:
-    """Bracket of P(sum of differences >= -tolerance), as log10.
+    """Rigorous bracket of P(sum of differences >= -tolerance), as log10.
 
-    Both ends are of the probability with that tolerance; P(sum >= 0) may lie below.
-
-    Attributes:
-        log10_upper: Rigorous upper bound, at most 0.
-        log10_lower: Rigorous lower bound; -inf if rounding down empties the tail.
+    P(sum >= 0) may lie below; `log10_lower` is -inf if rounding down empties the tail.
     """
 
     log10_upper: float
@@ -114,10 +104,9 @@ class LatticeTail:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """A row's differences, counted on a grid of cells of 2^exponent.
+    """A row's differences as counts of floors of difference / 2^exponent, ascending.
 
-    `offsets` are floors of difference / 2^exponent, ascending; `on_grid` counts those
-    that are the cell's lower end exactly.
+    `on_grid` counts those that are the cell's lower end exactly.
     """
 
     exponent: int
@@ -126,20 +115,11 @@ class _Cells:
     on_grid: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Sum:
-    """The rows of a sum, its standard deviation and its largest distance from 0."""
-
-    rows: list[_Cells]
-    sd: float
-    reach: float
-
-
 def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
-    Rows may have any lengths; column 0 of each is zero by construction. A generator is
-    read once. Sums down to `-tolerance` count as ties, against detection.
+    Column 0 of each row is zero by construction. A generator is read once. Sums down to
+    `-tolerance` count as ties, against detection.
 
     Source:
         Convolution of integer-rounded scores as in exact network algorithms; the
@@ -147,7 +127,7 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     """
     if tolerance < 0:
         raise ValueError(f"tolerance must be at least 0, got {tolerance}")
-    rows = _varying(rows)
+    rows = filter(np.any, map(_finite, rows))
     few, n_combinations = [], 1
     for row_M in rows:
         few.append(row_M)
@@ -157,26 +137,21 @@ def lattice_tail(rows: Iterable[np.ndarray], tolerance: float) -> LatticeTail:
     else:
         log10_exact = math.log10(_counted_share(few, tolerance))
         return LatticeTail(log10_exact, log10_exact)
-    total = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
-    if total.reach <= tolerance:
+    cells, sd, reach = _binned(summed_rows(itertools.chain(few, rows), _MERGED))
+    if reach <= tolerance:
         return LatticeTail(0.0, 0.0)
-    theta = _best_tilt(total.rows, total.sd, tolerance)
-    lowest = [_lowest_kept(row, theta) for row in total.rows]
-    bracket = _bracket(total, lowest, tolerance, theta, by_fft=True)
-    if bracket is None:
-        bracket = _bracket(total, lowest, tolerance, theta, by_fft=False)
+    theta = _best_tilt(cells, sd, tolerance)
+    bracket = _bracket(cells, sd, tolerance, theta, by_fft=True)
+    bracket = bracket or _bracket(cells, sd, tolerance, theta, by_fft=False)
     assert bracket is not None
     return bracket
 
 
-def _varying(rows: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Rows that can change the sum."""
-    for row in rows:
-        row_M = np.asarray(row, np.float64)
-        if not np.isfinite(row_M).all():
-            raise ValueError("differences must be finite")
-        if row_M.any():
-            yield row_M
+def _finite(row: np.ndarray) -> np.ndarray:
+    row_M = np.asarray(row, np.float64)
+    if not np.isfinite(row_M).all():
+        raise ValueError("differences must be finite")
+    return row_M
 
 
 def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
@@ -188,14 +163,13 @@ def _counted_share(rows: Sequence[np.ndarray], tolerance: float) -> float:
             left, right = right, left
         left = np.add.outer(left, row_M).ravel()
     fewer, more = sorted((left, right), key=len)
-    fewer = np.sort(fewer)
-    n_below = int(np.searchsorted(fewer, -tolerance - more).sum())
+    n_below = int(np.searchsorted(np.sort(fewer), -tolerance - more).sum())
     n_all = len(fewer) * len(more)
     return (n_all - n_below) / n_all
 
 
-def _binned(rows: Iterable[np.ndarray]) -> _Sum:
-    """Counts of each row on a grid as fine as for it alone, and the whole."""
+def _binned(rows: Iterable[np.ndarray]) -> tuple[list[_Cells], float, float]:
+    """Rows on grids as fine as each needs, the sum's deviation, its largest size."""
     cells, sd, spread, reach = [], 0.0, 0.0, 0.0
     for row_M in rows:
         top = float(np.abs(row_M).max())
@@ -204,7 +178,7 @@ def _binned(rows: Iterable[np.ndarray]) -> _Sum:
         spread += min(float(np.ptp(row_M)), _SPREAD * row_sd)
         exponent = _exponent(max(sd / _CELLS_PER_SD, spread / _MAX_CELLS))
         cells.append(_counted(row_M, exponent))
-    return _Sum(cells, sd, reach)
+    return cells, sd, reach
 
 
 def _counted(row_M: np.ndarray, exponent: int) -> _Cells:
@@ -213,8 +187,7 @@ def _counted(row_M: np.ndarray, exponent: int) -> _Cells:
     floors_M = np.floor(scaled_M)
     low = floors_M.min()
     if floors_M.max() - low < _TABLE_CELLS * len(row_M):
-        codes_M = (floors_M - low).astype(np.int64)
-        table_C = np.bincount(codes_M)
+        table_C = np.bincount((floors_M - low).astype(np.int64))
         filled_C = np.flatnonzero(table_C > 0)
         counts_C, offsets_C = table_C[filled_C], filled_C + int(low)
     else:
@@ -243,38 +216,51 @@ def _coarse(row: _Cells) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _best_tilt(rows: Sequence[_Cells], sd: float, tolerance: float) -> float:
-    """Theta >= 0 at which the tilted mean of the sum is about -tolerance (Newton)."""
+    """Theta >= 0 at which the tilted mean of the sum is about -tolerance."""
     values, counts = zip(*map(_coarse, rows), strict=True)
     sizes_K = np.array(list(map(len, values)))
     starts_K = np.cumsum(sizes_K) - sizes_K
     values_C, counts_C = np.concatenate(values) / sd, np.concatenate(counts)
     below_top_C = values_C - np.repeat(np.maximum.reduceat(values_C, starts_K), sizes_K)
-    ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
-    theta, low, high = 0.0, 0.0, ceiling
-    for _ in range(_TILT_STEPS):
+
+    def moments(theta: float) -> tuple[float, float]:
         weights_C = counts_C * np.exp(theta * below_top_C)
         totals_K = np.add.reduceat(weights_C, starts_K)
         means_K = np.add.reduceat(weights_C * values_C, starts_K) / totals_K
         squares_C = weights_C * (values_C - np.repeat(means_K, sizes_K)) ** 2
-        variance = float((np.add.reduceat(squares_C, starts_K) / totals_K).sum())
-        gap = float(means_K.sum()) + tolerance / sd
-        if gap >= 0:
-            high = theta
-        else:
-            low = theta
+        variances_K = np.add.reduceat(squares_C, starts_K) / totals_K
+        return float(means_K.sum()), float(variances_K.sum())
+
+    ceiling = _MAX_EXPONENT * sd / tolerance if tolerance > 0 else math.inf
+    return best_tilt(moments, tolerance / sd, ceiling) / sd
+
+
+def best_tilt(
+    moments: Callable[[float], tuple[float, float]],
+    slack: float,
+    ceiling: float = math.inf,
+) -> float:
+    """Theta >= 0 whose tilted mean is about `-slack`: Newton, kept inside.
+
+    `moments` gives the mean and the variance of a sum that is tilted by theta.
+    """
+    theta, low, high = 0.0, 0.0, ceiling
+    for _ in range(_TILT_STEPS):
+        mean, variance = moments(theta)
+        gap = mean + slack
         # A hundredth of a standard deviation off costs nothing.
         is_near = abs(gap) <= 0.01 * math.sqrt(variance)
         if is_near or variance == 0 or (theta == 0 and gap >= 0):
             break
-        step = theta - gap / variance
-        if not low < step < high:
-            step = (low + high) / 2 if high < math.inf else 2 * low + 1
-        theta = min(step, ceiling)
-    return theta / sd
+        low, high = (low, theta) if gap >= 0 else (theta, high)
+        theta -= gap / variance
+        if not low < theta < high:
+            theta = (low + high) / 2 if high < math.inf else 2 * low + 1
+    return theta
 
 
 def _lowest_kept(row: _Cells, theta: float) -> int:
-    """The lowest offset whose tilted weight is not faint beside that of the highest."""
+    """Lowest offset whose tilted weight is not faint beside that of the highest."""
     lowest, highest = int(row.offsets[0]), int(row.offsets[-1])
     log_ratio = (highest - lowest) * math.ldexp(theta, row.exponent)
     if log_ratio <= -_LOG_FAINT:
@@ -283,26 +269,26 @@ def _lowest_kept(row: _Cells, theta: float) -> int:
 
 
 def _bracket(
-    total: _Sum, lowest: Sequence[int], tolerance: float, theta: float, *, by_fft: bool
+    rows: Sequence[_Cells], sd: float, tolerance: float, theta: float, *, by_fft: bool
 ) -> LatticeTail | None:
     """The bracket on one grid; None if the FFT is not exact enough for it."""
+    lowest = [_lowest_kept(row, theta) for row in rows]
     # Rounding moves the sum by up to a cell a row, and its logarithm by theta times it.
-    wanted = _WIDTH / (max(theta, 1 / total.sd) * len(total.rows))
+    wanted = _WIDTH / (max(theta, 1 / sd) * len(rows))
     ranges = [
         math.ldexp(int(row.offsets[-1]) - low + 1, row.exponent)
-        for row, low in zip(total.rows, lowest, strict=True)
+        for row, low in zip(rows, lowest, strict=True)
     ]
     smallest = sum(ranges) / (_MAX_CELLS if by_fft else _MAX_DIRECT_CELLS)
     exponent = max(
         _exponent(max(wanted, smallest)),
-        max(row.exponent for row in total.rows),
-        min(_exact_exponent(row) for row in total.rows),
+        max(row.exponent for row in rows),
+        min(map(_exact_exponent, rows)),
     )
     cell = math.ldexp(1.0, exponent)
     slack, tilt = math.floor(tolerance / cell), min(theta * cell, _MAX_EXPONENT)
     pairs = [
-        _rounded(row, exponent, low)
-        for row, low in zip(total.rows, lowest, strict=True)
+        _rounded(row, exponent, low) for row, low in zip(rows, lowest, strict=True)
     ]
     tails = []
     for laws in zip(*pairs, strict=True):
@@ -311,9 +297,14 @@ def _bracket(
             return None
         tails.append(tail)
     lower, upper = tails
+    log_upper = float(np.logaddexp(upper.log_tail, upper.log_error))
+    log_lower = -math.inf
+    if lower.log_error < lower.log_tail:
+        share = math.exp(lower.log_error - lower.log_tail)
+        log_lower = lower.log_tail + math.log1p(-share) - lower.log_rounding
     return LatticeTail(
-        log10_upper=min(0.0, _log_upper(upper) / _LN10),
-        log10_lower=min(0.0, _log_lower(lower) / _LN10),
+        log10_upper=min(0.0, (log_upper + upper.log_rounding) / _LN10),
+        log10_lower=min(0.0, log_lower / _LN10),
     )
 
 
@@ -343,17 +334,6 @@ def _rounded(row: _Cells, exponent: int, lowest: int) -> tuple[GridLaw, GridLaw]
     return GridLaw(low, down, total), GridLaw(low, up, total)
 
 
-def _log_upper(tail: LogTail) -> float:
-    return float(np.logaddexp(tail.log_tail, tail.log_error)) + tail.log_rounding
-
-
-def _log_lower(tail: LogTail) -> float:
-    if tail.log_error >= tail.log_tail:
-        return -math.inf
-    less = math.log1p(-math.exp(tail.log_error - tail.log_tail))
-    return tail.log_tail + less - tail.log_rounding
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Node:
     """A tilted law: masses from `low` on, its largest value, what may be missing."""
@@ -370,15 +350,13 @@ def log_tail(
     """Log P(sum of one draw from each law >= -slack), with an error bound.
 
     Each law is tilted by exp(tilt * offset), so that the tail in question holds a good
-    part of the mass; the tilt is taken back in log space at the end, exactly. Tilted
-    laws are convolved two by two, the shortest first. Long ones go through the FFT,
-    whose absolute error is then a small relative one; what it and the cutting of far
-    tails can have changed is carried along and returned.
+    part of the mass, and tilted laws are convolved two by two, the shortest first. Long
+    ones go through the FFT, whose absolute error is then a small relative one; it and
+    what the cutting of far tails can have changed are carried along.
 
-    The largest values of the laws must be able to reach `-slack`. Any tilt of at least
-    0 is right, one that brings the tilted mean to `-slack` is best. The error of an FFT
-    may exceed a tail that even the tilt leaves small; direct sums of positive terms
-    have no such limit.
+    The laws' largest values must be able to reach `-slack`. Any tilt of at least 0 is
+    right; one that brings the tilted mean to `-slack` is best. The error of an FFT may
+    exceed a small tail; direct sums of positive terms have no such limit.
     """
     nodes, log_scale, n_terms = [], tilt * slack, 0
     for law in laws:
@@ -417,8 +395,11 @@ def log_tail(
         mass_C, fft_error = _convolve(a.mass_C, b.mass_C, by_fft=by_fft)
         node = _Node(a.low + b.low, a.top + b.top, mass_C, error + fft_error)
         if not heap:
-            found, error = _tail_of_one(node, slack, tilt), node.error
-            n_terms += len(node.mass_C)
+            # Masses of values >= -slack, times exp(-tilt * (value + slack)).
+            above_C = np.arange(node.low, node.low + len(mass_C)) + slack
+            tail_C = above_C >= 0
+            found = float((mass_C[tail_C] * np.exp(-tilt * above_C[tail_C])).sum())
+            error, n_terms = node.error, n_terms + len(mass_C)
             break
         node = cut(node, max(negligible, node.error / 8 if by_fft else 0.0))
         heapq.heappush(heap, (len(node.mass_C), n_nodes, node))
@@ -444,13 +425,6 @@ def _tail_of_two(a: _Node, b: _Node, slack: int, tilt: float) -> float:
     above_C, first_C = above_C[reaches_C], first_C[reaches_C]
     weights_C = a.mass_C[reaches_C] * np.exp(-tilt * above_C)
     return float((weights_C * from_C[first_C]).sum())
-
-
-def _tail_of_one(node: _Node, slack: int, tilt: float) -> float:
-    """Sum over values >= -slack of the masses times exp(-tilt * (value + slack))."""
-    above_C = np.arange(node.low, node.low + len(node.mass_C)) + slack
-    is_tail_C = above_C >= 0
-    return float((node.mass_C[is_tail_C] * np.exp(-tilt * above_C[is_tail_C])).sum())
 
 
 def _tilted(law: GridLaw, tilt: float) -> tuple[_Node, float]:
@@ -483,7 +457,10 @@ def _convolve(
     n_cells = len(a_C) + len(b_C) - 1
     if not by_fft or min(len(a_C), len(b_C)) <= _SHORT:
         return np.convolve(a_C, b_C), 0.0
-    size = _fast_size(n_cells)
+    # At least `n_cells`, with a power of two as its only large factor.
+    size = min(
+        odd << max(0, math.ceil(math.log2(n_cells / odd))) for odd in (1, 3, 5, 9, 15)
+    )
     spectrum = np.fft.rfft(a_C, size)
     spectrum *= np.fft.rfft(b_C, size)
     mass_C = np.fft.irfft(spectrum, size)[:n_cells]
@@ -493,10 +470,3 @@ def _convolve(
     norm = float(np.linalg.norm(a_C) + np.linalg.norm(b_C))
     error = 2 * _FFT_ERROR * math.log2(size) * norm * math.sqrt(n_cells)
     return np.maximum(mass_C, 0.0), error
-
-
-def _fast_size(n_cells: int) -> int:
-    """A size of at least `n_cells` whose only large factor is a power of two."""
-    return min(
-        odd << max(0, math.ceil(math.log2(n_cells / odd))) for odd in (1, 3, 5, 9, 15)
-    )

@@ -26,16 +26,10 @@ FEWEST = 5
 N_RESAMPLES = 1000
 # Points that stand closer are one.
 _SAME = 1e-9
-
-
 # Below it quantiles exceed every score and soon every float.
 _LEAST_DF = 0.5
 # A variance below it is what rounding leaves of scores that agree.
 _NO_VARIANCE = 1e-20
-
-
-# Grid on which the smoothness is chosen, as far up as the authors' search goes.
-_LEAST_PENALTY, _N_PENALTIES = 1e-8, 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +37,11 @@ class GapEstimate:
     """A mean gap between published items and others.
 
     Attributes:
-        estimate: Mean over published items less that over others, and less the
-            references'.
+        estimate: Over published items less that over others, less the references'.
         p_value: One-sided; below 0.025 where `low` is above 0.
         rests_on: `models` where the gaps of references leave the interval wider.
         mde: Smallest gap that `low` would lie above 0 for with a chance of 0.8.
-        outside: The score on other items lies beyond all references', by more than
-            chance.
+        outside: The score on other items lies beyond all references', not by chance.
     """
 
     estimate: float
@@ -73,36 +65,30 @@ def gap_estimate(
 
     Without references it is the model's own gap, which is inflation only if the other
     items are as hard as the published ones. With references it is a difference in
-    differences: their mean gap is what the other items are harder by, for models that
-    saw neither.
+    differences: their mean gap is what the other items are harder by.
 
-    The interval holds the gap of the population that the items were drawn from. It
-    assumes that items, or groups of them, are independent draws, and that the model's
-    gap differs from those of the references as these do from each other: references
-    that are relatives of each other and not of the model differ too little. With one
-    reference, models are taken to have one gap. From two on the interval is the wider
-    one of that of items and that of one more draw from a normal distribution of gaps,
-    which holds whatever they vary by, and is narrow from five references on.
+    The interval is for the population that items, or groups of them, were drawn from
+    independently. It assumes that the model's gap differs from those of the references
+    as these do from each other: relatives of each other and not of the model differ too
+    little. With one reference, models are taken to have one gap; from two on the
+    interval is the wider one of that of items and that of one more draw from a normal
+    distribution of gaps, which is narrow from five references on.
 
     Two imagined items that point both ways keep the interval from closing where all
-    items agree. For two sets and no reference it is that of Agresti and Caffo, for
-    pairs that of Agresti and Min with two whole pairs that differ in place of two
-    halves (which cover 89 % of ten pairs in the worst case), each with a t quantile in
+    items agree: for two sets and no reference Agresti and Caffo's, for pairs Agresti
+    and Min's with two whole pairs in place of two halves, each with a t quantile in
     place of a normal one. Enumerated for right and wrong answers and no reference, at
-    sizes from 2 to 40 on a grid of 0.025, it covers at least 92.9 % (pairs) and 92.5 %
-    (two sets), and `low` lies above 0 for at most 3.6 % of models without a gap.
-
-    Scores between right and wrong may be skewed: rare items far from the others may
-    have left none in the sample. With them the imagined items stand twice as far (their
-    squares), and each end is the outer one of the t interval's and of Hall's.
+    sizes from 2 to 40, it covers at least 92.9 % (pairs) and 92.5 % (two sets), and
+    `low` lies above 0 for at most 3.6 % of models without a gap. For scores between
+    right and wrong, which may be skewed, they stand twice as far (their squares), and
+    each end is the outer one of the t interval's and of Hall's.
 
     Args:
         published_MN: Scores in [0, 1].
-        other_MP: Likewise; with `paired` item j is the rewrite of item j.
-        paired: Take differences within pairs.
+        other_MP: Likewise.
+        paired: Item j of one is the rewrite of item j of the other.
         groups: Codes from 0 of items that are drawn together, such as those of one
-            passage: (N,) of pairs, or (N,) and (P,), where equal codes are one group;
-            None: each item is drawn by itself.
+            passage: (N,) of pairs, or (N,) and (P,), where equal codes are one group.
 
     Raises:
         ValueError: If a score is outside [0, 1] or not finite, a side has fewer than
@@ -135,7 +121,7 @@ def gap_estimate(
         middle=0.5 if not paired and not n_references else 0.0,
         square=square * (1 + is_graded),
     )
-    below, above = found.reaches(LEVEL, skewed=is_graded)
+    below, above = found.reaches(skewed=is_graded)
     gaps_M = published_MN.mean(axis=1) - other_MP.mean(axis=1)
     down, up = below * found.se, above * found.se
     p_value = found.p_above(skewed=is_graded)
@@ -172,7 +158,7 @@ def _is_outside(other_MP: np.ndarray, groups_P: np.ndarray) -> bool:
     found = grouped_mean(
         [other_MP[0] - other_MP[nearest]], [groups_P], middle=0.0, square=2.0
     )
-    reach, _ = found.reaches(LEVEL, skewed=False)
+    reach, _ = found.reaches(skewed=False)
     return abs(found.mean) > reach * found.se
 
 
@@ -202,12 +188,10 @@ def _checked(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConStatEstimate:
-    """A score against the one that the curve of the references predicts.
+    """A score on published items less the one that a curve of references predicts.
 
-    Attributes:
-        estimate: Score on published items less the predicted one.
-        p_value: One-sided; at least 1 / (1 + resamples).
-        outside: The score on other items lies beyond the references': a straight line.
+    The one-sided p-value is at least 1 / (1 + resamples). `outside`: the score on other
+    items lies beyond the references', where the curve is a straight line.
     """
 
     estimate: float
@@ -229,20 +213,18 @@ def constat(
 ) -> ConStatEstimate:
     """Compare a model's accuracy with a curve through those of references.
 
-    A smoothing spline maps accuracy on other items to accuracy on published ones,
-    fitted to the references; what the model has above it is the estimate. Other items
-    may so be harder by more for weak models than for strong ones. Bootstrap: items (or
-    groups) and references are drawn again. Its p-value has no guarantee in finite
-    samples.
+    A smoothing spline, fitted to the references, maps accuracy on other items to
+    accuracy on published ones; what the model has above it is the estimate. Other items
+    may so be harder by more for weak models than for strong ones. Items (or groups) and
+    references are bootstrapped. The p-value has no guarantee in finite samples.
 
-    Scores are in [0, 1], of at least five references; `paired` draws items j of both
-    together. `chance` is the accuracy of guessing, a point of the curve with its
-    binomial noise; None where it is not known. `n_resamples` is D; for groups see
-    `gap_estimate`.
+    `paired` draws items j of both together. `chance` is the accuracy of guessing, a
+    point of the curve with its binomial noise; None where it is not known. For groups
+    see `gap_estimate`.
 
     Raises:
-        ValueError: If there are too few references, or all have one accuracy on the
-            other items.
+        ValueError: If there are fewer than five references, or all have one accuracy on
+            the other items.
 
     Source:
         Dekoninck et al., "ConStat", arXiv:2405.16281, with these departures from the
@@ -258,7 +240,7 @@ def constat(
         raise ValueError(f"references must be at least {FEWEST}, got {M - 1}")
     rng = np.random.default_rng([seed, 17])
     x_M, y_M = other_MP.mean(axis=1), published_MN.mean(axis=1)
-    guess = () if chance is None else ((chance, chance),)
+    guess = [] if chance is None else [(chance, chance)]
     own = _excess(x_M, y_M, np.arange(1, M), guess)
     codes_N, codes_P = (
         (groups[0], groups[-1]) if groups else (np.arange(N), np.arange(P))
@@ -275,13 +257,10 @@ def constat(
         other_C = drawn_C
         if not paired:
             other_C = rng.integers(other_MC.shape[1], size=other_MC.shape[1])
-        noisy = tuple(
-            (
-                g + rng.normal(0, np.sqrt(g * (1 - g) / P)),
-                g + rng.normal(0, np.sqrt(g * (1 - g) / N)),
-            )
+        noisy = [
+            [g + rng.normal(0, np.sqrt(g * (1 - g) / n)) for n in (P, N)]
             for g, _ in guess
-        )
+        ]
         found = _excess(
             _mean_of(other_MC[:, other_C]),
             _mean_of(published_MC[:, drawn_C]),
@@ -338,7 +317,8 @@ def smoothing_spline(
     values_K[:2] = 0.0
     along_K = vectors.T @ y_K
     if penalty is None:
-        grid = np.geomspace(_LEAST_PENALTY, K, _N_PENALTIES)
+        # As far up as the authors' search goes.
+        grid = np.geomspace(1e-8, K, 60)
         left_GK = grid[:, None] * values_K / (1 + grid[:, None] * values_K)
         error_G = ((left_GK * along_K) ** 2).sum(axis=1) / left_GK.sum(axis=1) ** 2
         penalty = float(grid[np.argmin(error_G)])
@@ -358,7 +338,7 @@ def _excess(
     x_M: np.ndarray,
     y_M: np.ndarray,
     references_R: np.ndarray,
-    more: tuple[tuple[float, float], ...],
+    more: Sequence[Sequence[float]],
 ) -> float | None:
     """Height of the first model above the curve; None where there is no curve."""
     x_K, y_K = x_M[references_R], y_M[references_R]
@@ -398,15 +378,14 @@ class GroupedMean:
     skewness: float
     df: float
 
-    def reaches(self, level: float, *, skewed: bool) -> tuple[float, float]:
+    def reaches(self, *, skewed: bool) -> tuple[float, float]:
         """Standard errors that the two-sided interval reaches below and above the mean.
 
-        With `skewed` each end is the outer one of the t interval's and of the one that
-        Hall's transformation corrects for skewness.
+        With `skewed` each end is the outer one of the t interval's and of Hall's.
         """
         from scipy import stats
 
-        quantile = float(stats.t.ppf((1 + level) / 2, self.df))
+        quantile = float(stats.t.ppf((1 + LEVEL) / 2, self.df))
         if not skewed:
             return quantile, quantile
         return (
@@ -420,13 +399,10 @@ class GroupedMean:
 
         t = self.mean / self.se
         if skewed:
-            t = min(t, self._without_skewness(t))
+            # Hall's monotone cubic takes the first-order effect of skewness out.
+            g = self.skewness
+            t = min(t, t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6)
         return float(stats.t.sf(t, self.df))
-
-    def _without_skewness(self, t: float) -> float:
-        """Hall's monotone cubic, which takes the first-order effect of skewness out."""
-        g = self.skewness
-        return t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6
 
     def _without_skewness_inverse(self, x: float) -> float:
         g = self.skewness
@@ -445,15 +421,12 @@ def grouped_mean(
     """Mean of one side, or of the first less that of the second, from sums of groups.
 
     Groups are what is drawn: the variance is that of their sums around the mean (CR2,
-    which divides by 1 less a group's share of the items). It is never taken for less
-    than if each item were drawn by itself, which it is where each is its own group. A
-    group may stand on both sides; its sums are then taken together.
+    which divides by 1 less a group's share of the items), and never less than if each
+    item were drawn by itself. Equal codes from 0 mean the same group on both sides.
 
     Two imagined items a side keep the error from 0 where all items agree. They weigh as
     much as if there were only as many items as, drawn one by one, would give that
-    variance: with groups whose items all agree, as many as groups. `middle` is the
-    mean of the imagined items, `square` the sum of their squared distances to it. Equal
-    codes from 0 mean the same group on both sides.
+    variance. `middle` is their mean, `square` the sum of their squared distances to it.
 
     Source:
         Bell and McCaffrey 2002 (CR2). Hall 1992, "On the removal of skewness by
@@ -478,10 +451,9 @@ def grouped_mean(
     ) / (n_S[:, None] * np.sqrt(1 - sizes_SC / n_S[:, None]))
     by_items = float((spreads_S / (n_S - 1)).sum())
     by_groups = float((moves_SC.sum(axis=0) ** 2).sum())
+    design = float(((sizes_SC**2).sum(axis=1) / n_S).max())
     if by_items > _NO_VARIANCE:
         design = max(1.0, by_groups / by_items)
-    else:
-        design = float(((sizes_SC**2).sum(axis=1) / n_S).max())
     worth_S = 1 + (n_S - 1) / design
     more_S = worth_S + 2
     shifts_S = (means_S - middle) * worth_S / more_S

@@ -17,25 +17,13 @@ from jaxcontam.stats.rows import Matrix
 N_DRAWS = 9_999
 """Re-draws; no p-value is below 1 / (this + 1)."""
 
-# All runs are looked at in files of up to this many strata, else runs of a power of
-# two: the best of these is off by a factor of at most sqrt(2) in length, which costs
-# a sixth of the statistic.
-_MOST_STRATA_FOR_ALL_RUNS = 200
-# Columns from which on a row's own standard deviation says something.
-_FEWEST_FOR_OWN_SD = 5
-# Numbers in flight: a block of re-draws stays in cache, and in memory at any K.
-_BLOCK = 2**16
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """The best of many runs of strata.
+    """The best of many runs of strata, which are counted from 0.
 
-    Strata are counted from 0.
-
-    Attributes:
-        statistic: Its sum of scores over the root of its length: standard deviations.
-        p_value: That the best run of a model that never saw the file is as good.
+    The statistic is its sum of scores over the root of its length; the p-value is that
+    the best run of a model that never saw the file is as good.
     """
 
     first: int
@@ -49,17 +37,14 @@ def local_evidence(
 ) -> Run:
     """Find the run of neighbouring strata that prefers its published order most.
 
-    Null hypothesis of the p-value: in every row the columns are exchangeable, so a
-    small one says that some of the file was seen in its order, with the choice of
-    the best run accounted for. It does not prove that each stratum of the run was
-    seen, nor that those outside were not: where the whole file was, the best run is
-    long and its ends are chance.
+    Null hypothesis: in every row the columns are exchangeable, so a small p-value says
+    that some of the file was seen in its order. It does not prove that each stratum of
+    the run was seen, nor that those outside were not.
 
     Each row is centred and divided by its own standard deviation over all columns, or
     by the one pooled over rows where some have fewer than 5 columns: of two columns the
-    own one leaves nothing but a sign. These are symmetric numbers. A row whose values
-    are tied scores 0. The law is that of independent random columns. Values that differ
-    by no more than `ties_K` are ties. Rows stand in file order, column 0 published.
+    own one leaves nothing but a sign. A row whose values differ by no more than
+    `ties_K` scores 0. Rows stand in file order, column 0 published.
 
     Source:
         Arias-Castro, Castro, Tanczos and Wang, "Distribution-free detection of
@@ -75,7 +60,11 @@ def local_evidence(
         raise ValueError("log-likelihoods must be finite")
     scores, slack_K = _standardised(rows, ties_K)
     published_K = np.array([scores_M[0] for scores_M in scores])
-    lengths = _run_lengths(K)
+    lengths = list(range(1, K + 1))
+    if K > 200:
+        # The best run of a power of two is off by a factor of at most sqrt(2) in
+        # length, which costs a sixth of the statistic.
+        lengths = [2**i for i in range(K.bit_length()) if 2**i < K] + [K]
     first, last, statistic = _best_run(published_K, lengths)
     # The statistic moves by no more when each score moves by its slack; the added hair
     # covers the rounding of sums.
@@ -91,7 +80,7 @@ def _standardised(
     """Scores of each row, and by how much ties let each one differ."""
     varies_K = np.array([np.ptp(row_M) for row_M in rows]) > ties_K
     sd_K = np.array([row_M.std(ddof=1) for row_M in rows])
-    if min(len(row_M) for row_M in rows) < _FEWEST_FOR_OWN_SD and varies_K.any():
+    if min(len(row_M) for row_M in rows) < 5 and varies_K.any():
         sd_K[:] = math.sqrt(float((sd_K[varies_K] ** 2).mean()))
     scale_K = np.where(varies_K, sd_K, 1.0)
     scores = [
@@ -99,13 +88,6 @@ def _standardised(
         for row_M, scale, varies in zip(rows, scale_K, varies_K, strict=True)
     ]
     return scores, np.where(varies_K, ties_K / scale_K, 0.0)
-
-
-def _run_lengths(n_strata: int) -> list[int]:
-    if n_strata <= _MOST_STRATA_FOR_ALL_RUNS:
-        return list(range(1, n_strata + 1))
-    powers = [2**i for i in range(n_strata.bit_length()) if 2**i < n_strata]
-    return [*powers, n_strata]
 
 
 def _best_run(scores_K: np.ndarray, lengths: list[int]) -> tuple[int, int, float]:
@@ -130,18 +112,17 @@ def _redrawn(
     starts_K1 = np.cumsum(widths_K1, axis=0) - widths_K1
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     scans_B = np.empty(n_draws)
-    n_block = max(1, _BLOCK // K)
+    # A block of re-draws stays in cache.
+    n_block = max(1, 2**16 // K)
     for start in range(0, n_draws, n_block):
         block = slice(start, min(start + n_block, n_draws))
         columns_KB = rng.integers(widths_K1, size=(K, block.stop - block.start))
         drawn_KB = flat[starts_K1 + columns_KB]
         sums_KB = np.concatenate([np.zeros((1, drawn_KB.shape[1])), drawn_KB])
         np.cumsum(sums_KB, axis=0, out=sums_KB)
-        scans_B[block] = np.max(
-            [
-                (sums_KB[length:] - sums_KB[:-length]).max(axis=0) / math.sqrt(length)
-                for length in lengths
-            ],
-            axis=0,
-        )
+        best = [
+            (sums_KB[length:] - sums_KB[:-length]).max(axis=0) / math.sqrt(length)
+            for length in lengths
+        ]
+        scans_B[block] = np.max(best, axis=0)
     return scans_B

@@ -35,8 +35,7 @@ def benjamini_hochberg(p_values_N: np.ndarray) -> np.ndarray:
     """Adjusted p-values that control the false discovery rate under independence.
 
     Also where p-values depend on each other positively, as conformal p-values of one
-    pool do. Rejecting all that are at most q leaves an expected share of at most q of
-    the rejections false.
+    pool do.
 
     Source:
         Benjamini and Hochberg (1995), "Controlling the false discovery rate".
@@ -55,8 +54,7 @@ def benjamini_yekutieli(p_values_N: np.ndarray) -> np.ndarray:
         multiple testing under dependency", theorem 1.3.
     """
     n = len(p_values_N)
-    ranks = np.arange(1, n + 1)
-    harmonic = float((1 / ranks).sum())
+    harmonic = float((1 / np.arange(1, n + 1)).sum())
     return _step_up(p_values_N, p_values_N * n * harmonic)
 
 
@@ -64,8 +62,7 @@ def e_bh(e_values_N: np.ndarray) -> np.ndarray:
     """Levels from which on e-BH rejects each hypothesis, whatever the dependence.
 
     Rejecting all that are at most q is e-BH at q: the false discovery rate is at most
-    q. Comparable to adjusted p-values, but computed from e-values alone. Infinity is
-    allowed.
+    q. Infinity is allowed.
 
     Source:
         Wang and Ramdas (2022), "False discovery rate control with e-values",
@@ -100,11 +97,10 @@ def _step_up(order_by_N: np.ndarray, scaled_N: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class MaxTResult:
-    """Result of `max_t`.
+    """Result of `max_t`, one-sided.
 
-    Attributes:
-        p_value: One-sided, in [1 / (B + 1), 1]: that the highest would be so high.
-        p_adjusted: (Q,) that the highest would be as high as each one is.
+    `p_value`, at least 1 / (B + 1), is that the highest would be so high; `p_adjusted`,
+    (Q,), that it would be as high as each one is.
     """
 
     statistic: float
@@ -120,10 +116,8 @@ def max_t(
 
     Null hypothesis: the B + 1 columns are exchangeable, as they are when column 0 is
     the published order's and each other column has all its Q statistics from one random
-    order of the file. Choosing the best statistic after looking is what the p-value
-    accounts for. A statistic that never varies counts as 0. Values that differ by no
-    more than the tolerances are ties, and count against detection. All rows of a column
-    are from the same draw; see `shared_sums`.
+    order of the file; see `shared_sums`. A statistic that never varies counts as 0.
+    Values that differ by no more than the tolerances are ties, against detection.
 
     Source:
         Westfall and Young (1993), "Resampling-Based Multiple Testing", single-step

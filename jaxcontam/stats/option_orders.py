@@ -1,13 +1,12 @@
 """Counterfactual orders of the options of an item, and checks of the published one.
 
 Authors like to sort options: by number, by alphabet, by length. Items in such an order
-are left out, and so are such orders among the counterfactuals: among the orders that
-remain, the published one is as likely as any other.
+are left out, and such orders among the counterfactuals: among those that remain, the
+published one is as likely as any other.
 
 Authors also keep a house order for options that they use again, and items stand twice
-in a file. Such orders are one choice and not many, so of the items that share two
-options or more one takes part. Which one it is must not depend on any published
-order: it is chosen before sorted items are left out.
+in a file: one choice and not many, so of the items that share two options or more one
+takes part, chosen before sorted items are left out.
 
 Dimension key
     K  items
@@ -57,12 +56,10 @@ _LETTERS = re.compile(r"\(?\b[A-E]\)?\s*(,|and|or|nor|&|but not)\s*\(?[A-E]\b")
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class OptionDesign:
-    """Orders to score.
+    """Orders to score, of the (K,) `items` that take part.
 
-    Attributes:
-        items: (K,) indices of the items that take part.
-        orders: For each of them (m + 1, n_options) int64: which published option
-            stands at each place; the first row is the published order itself.
+    `orders` has for each (m + 1, n_options), which published option stands at each
+    place; the first row is the published order itself.
     """
 
     items: np.ndarray
@@ -85,42 +82,33 @@ def draw_option_orders(
 
     The generator of item k is seeded by (seed, content digest, k) and draws orders of
     the options in alphabetical sequence, so the draws know nothing of the published
-    order except that it is skipped. Where an item has no more than m + 1 orders that
-    may stand, all are taken. `fixed` is the place of each item's option that stays
-    where it is; None leaves all free. Without `digests` the seed alone tells items with
-    the same options apart.
+    order except that it is skipped. `fixed` is the place of each item's option that
+    stays where it is. Without `digests` the seed alone tells items with the same
+    options apart.
     """
-    kept, orders = [], []
-    left_out: collections.Counter[str] = collections.Counter()
-    reasons: dict[int, str | None] = {
-        k: _reason_in_any_order(texts) for k, texts in enumerate(options)
-    }
+    reasons = list(map(_reason_in_any_order, options))
     # One generator past those of the items.
     rng = row_generator(seed, content_digest, len(options))
-    candidates = [k for k, reason in reasons.items() if reason is None]
+    candidates = [k for k, reason in enumerate(reasons) if reason is None]
+    known = digests or [""] * len(options)
     chosen = one_of_each_set(
-        [options[k] for k in candidates],
-        ["" if digests is None else digests[k] for k in candidates],
-        rng,
+        [options[k] for k in candidates], [known[k] for k in candidates], rng
     )
+    orders: dict[int, np.ndarray] = {}
     for k, is_chosen in zip(candidates, chosen.tolist(), strict=True):
-        if not is_chosen:
-            reasons[k] = SHARED
-        elif is_sorted(options[k]):
-            reasons[k] = SORTED
-    for k, texts in enumerate(options):
-        place = None if fixed is None else fixed[k]
-        if reason := reasons[k]:
-            left_out[reason] += 1
+        if not is_chosen or is_sorted(options[k]):
+            reasons[k] = SORTED if is_chosen else SHARED
             continue
         rng = row_generator(seed, content_digest, k)
-        found = orders_of(texts, n_orders, rng, place)
+        place = None if fixed is None else fixed[k]
+        found = orders_of(options[k], n_orders, rng, place)
         if len(found) < 2:
-            left_out[ONE_ORDER] += 1
-            continue
-        kept.append(k)
-        orders.append(found)
-    return OptionDesign(np.array(kept, np.int64), tuple(orders), dict(left_out))
+            reasons[k] = ONE_ORDER
+        else:
+            orders[k] = found
+    left_out = collections.Counter(reason for reason in reasons if reason)
+    items = np.array(list(orders), np.int64)
+    return OptionDesign(items, tuple(orders.values()), dict(left_out))
 
 
 def one_of_each_set(
@@ -128,12 +116,10 @@ def one_of_each_set(
 ) -> np.ndarray:
     """(K,) bool: items of which no two share two options or more.
 
-    A house order of some options is one choice, whatever stands beside them. Options
-    are compared without capitals, width of characters, spaces and last full stops. The
-    item with the smallest digest is chosen first, then each that shares no two options
-    with those before. Items of one digest may differ in their published order, and a
-    sorted file would have the alphabetical one first: chance decides between them, and
-    their places do not.
+    Options are compared without capitals, width of characters, spaces and last full
+    stops. The item with the smallest digest is chosen first, then each that shares no
+    two options with those before. Items of one digest may differ in their published
+    order: chance decides between them, and their places do not.
     """
     tickets = rng.permutation(len(options)).tolist()
     chosen = np.zeros(len(options), bool)
@@ -156,7 +142,10 @@ def _reason_in_any_order(options: Sequence[str]) -> str | None:
         return REPEATED
     if any(_PLACE.search(text) or _LETTERS.search(text) for text in options):
         return PLACED
-    return NUMERIC if _is_numeric(options) else None
+    # The same but for numbers: authors sort such options.
+    is_numeric = all(map(_NUMBER.search, options))
+    frames = {_NUMBER.sub("#", text).strip().casefold() for text in options}
+    return NUMERIC if is_numeric and len(frames) == 1 else None
 
 
 def is_sorted(options: Sequence[str]) -> bool:
@@ -224,14 +213,6 @@ def _put_back(orders_RS: np.ndarray, fixed: int) -> np.ndarray:
     return swapped
 
 
-def _is_numeric(options: Sequence[str]) -> bool:
-    """All hold numbers, and are the same but for them: authors sort such options."""
-    return (
-        all(_NUMBER.search(text) for text in options)
-        and len({_NUMBER.sub("#", text).strip().casefold() for text in options}) == 1
-    )
-
-
 PLACE_KEYS: Mapping[str, Callable[[str], Any]] = {
     "option_length": len,
     "option_alphabet": str.casefold,
@@ -250,9 +231,8 @@ def option_pretests(
 
     Looks at: the share of each place among the right answers (chi-square); and the
     correlation of an option's place with its length and with its alphabetical rank.
-    Two-sided by random orders of each item, Holm-corrected at 0.01. An option that is
-    `fixed` may stand anywhere: its place is not looked at. An answer is None where no
-    field tells it.
+    Two-sided by random orders of each item, Holm-corrected at 0.01. The place of an
+    option that is `fixed` is not looked at. An answer is None where no field tells it.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     found: dict[str, tuple[float, float]] = {}

@@ -16,15 +16,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# Fewer strata than this leave the p-value's floor or a single stratum in charge.
-_MIN_STRATA = 20
-# Depth that the floor (m + 1)^-K must allow, in decades.
-_FLOOR_DECADES = 12
-
 
 def fewest_strata(n_orders: int) -> int:
-    """Strata that keep the floor (m + 1)^-K below 1e-12: 20 at m = 9, 40 at m = 1."""
-    return max(_MIN_STRATA, math.ceil(_FLOOR_DECADES / math.log10(n_orders + 1)))
+    """Strata that keep the floor (m + 1)^-K below 1e-12: 20 at m = 9, 40 at m = 1.
+
+    Fewer than 20 would leave a single stratum in charge.
+    """
+    return max(20, math.ceil(12 / math.log10(n_orders + 1)))
 
 
 def stratum_size(
@@ -37,8 +35,8 @@ def stratum_size(
 ) -> int:
     """Examples a stratum: as many as the context holds while the floor stays low.
 
-    A function of the unordered file alone. Packing examples greedily in file order
-    would depend on the order under test, and the test would not be exact. At least two.
+    A function of the unordered file alone: packing examples greedily in file order
+    would depend on the order under test. At least two.
     """
     fits = (context - 1) * n_examples // n_ids
     size = min(fits, n_examples // fewest_strata(n_orders))
@@ -49,8 +47,7 @@ def stratum_size(
 
 def split_strata(n_examples: int, size: int) -> list[np.ndarray]:
     """Contiguous strata of at most `size` examples; sizes differ by at most 1."""
-    n_strata = math.ceil(n_examples / size)
-    return np.array_split(np.arange(n_examples), n_strata)
+    return np.array_split(np.arange(n_examples), math.ceil(n_examples / size))
 
 
 def cut_to_budget(lengths_N: np.ndarray, budget: int) -> int | None:
@@ -82,13 +79,11 @@ def row_generator(seed: int, content_digest: str, *row: int) -> np.random.Genera
 
 def draw_places(sizes: Sequence[int], *, seed: int, content_digest: str) -> np.ndarray:
     """(K,) int64, uniform in each row, so that no column tells the published one."""
-    return np.array(
-        [
-            int(row_generator(seed, content_digest, k).integers(size))
-            for k, size in enumerate(sizes)
-        ],
-        np.int64,
-    )
+    places = [
+        int(row_generator(seed, content_digest, k).integers(size))
+        for k, size in enumerate(sizes)
+    ]
+    return np.array(places, np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +92,8 @@ class OrderDesign:
 
     Attributes:
         orders: (K, m + 1, s_max) int32; column 0 is published, -1 pads short strata.
-        place: (K,) int64; where the published order stands among the m + 1 while
-            they are scored, so that no column can be told apart by its position.
+        place: (K,) where the published order stands among the m + 1 while they are
+            scored, so that no column can be told apart by its position.
         n_dropped: Strata whose orders are all the same.
     """
 
@@ -127,10 +122,9 @@ def draw_orders(
 ) -> OrderDesign:
     """Draw m uniform orders for each stratum, with replacement.
 
-    The generator of stratum k is seeded by (seed, content digest, k): the draws depend
-    on what the file holds, never on the order under test, and strata are independent of
-    each other, which the exact test needs. With groups, orders move examples only among
-    positions of equal value.
+    The generator of stratum k is seeded by (seed, content digest, k): draws depend on
+    what the file holds, never on the order under test, and strata are independent, as
+    the exact test needs. With groups, examples move among positions of equal value.
     """
 
     def shuffled(
@@ -157,7 +151,7 @@ def reversed_orders(
 ) -> OrderDesign:
     """The published order of each stratum beside its reversal: m must be 1.
 
-    Arguments as in `draw_orders`; the seed only places the published order.
+    The seed only places the published order.
     """
     if n_orders != 1:
         raise ValueError(f"n_orders must be 1 for a reversal, got {n_orders}")

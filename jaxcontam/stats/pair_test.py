@@ -47,8 +47,6 @@ from jaxcontam.stats.result import OrderNumbers, mde_of
 
 # Path sums are read several times. So many are kept (16 MB); more are made again.
 _MOST_KEPT = 2**21
-
-
 MOST_ENUMERATED = math.factorial(8)
 """Strata with more distinct orders than this are drawn from."""
 N_DRAWN = 100_000
@@ -61,12 +59,11 @@ class PairStrata:
 
     Attributes:
         pairs: (K, S, S) float64, nats; entry [i, j] is log p(example j | example i),
-            NaN where it was not scored; 0 on diagonals and in the padding of short
-            strata.
-        sizes: (K,) int64, examples of each stratum, at least 4.
-        codes: (K, S) int64, the group of each example; orders keep to groups.
-        runs: (K, S) int64, the run of each example.
-        starts: (K,) int64, index of the first example; seeds the stratum's draws.
+            NaN where it was not scored; 0 on diagonals and in padding.
+        sizes: (K,) examples of each stratum, at least 4.
+        codes: (K, S) the group of each example; orders keep to groups.
+        runs: (K, S) the run of each example.
+        starts: (K,) index of the first example; seeds the stratum's draws.
     """
 
     pairs: np.ndarray
@@ -97,7 +94,7 @@ class PairStatistic:
     """A sum over the pairs of an order, linear in the pair matrix.
 
     Attributes:
-        name: How log-probabilities become scores; see `OrderNumbers.scores`.
+        name: See `OrderNumbers.scores`.
         matrix: (S, S) pairs -> the (S, S) matrix whose entries are summed.
         sums: (matrix, orders_MS) -> (M,) statistics.
         orders: (codes_S, runs_S, generator) -> orders_MS, the published one first.
@@ -125,12 +122,11 @@ def n_stratum_orders(codes_S: np.ndarray, n_most: int | None = None) -> int:
 def stratum_orders(
     codes_S: np.ndarray, rng: np.random.Generator, n_most: int | None = None
 ) -> np.ndarray:
-    """Orders that move examples only among positions of equal code.
+    """(M, S) orders that keep to groups of equal code, the published one first.
 
-    All of them, once each, if there are at most 8!; else uniform draws with
-    replacement, among which the published order takes its place as one more. Either way
-    the published order is equally likely to be any column under the null. Row 0 of the
-    (M, S) positions is 0, 1, ..., S - 1. From `n_most` orders on so many are drawn.
+    All of them, once each, if there are at most 8! (or less than `n_most`); else
+    uniform draws with replacement. Either way the published order is equally likely to
+    be any column under the null.
     """
     members = [np.flatnonzero(codes_S == code) for code in np.unique(codes_S)]
     n_orders = math.prod(math.factorial(len(group)) for group in members)
@@ -193,14 +189,14 @@ def adjacency_test(
 ) -> OrderNumbers:
     """Exact p-value that published neighbours are this expected by chance.
 
-    Null hypothesis: within each stratum every order (of those that keep to groups)
-    was equally likely to be the published one. Finite-sample exact, with ties and with
-    a constant scorer (p = 1). Blind to copies in other orders, and to memory that
-    needs more than one example of context.
+    Null hypothesis: within each stratum every order (of those that keep to groups) was
+    equally likely to be the published one. Finite-sample exact, with ties and with a
+    constant scorer (p = 1). Blind to copies in other orders, and to memory that needs
+    more than one example of context.
 
-    The strata are complete, or it is a ValueError; the digest is that of the sorted
-    example digests. `brief` leaves out what no p-value or effect needs (Monte Carlo,
-    e-value, symmetry, lags and neighbours), for thousands of models in a row.
+    All pairs are scored, or it is a ValueError; the digest is that of the sorted
+    example digests. `brief` leaves out Monte Carlo, e-value, symmetry, lags and
+    neighbours, for thousands of models in a row.
 
     Source:
         Exchangeability as in Oren et al., arXiv:2310.17623; the path statistic is a
@@ -220,13 +216,11 @@ def direction_test(
 
     Null hypothesis, reversibility: each run of up to four examples was as likely to be
     published backwards, given everything else. Order that only puts like examples
-    together keeps to it; order that points forwards (numbers that count up, a story,
-    a question and then its answer) does not. Finite-sample exact over the reversals of
-    all runs, with ties and with a constant scorer (p = 1).
+    together keeps to it; order that points forwards (numbers that count up, a story)
+    does not. Finite-sample exact, with ties and with a constant scorer (p = 1).
 
-    Where all pairs of every stratum were scored, `log10_p_all_orders` says what the
-    same sum would be worth had the order been drawn at random. The digest is that of
-    the sorted example digests.
+    Where all pairs were scored, `log10_p_all_orders` says what the same sum would be
+    worth had the order been drawn at random.
 
     Source:
         A group of reversals in the test of Oren et al., arXiv:2310.17623.
@@ -319,11 +313,7 @@ def sampled_columns(
     content_digest: str,
     n_orders: int,
 ) -> list[np.ndarray]:
-    """(n_orders + 1,) sums of each stratum, the published order's first.
-
-    The others are random ones of the stratum's columns, drawn with replacement, so
-    all are exchangeable under the null.
-    """
+    """(n_orders + 1,) sums of each stratum, the published first, the others drawn."""
     columns = _Columns(strata, statistic, seed, content_digest)
     rng = row_generator(seed, content_digest, 2)
     rows = []
@@ -333,37 +323,32 @@ def sampled_columns(
     return rows
 
 
+@dataclasses.dataclass(eq=False)
 class _Columns:
     """The statistic of every stratum's orders; kept where they are not too many."""
 
-    def __init__(
-        self,
-        strata: PairStrata,
-        statistic: PairStatistic,
-        seed: int,
-        content_digest: str,
-    ):
-        self.strata = strata
-        self.statistic = statistic
-        self.seed = seed
-        self.content_digest = content_digest
-        self._kept: list[np.ndarray] | None = None
-        # Kept for listed orders, so that equal strata share them.
-        self._boundaries: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
+    strata: PairStrata
+    statistic: PairStatistic
+    seed: int
+    content_digest: str
+    _kept: list[np.ndarray] | None = None
+    # Kept for listed orders, so that equal strata share them.
+    _boundaries: dict[tuple[bytes, ...], np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
 
     def strata_of(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(S, S) pairs, (S,) codes and (S,) runs of each stratum."""
-        strata = self.strata
+        own = self.strata
         for pairs_SS, codes_S, runs_S in zip(
-            strata.matrices(), strata.codes, strata.runs, strict=True
+            own.matrices(), own.codes, own.runs, strict=True
         ):
             yield pairs_SS, codes_S[: len(pairs_SS)], runs_S[: len(pairs_SS)]
 
     def orders(self) -> Iterator[np.ndarray]:
         """(M, S) positions of each stratum; the same ones at each call."""
-        for (_, codes_S, runs_S), start in zip(
-            self.strata_of(), self.strata.starts.tolist(), strict=True
-        ):
+        starts = self.strata.starts.tolist()
+        for (_, codes_S, runs_S), start in zip(self.strata_of(), starts, strict=True):
             rng = row_generator(self.seed, self.content_digest, 0, start)
             yield self.statistic.orders(codes_S, runs_S, rng)
 
@@ -373,10 +358,8 @@ class _Columns:
             yield from self._kept
             return
         found: list[np.ndarray] = []
-        n_columns = 0
-        for pairs_SS, orders_MS in zip(
-            self.strata.matrices(), self.orders(), strict=True
-        ):
+        n_columns, matrices = 0, self.strata.matrices()
+        for pairs_SS, orders_MS in zip(matrices, self.orders(), strict=True):
             sums_M = self.statistic.sums(self.statistic.matrix(pairs_SS), orders_MS)
             n_columns += len(sums_M)
             if n_columns <= _MOST_KEPT:
@@ -402,20 +385,18 @@ class _Columns:
                     self._boundaries[key] = kept_M
             yield kept_M
 
-    def variance(self) -> float:
-        """Approximate variance of the statistic over the orders, whatever the order."""
-        matrix, variance = self.statistic.matrix, self.statistic.variance
-        return sum(
-            variance(matrix(pairs_SS), codes_S, runs_S)
-            for pairs_SS, codes_S, runs_S in self.strata_of()
-        )
-
 
 def _draws(columns: _Columns) -> tuple[np.ndarray, float]:
     """(B,) re-draws of the statistic, and the log of the e-value."""
     rng = row_generator(columns.seed, columns.content_digest, 1)
     drawn_B = np.zeros(N_MONTE_CARLO)
-    spread = math.sqrt(columns.variance())
+    of = columns.statistic
+    # About the variance over the orders, whatever the order.
+    variance = sum(
+        of.variance(of.matrix(pairs_SS), codes_S, runs_S)
+        for pairs_SS, codes_S, runs_S in columns.strata_of()
+    )
+    spread = math.sqrt(variance)
     pooled = spread / math.sqrt(columns.strata.n_strata)
     # What ties is no bet: rounding would be scaled up to one.
     tells = spread > _tie_tolerance(columns.strata)
@@ -423,15 +404,12 @@ def _draws(columns: _Columns) -> tuple[np.ndarray, float]:
     for sums_M in columns.sums():
         drawn_B += sums_M[rng.integers(len(sums_M), size=N_MONTE_CARLO)]
         if tells:
-            log_e_L += _log_bets(sums_M / pooled)
+            # log of exp(lambda a_0) / mean_j exp(lambda a_j)
+            bets_LM = LAMBDAS[:, None] * (sums_M / pooled)[None, :]
+            top_L = bets_LM.max(axis=1)
+            means_L = np.exp(bets_LM - top_L[:, None]).mean(axis=1)
+            log_e_L += bets_LM[:, 0] - top_L - np.log(means_L)
     return drawn_B, float(np.logaddexp.reduce(log_e_L)) - math.log(len(LAMBDAS))
-
-
-def _log_bets(scaled_M: np.ndarray) -> np.ndarray:
-    """(L,) log of exp(lambda a_0) / mean_j exp(lambda a_j) of one stratum."""
-    bets_LM = LAMBDAS[:, None] * scaled_M[None, :]
-    top_L = bets_LM.max(axis=1)
-    return bets_LM[:, 0] - top_L - np.log(np.exp(bets_LM - top_L[:, None]).mean(axis=1))
 
 
 def _tie_tolerance(strata: PairStrata) -> float:

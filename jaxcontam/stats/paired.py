@@ -19,12 +19,7 @@ from jaxcontam.stats.randomisation import MATRIX_TOLERANCE, SMALLEST_P, power_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SignFlipResult:
-    """Result of `sign_flip_test`.
-
-    Attributes:
-        p_floor: Smallest p-value with these differences, one half to the power of the
-            number of pairs that differ.
-    """
+    """Result of `sign_flip_test`; `p_floor` is 2^-n of n pairs that differ."""
 
     statistic: float
     p_value: float
@@ -36,9 +31,8 @@ def sign_flip_test(first_N: np.ndarray, second_N: np.ndarray) -> SignFlipResult:
 
     Null hypothesis: within each pair the two values could have been exchanged, so every
     choice of signs of the differences was equally likely. Exact at any number of pairs,
-    with ties (which count against the first) and whatever the values' law is: all
-    choices are counted for up to 28 pairs that differ; beyond, the law of the sum is
-    convolved and the p-value rounded up. It says nothing of why the values differ.
+    with ties (which count against the first): all choices are counted for up to 28
+    pairs that differ; beyond, the p-value is rounded up. It says nothing of why.
 
     Source:
         Fisher 1935, "The Design of Experiments", section 21. It is the randomisation
@@ -77,9 +71,6 @@ def _checked(
 
 
 N_RESAMPLES = 10_000
-_UNIT = 0.01
-# Indices drawn at once; 32 MiB of int64.
-_MOST_CELLS = 1 << 22
 
 
 def paired_bootstrap_p(
@@ -92,10 +83,8 @@ def paired_bootstrap_p(
     """Share of resampled pairs in whose mean the first is not larger.
 
     Scores are rounded to two decimals before, as the published ones were, so ties are
-    exact and count against the first.
-
-    (1 + such resamples) / (1 + K). The published files divide by K alone and hold
-    zeros; no resampling can show a chance of zero.
+    exact and count against the first. (1 + such resamples) / (1 + K): the published
+    files divide by K alone and hold zeros, a chance that no resampling can show.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, appendix B. The p-values that they
@@ -128,7 +117,8 @@ def _share(a_N: np.ndarray, b_N: np.ndarray, n_resamples: int, seed: int) -> flo
     rng = np.random.default_rng(seed)
     n_not_larger, n_left = 0, n_resamples
     while n_left:
-        shape = (min(n_left, max(1, _MOST_CELLS // len(a_N))), len(a_N))
+        # 32 MiB of indices.
+        shape = (min(n_left, max(1, (1 << 22) // len(a_N))), len(a_N))
         sums_K = a_N[rng.integers(len(a_N), size=shape)].sum(axis=1)
         if b_N.any():
             sums_K -= b_N[rng.integers(len(b_N), size=shape)].sum(axis=1)
@@ -140,9 +130,6 @@ def _share(a_N: np.ndarray, b_N: np.ndarray, n_resamples: int, seed: int) -> flo
 def _in_units(
     first_N: np.ndarray, second_N: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both as whole hundredths, int64."""
-    first_N, second_N = (
-        np.rint(scores / _UNIT).astype(np.int64)
-        for scores in _checked(first_N, second_N)
-    )
-    return first_N, second_N
+    """Both as whole hundredths."""
+    first_N, second_N = _checked(first_N, second_N)
+    return np.rint(first_N / 0.01).astype(int), np.rint(second_N / 0.01).astype(int)

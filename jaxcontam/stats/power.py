@@ -5,9 +5,8 @@ standard deviation `sd` and no memory. Real scores have heavier tails, and strat
 unequal spread, so read the numbers as a plan, not as a promise.
 
 A model that read a part of a file, or learned few of its neighbours by heart, gains
-much at few boundaries. The mean effect is the same and the power is not: the number of
-boundaries that carry anything is up to chance, and what they gain widens the null law,
-since random orders keep some of them.
+much at few boundaries: how many of them is up to chance, and what they gain widens the
+null law, since random orders keep some of them.
 
 Dimension key
     Q  numbers of carrying boundaries
@@ -25,9 +24,6 @@ from jaxcontam.stats.adjacency import boundaries_matrix, double_centred, path_mo
 from jaxcontam.stats.direction import direction_weights, run_length, runs_of
 from jaxcontam.stats.pair_test import n_stratum_orders
 
-_LARGEST_SEARCH = 10**8
-# Halvings of an interval: more than float64 resolves.
-_N_HALVINGS = 80
 # Equally likely values of the number of carriers; its law is smooth and so is the
 # power, so that more of them change no second digit.
 _N_QUANTILES = 64
@@ -37,9 +33,8 @@ _N_QUANTILES = 64
 class StratumKind:
     """Strata of one size.
 
-    `gain` is the boundaries that the published order has over the mean order.
-
     Attributes:
+        gain: Boundaries that the published order has over the mean order.
         noise: Variance of one order's score in units of sd^2.
         signal: Variance over all orders that an effect of 1 adds; 0 for drawn ones.
     """
@@ -87,20 +82,13 @@ def drawn_design(
 ) -> PowerDesign:
     """Strata with m random orders each: stratified, permutation or sharded_t."""
     kinds = tuple(
-        StratumKind(
-            count=count,
-            gain=(s - 1) ** 2 / s,
-            # A random path of independent entries, given those entries.
-            noise=(s - 1) ** 2 / s,
-            size=s,
-        )
+        # Noise: a random path of independent entries, given those entries.
+        StratumKind(count=count, gain=(s - 1) ** 2 / s, noise=(s - 1) ** 2 / s, size=s)
         for s, count in stratum_sizes(n_examples, n_strata)
     )
+    log10_floor = None if rule == "t" else _drawn_floor(kinds, n_orders)
     return PowerDesign(
-        rule=rule,
-        kinds=kinds,
-        n_orders=n_orders,
-        log10_floor=None if rule == "t" else _drawn_floor(kinds, n_orders),
+        rule=rule, kinds=kinds, n_orders=n_orders, log10_floor=log10_floor
     )
 
 
@@ -162,23 +150,18 @@ def direction_design(
         runs_S = runs_of(s, run_length(n_examples))
         n_runs = int(np.count_nonzero(np.bincount(runs_S) > 1))
         weights_SS = direction_weights(runs_S)
-        gain = float(np.trace(weights_SS, 1))
-        noise = (1 - symmetry) * float((weights_SS**2).sum())
+        # The mean of two columns is halfway between them.
+        gain = 2 * float(np.trace(weights_SS, 1))
+        noise = 2 * ((1 - symmetry) * float((weights_SS**2).sum()))
         kinds.append(
             StratumKind(
-                count=count * n_runs,
-                # The mean of two columns is halfway between them.
-                gain=2 * gain / n_runs,
-                noise=2 * noise / n_runs,
-                size=s,
+                count=count * n_runs, gain=gain / n_runs, noise=noise / n_runs, size=s
             )
         )
         n_runs_in_all += count * n_runs
+    log10_floor = -n_runs_in_all * math.log10(2)
     return PowerDesign(
-        rule="sum",
-        kinds=tuple(kinds),
-        n_orders=1,
-        log10_floor=-n_runs_in_all * math.log10(2),
+        rule="sum", kinds=tuple(kinds), n_orders=1, log10_floor=log10_floor
     )
 
 
@@ -220,16 +203,14 @@ def power(
     """Probability that the test's p-value is at most `level`.
 
     0 where the design's smallest p-value exceeds the level. For sums over strata the
-    normal approximation, with the spread that the effect itself adds to the null law:
-    with one order a stratum (reversal) that costs much of what z alone would promise.
+    normal approximation, with the spread that the effect itself adds to the null law.
     With fewer than 15 strata it may be too low by .04, with strata of two or three
     examples off by .03 either way.
 
     Each published boundary gains `effect / share` with probability `share`, else
-    nothing: the mean gain is `effect`. Given the number of carriers the gains are as
-    good as independent, and the moments of the score and of its null law follow from
-    those of a binomial; the power is the mean over that number. For reversal, with a
-    dozen carriers, it is too low by .05.
+    nothing: the mean gain is `effect`. Given the number of carriers the moments of the
+    score and of its null law follow from those of a binomial; the power is the mean
+    over that number. For reversal, with a dozen carriers, it is too low by .05.
 
     `effect` and `sd` are in nats a boundary, `share` in (0, 1].
     """
@@ -266,12 +247,11 @@ def detectable_effect(
     if power(design, 1e6 * sd, sd, level=level) < wanted:
         return None
     low, high = 0.0, 1e6 * sd
-    for _ in range(_N_HALVINGS):
+    # More halvings than float64 resolves.
+    for _ in range(80):
         middle = math.sqrt(max(low, 1e-9 * sd) * high)
-        if power(design, middle, sd, level=level) < wanted:
-            low = middle
-        else:
-            high = middle
+        enough = power(design, middle, sd, level=level) >= wanted
+        low, high = (low, middle) if enough else (middle, high)
     return high
 
 
@@ -280,7 +260,7 @@ def smallest_enough(
     wanted: float,
     *,
     smallest: int,
-    largest: int = _LARGEST_SEARCH,
+    largest: int = 10**8,
 ) -> int | None:
     """Smallest number of examples, or orders, at which the power is enough.
 
@@ -295,19 +275,15 @@ def smallest_enough(
     low = max(smallest - 1, high // 2)
     while high - low > 1:
         middle = (low + high) // 2
-        if power_of(middle) < wanted:
-            low = middle
-        else:
-            high = middle
+        low, high = (low, middle) if power_of(middle) >= wanted else (middle, high)
     return high
 
 
 class Moments(NamedTuple):
-    """Moments of one stratum or a sum of strata: published score and null law.
+    """Moments of one stratum or a sum of strata.
 
-    `mean`, `variance` are of the published score; `law` and `law_variance` those of
-    the law's variance, `covariance` that of both; `third`, `fourth` the law's mean
-    cumulants.
+    `mean`, `variance` are of the published score; `law`, `law_variance` of the null
+    law's variance, `covariance` of both; `third`, `fourth` its mean cumulants.
     """
 
     mean: float
@@ -319,31 +295,6 @@ class Moments(NamedTuple):
     fourth: float
 
 
-def second_order_power(total: Moments, level: float) -> float:
-    """Normal power of a sum against its conditional law, to second order.
-
-    T is the published sum, V the variance of its law given the scores. Both grow with
-    the effect and with chance together, so T - c sqrt(V) is expanded around its mean.
-    """
-    from scipy import stats
-
-    skew, excess = total.third / total.law**1.5, total.fourth / total.law**2
-    z = float(stats.norm.isf(level))
-    # Cornish and Fisher: the quantile of a law that is nearly normal.
-    quantile = (
-        z
-        + (z**2 - 1) * skew / 6
-        + (z**3 - 3 * z) * excess / 24
-        - (2 * z**3 - 5 * z) * skew**2 / 36
-    )
-    slope = quantile / (2 * math.sqrt(total.law))
-    spread = (
-        total.variance + slope**2 * total.law_variance - 2 * slope * total.covariance
-    )
-    reach = total.mean - quantile * math.sqrt(total.law)
-    return float(stats.norm.cdf(reach / math.sqrt(spread)))
-
-
 def _kept(kind: StratumKind) -> float:
     """Chance that a random order keeps a boundary; a reversed one keeps none."""
     return max(0.0, 1 - kind.gain / (kind.size - 1))
@@ -352,7 +303,13 @@ def _kept(kind: StratumKind) -> float:
 def _sum_power(
     design: PowerDesign, share: float, gain: float, sd: float, level: float
 ) -> float:
-    """Power where this very share of the boundaries gains this much."""
+    """Normal power of a sum against its conditional law, to second order.
+
+    The published sum and the variance V of its law given the scores grow together:
+    sum - c sqrt(V) is expanded around its mean.
+    """
+    from scipy import stats
+
     if share == 0:
         return level
     total = np.zeros(len(Moments._fields))
@@ -369,24 +326,31 @@ def _sum_power(
     if placed_33[2, 2] > 0:
         # Their number is given: what goes with it does not vary.
         placed_33 -= np.outer(placed_33[2], placed_33[2]) / placed_33[2, 2]
-    sums = Moments(*total)
-    return second_order_power(
-        sums._replace(
-            variance=sums.variance + placed_33[0, 0],
-            law_variance=sums.law_variance + placed_33[1, 1],
-            covariance=sums.covariance + placed_33[0, 1],
-        ),
-        level,
+    sums = Moments(*total.tolist())
+    skew, excess = sums.third / sums.law**1.5, sums.fourth / sums.law**2
+    z = float(stats.norm.isf(level))
+    # Cornish and Fisher: the quantile of a law that is nearly normal.
+    quantile = (
+        z
+        + (z**2 - 1) * skew / 6
+        + (z**3 - 3 * z) * excess / 24
+        - (2 * z**3 - 5 * z) * skew**2 / 36
     )
+    slope = quantile / (2 * math.sqrt(sums.law))
+    spread = (
+        sums.variance
+        + placed_33[0, 0]
+        + slope**2 * (sums.law_variance + placed_33[1, 1])
+        - 2 * slope * (sums.covariance + placed_33[0, 1])
+    )
+    reach = sums.mean - quantile * math.sqrt(sums.law)
+    return float(stats.norm.cdf(reach / math.sqrt(spread)))
 
 
 def _drawn(
     kind: StratumKind, share: float, gain: float, sd: float, n_columns: int
 ) -> tuple[Moments, np.ndarray]:
-    """Normal scores of M columns, one raised by what its carriers gain.
-
-    Means over the gains, and (3, 3) covariances of score, law and number of carriers.
-    """
+    """Means over the gains of M normal columns; (3, 3) covariances of `_sum_power`."""
     M, rest, noise = n_columns, 1 - 1 / n_columns, kind.noise * sd**2
     n_boundaries, kept = kind.size - 1, _kept(kind)
     raw = _binomial_moments(n_boundaries, share)
@@ -444,12 +408,12 @@ def _all_orders(
         third=n_neighbours * gain**3 * (share - share**3) * skew,
         fourth=0.0,
     )
-    placed_33 = np.zeros((3, 3))
-    count_spread = share - share**2
-    placed_33[0, 0] = spread * float(weights @ weights)
-    placed_33[0, 2] = placed_33[2, 0] = gain * count_spread * kind.gain
-    placed_33[2, 2] = n_neighbours * count_spread
-    return moments, placed_33
+    of_count = gain * (share - share**2) * kind.gain
+    n_carriers = n_neighbours * (share - share**2)
+    of_score = spread * float(weights @ weights)
+    return moments, np.array(
+        [[of_score, 0.0, of_count], [0.0, 0.0, 0.0], [of_count, 0.0, n_carriers]]
+    )
 
 
 @functools.cache

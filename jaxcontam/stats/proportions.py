@@ -37,16 +37,11 @@ def rate_interval(
     return successes / trials, *wilson_interval(successes, trials)
 
 
-# Barnard's test goes through all tables of so many; larger ones would take minutes.
-_MOST_TABLES = 10**6
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class RateTest:
     """One-sided p-values that the first share is no larger.
 
-    Attributes:
-        barnard: At the worst common share; None for more than a million tables.
+    Barnard's is at the worst common share; None for more than a million tables.
     """
 
     fisher: float
@@ -72,7 +67,8 @@ def rate_test(found: int, n: int, found_control: int, n_control: int) -> RateTes
     given_sums = stats.fisher_exact(table, alternative="greater")
     fisher = float(given_sums.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
     barnard = None
-    if (n + 1) * (n_control + 1) <= _MOST_TABLES:
+    # Barnard's test goes through all tables, for minutes where they are more.
+    if (n + 1) * (n_control + 1) <= 10**6:
         barnard = float(stats.barnard_exact(table, alternative="greater").pvalue)
     return RateTest(fisher=fisher, barnard=barnard)
 

@@ -3,8 +3,7 @@
 Row k holds one stratum's log-likelihoods: column 0 of the published version, columns
 1..m of counterfactuals that would have been equally likely had the model never seen
 the file. Under that null the published column is uniform among the m + 1 of its row,
-independently over rows, so the law of the sum of scores is known exactly. Rows may
-have different numbers of counterfactuals: a sequence of arrays stands for them.
+independently over rows, so the law of the sum of scores is known exactly.
 
 Dimension key
     K  strata
@@ -15,6 +14,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
-from jaxcontam.stats.exact_tail import LatticeTail, lattice_tail
+from jaxcontam.stats.exact_tail import LatticeTail, best_tilt, lattice_tail
 from jaxcontam.stats.result import OrderNumbers, order_effect
 from jaxcontam.stats.rows import Matrix, Rows, flat_rows, summed_rows
 
@@ -36,10 +36,8 @@ _ESSEEN = 0.56
 _MOST_DISTANCE = 0.05
 # Values that are looked at together.
 _CHUNK = 2**20
-_TILT_STEPS = 60
 # Of a sum of all rows, as a share of its terms: numpy adds two by two, chunks in turn.
 _ROUNDING = 256 * float(np.finfo(np.float64).eps)
-
 
 ScoreKind = Literal["centred", "studentised", "auto"]
 
@@ -99,20 +97,18 @@ def randomisation_test(
 ) -> OrderNumbers:
     """Exact p-value that the published version's scores are this large by chance.
 
-    Null hypothesis: within each row the m + 1 versions are exchangeable. The
-    p-value is valid in finite samples at any K >= 1, m >= 1, with ties and with a
-    constant scorer (p = 1). It says nothing of versions that were not compared: a
-    model that saw the examples in other orders is not found.
+    Null hypothesis: within each row the versions are exchangeable. Valid in finite
+    samples at any K >= 1, m >= 1, with ties and with a constant scorer (p = 1). Blind
+    to versions that were not compared: examples that were seen in other orders.
 
     Args:
-        loglik_KM: (K, m + 1) float64, column 0 the published version; or K arrays, one
-            a row, of different lengths.
+        loglik_KM: Column 0 the published version; rows may differ in length.
         boundaries_K: Boundaries that the published version gains; divides the effect.
         scores: Rows minus their mean, or also over their standard deviation, or
             `auto`, which studentises very unequal rows (see `row_scores`).
         relative_tolerance: Ties, relative to the sum of the rows' largest values.
-        seed: Seeds the Monte Carlo cross-check alone.
-        n_draws: Draws of the cross-check; 0 leaves it out.
+        seed: Seeds the cross-check alone.
+        n_draws: Draws of the Monte Carlo cross-check; 0 leaves it out.
 
     Raises:
         ValueError: If a value is not finite or the shapes disagree.
@@ -122,9 +118,10 @@ def randomisation_test(
         with the exact law of the sum in place of the t-test.
     """
     rows = flat_rows(loglik_KM)
-    K = len(rows.sizes)
-    if boundaries_K.shape != (K,):
-        raise ValueError(f"boundaries must have shape {(K,)}, got {boundaries_K.shape}")
+    if boundaries_K.shape != rows.sizes.shape:
+        raise ValueError(
+            f"boundaries must have shape {rows.sizes.shape}, got {boundaries_K.shape}"
+        )
     log10_floor = -float(np.log10(rows.sizes).sum())
     log10_e = soft_rank_log_e(loglik_KM) / math.log(10)
     p_floor = power_of_ten(log10_floor)
@@ -159,17 +156,19 @@ def row_scores(
     """Scores of each row, symmetric functions of its m + 1 values.
 
     `auto` studentises where every m >= 9 and the 90th percentile of the rows' standard
-    deviations exceeds four times the 10th (constant rows left out): a symmetric rule,
-    so the test stays exact. A row whose values are tied scores 0, and the tolerance is
-    divided row by row like the scores. Ties are relative to each row's largest value.
+    deviations exceeds four times the 10th (constant rows left out). A row whose values
+    are tied scores 0; the tolerance is divided row by row like the scores.
     """
     rows = flat_rows(loglik_KM)
     ties_K = relative_tolerance * _magnitudes(rows)
     varies_K = rows.ranges() > ties_K
     sd_K = np.sqrt(rows.variances())
     if kind == "auto":
-        is_unequal = _unequal(sd_K[varies_K], rows.sizes)
-        kind = "studentised" if is_unequal else "centred"
+        kind = "centred"
+        if rows.sizes.min() > MIN_ORDERS_TO_STUDENTISE and varies_K.any():
+            low, high = np.percentile(sd_K[varies_K], [10, 90])
+            if high > SD_RATIO_TO_STUDENTISE * low:
+                kind = "studentised"
     factor_K = np.ones(len(sd_K))
     if kind == "studentised":
         # A tied row is multiplied by 0, others are divided by their deviation.
@@ -184,11 +183,10 @@ def row_scores(
 
 
 def row_spread(loglik_KM: Matrix) -> float:
-    """How much the versions of a row differ, in nats, whichever is the published one.
+    """Mean absolute distance, in nats, of a value from the mean of its row.
 
-    No exchange of columns changes it, so a test stays exact when its scores are divided
-    by it. The mean absolute distance of a value from the mean of its row; 0 if it is
-    rounding.
+    0 if it is rounding. No exchange of columns changes it: a test stays exact when its
+    scores are divided by it.
     """
     rows = flat_rows(loglik_KM)
     spread = float(np.abs(rows.minus(rows.means()).flat).mean())
@@ -201,8 +199,7 @@ def monte_carlo_p(
 ) -> float:
     """p-value (1 + #{T* >= T}) / (B + 1) from B random columns per row.
 
-    Sums that differ by no more than the tolerance are ties, and count against
-    detection.
+    Sums that differ by no more than the tolerance count as ties, against detection.
     """
     sums_B = redrawn_sums(values, n_draws=n_draws, seed=seed)
     # In turn, as a draw's are added.
@@ -214,10 +211,9 @@ def monte_carlo_p(
 def redrawn_sums(values: Rows, *, n_draws: int, seed: int) -> np.ndarray:
     """Sums of one uniformly random column per row, `n_draws` times.
 
-    Sums of several rows are tabulated over all their column choices first, so that
-    one draw and one look-up serve them together: the same law, fewer draws. Beyond
-    `MANY` rows of one length, blocks of rows share their draws (see `_turned`): each
-    sum has the same law, and sums depend on each other a little.
+    Sums of several rows are tabulated over all their column choices first: the same
+    law, fewer draws. Beyond `MANY` rows of one length, blocks of rows share their draws
+    (see `_turned`): each sum has the same law, and sums depend on each other a little.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     sums_B, drawn_B = np.zeros(n_draws), np.empty(n_draws)
@@ -233,9 +229,8 @@ def redrawn_sums(values: Rows, *, n_draws: int, seed: int) -> np.ndarray:
 def _turned(values: Rows, rng: np.random.Generator) -> Rows:
     """Sums of `_BLOCKS` blocks of rows whose columns are turned by random steps.
 
-    With M columns and steps u_k, column c of a block is the sum over its rows k of
-    column (u_k + c) mod M: whichever c is drawn, the columns are uniform and
-    independent over rows.
+    Column c of a block is the sum over its rows k of column (u_k + c) mod M: whichever
+    c is drawn, the columns are uniform and independent over rows.
     """
     M = int(values.sizes[0])
     matrix_KM = values.flat.reshape(-1, M)
@@ -250,9 +245,8 @@ def soft_rank_log_e(loglik_KM: Matrix) -> float:
     """Natural log of an e-value against exchangeable columns; large is evidence.
 
     Mean over lambda of prod_k exp(lambda a_k0) / mean_j exp(lambda a_kj), where a is
-    centred and divided by the standard deviation pooled over all strata, a symmetric
-    number. Its expectation under the null is 1. Zero for a constant scorer. Natural
-    logarithm, any unit; minus infinity never, since no bet is all or nothing.
+    centred and divided by the standard deviation pooled over all strata. Its
+    expectation under the null is 1. Zero for a constant scorer.
 
     Source:
         Soft-rank e-values as in Ramdas et al., "Game-theoretic statistics and safe
@@ -296,13 +290,6 @@ def _magnitudes(rows: Rows) -> np.ndarray:
     return Rows(np.abs(rows.flat), rows.sizes).largest()
 
 
-def _unequal(sd_K: np.ndarray, sizes_K: np.ndarray) -> bool:
-    if sizes_K.min() - 1 < MIN_ORDERS_TO_STUDENTISE or len(sd_K) == 0:
-        return False
-    low, high = np.percentile(sd_K, [10, 90])
-    return bool(high > SD_RATIO_TO_STUDENTISE * low)
-
-
 def power_of_ten(exponent: float) -> float:
     """10^exponent, not below `SMALLEST_P`."""
     return max(10.0**exponent, SMALLEST_P) if exponent > -400 else SMALLEST_P
@@ -316,8 +303,7 @@ class _Tilted:
     """The sum of all rows, each weighed by exp(theta * difference).
 
     `log_mass` is the log of the product of the rows' mean weights, `third` the sum of
-    their third absolute central moments; `log_rounding` and `rounding` bound the errors
-    of `log_mass` and `mean` by rounding.
+    their third absolute central moments; the last two bound `log_mass` and `mean`.
     """
 
     log_mass: float
@@ -340,11 +326,10 @@ class _Tilted:
 def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
     """Bracket the probability that the sum of one random column a row is >= 0.
 
-    A grid that rounds every row adds up what it rounded: with 10^5 rows that is more
-    than the sum's own spread. With so many the sum is close to normal, and Berry and
-    Esseen say how close: the bracket is as rigorous as that of `lattice_tail`. Rows are
-    tilted first, by exp(theta * difference), so that a tail far out is the middle of
-    another law.
+    A grid that rounds every row adds up what it rounded: with 10^5 rows more than the
+    sum's own spread. So long a sum is close to normal, and Berry and Esseen say how
+    close: the bracket is as rigorous as that of `lattice_tail`. Rows are tilted first,
+    by exp(theta * difference), so that a far tail is the middle of another law.
 
     Differences are those to column 0; sums down to `-tolerance` count as ties, against
     detection. None where a few rows make up the sum, which is then not normal.
@@ -359,9 +344,11 @@ def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
         return LatticeTail(0.0, 0.0)
     # In units of the largest difference no power overflows.
     slack = tolerance / top
-    if _tilted(differences, top, 0.0).distance > _MOST_DISTANCE:
+    tilted = functools.cache(functools.partial(_tilted, differences, top))
+    if tilted(0.0).distance > _MOST_DISTANCE:
         return None
-    theta, law = _best_tilt(differences, top, slack)
+    theta = best_tilt(lambda t: (tilted(t).mean, tilted(t).variance), slack)
+    law = tilted(theta)
     sd, ahead = law.variance**0.5, law.mean + slack
     log_scale, error = law.log_mass + theta * slack, law.distance
     if sd == 0.0:
@@ -379,25 +366,6 @@ def normal_tail(differences: Rows, tolerance: float) -> LatticeTail | None:
         log10_upper=min(0.0, (log_scale + log_upper + rounding) / _LN10),
         log10_lower=min(0.0, (log_scale + log_lower - rounding) / _LN10),
     )
-
-
-def _best_tilt(differences: Rows, top: float, slack: float) -> tuple[float, _Tilted]:
-    """About the theta >= 0 whose tilted mean is `-slack`: Newton, kept inside."""
-    theta, low, high = 0.0, 0.0, math.inf
-    law = _tilted(differences, top, theta)
-    for _ in range(_TILT_STEPS):
-        gap = law.mean + slack
-        # A hundredth of a standard deviation off costs nothing.
-        is_near = abs(gap) <= 0.01 * law.variance**0.5
-        if is_near or law.variance == 0 or (theta == 0 and gap >= 0):
-            break
-        low, high = (low, theta) if gap >= 0 else (theta, high)
-        step = theta - gap / law.variance
-        if not low < step < high:
-            step = (low + high) / 2 if high < math.inf else 2 * low + 1
-        theta = step
-        law = _tilted(differences, top, theta)
-    return theta, law
 
 
 def _tilted(differences: Rows, top: float, theta: float) -> _Tilted:
@@ -422,9 +390,7 @@ def _tilted(differences: Rows, top: float, theta: float) -> _Tilted:
         )
         shift += float(np.abs(means_K).sum())
     return _Tilted(
-        *(log_mass, mean, variance, third),
-        log_rounding=_ROUNDING * magnitude,
-        rounding=_ROUNDING * shift,
+        *(log_mass, mean, variance, third), _ROUNDING * magnitude, _ROUNDING * shift
     )
 
 

@@ -13,23 +13,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# Labels drawn at once; 32 MiB once they are float64.
-_MOST_CELLS = 1 << 22
-# Share of each tail of the training texts at which features are cut off.
-_CLIPPED = 0.025
-# Ridge penalty for each training text, of standardised features: scores of one text are
-# near copies of each other.
-_PENALTY = 0.01
 _FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class SetLevelResult:
-    """Result of `set_level_test`.
+    """Result of `set_level_test`, one-sided; `p_value` is at least 1 / (K + 1).
 
-    Attributes:
-        p_value: One-sided, in [1 / (K + 1), 1].
-        scores: (N,) float64, each by a classifier fitted without it; high = suspected.
+    `scores`, (N,), are each by a classifier fitted without it; high = suspected.
     """
 
     auc: float
@@ -43,12 +34,8 @@ def relabellings(
 ) -> Iterator[np.ndarray]:
     """Labellings as likely as the true one, if membership is a matter of chance.
 
-    Without clusters, labels change places among all texts; with clusters, among whole
-    documents. A document that holds both labels shows that they were not given to
-    documents, and that which documents hold one goes with their size: it is refused.
-
-    Yields:
-        (k, N) bool, K rows in all; each row holds both labels.
+    Labels change places among all texts, or among whole documents, of which none may
+    hold both. Yields (k, N) bool, K rows in all; each row holds both labels.
     """
     labels_N = np.asarray(labels_N, bool)
     (N,) = labels_N.shape
@@ -66,7 +53,8 @@ def relabellings(
         if (n_members != given_C * sizes).any():
             raise ValueError("a document must hold one label")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    rows = max(1, _MOST_CELLS // N)
+    # 32 MiB once they are float64.
+    rows = max(1, (1 << 22) // N)
     for start in range(0, n, rows):
         k = min(rows, n - start)
         drawn_KC = rng.permuted(np.broadcast_to(given_C, (k, len(given_C))), axis=1)
@@ -85,9 +73,8 @@ def auc_p_values(
 
     Null hypothesis: members and non-members were assigned by chance, so that no score
     of a model that saw none, or all, of them can tell them apart. Valid with ties and
-    in small samples, for texts that stand once in both together (copies are no matter
-    of chance); it says nothing where the labels go with kind or date of a text. The
-    smallest p-value is 1 / (n + 1); all scores share the labellings.
+    in small samples, for texts that stand once in both together; it says nothing where
+    the labels go with kind or date of a text. All scores share the labellings.
 
     Source:
         Phipson and Smyth (2010), "Permutation p-values should never be zero".
@@ -119,9 +106,9 @@ def set_level_test(
     Dataset inference. Null hypothesis: which texts are suspected is a matter of chance,
     as for a random split of one pool. A linear classifier is fitted on all folds but
     one and predicts that one; the statistic is the AUC of these predictions, and each
-    permutation of the labels fits everything anew. Exact then at any size and with any
-    tails. A small p-value says that the sets differ, not why: sets of different kind or
-    date differ for any model. Documents stay whole in folds and permutations.
+    permutation of the labels fits everything anew: exact at any size. A small p-value
+    says that the sets differ, not why: sets of different kind or date differ for any
+    model. Documents stay whole in folds and permutations.
 
     Source:
         Maini et al., "LLM Dataset Inference", arXiv:2406.06443, with three departures:
@@ -137,16 +124,20 @@ def set_level_test(
     if not np.isfinite(features_ND).all():
         row = int(np.flatnonzero(~np.isfinite(features_ND).all(axis=1))[0])
         raise ValueError(f"features must be finite, row {row} is not")
-    folds_N = _folds(N, clusters_N, seed)
+    codes_N = np.arange(N)
+    if clusters_N is not None:
+        _, codes_N = np.unique(clusters_N, return_inverse=True)
+    n_codes = int(codes_N.max()) + 1
+    if n_codes < _FOLDS:
+        raise ValueError(f"{_FOLDS} texts or documents are needed, got {n_codes}")
+    # Without a look at the labels: these change in permutations.
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    folds_N = (rng.permutation(n_codes) % _FOLDS)[codes_N]
     maps = _standardised(features_ND, folds_N)
     scores_N1 = _held_out(maps, folds_N, suspect_N[None])
     auc = float(_own_aucs(scores_N1, suspect_N[None])[0])
-    null = [
-        _own_aucs(_held_out(maps, folds_N, drawn_KN), drawn_KN)
-        for drawn_KN in relabellings(
-            suspect_N, clusters_N, n=n_permutations, seed=seed + 1
-        )
-    ]
+    drawn = relabellings(suspect_N, clusters_N, n=n_permutations, seed=seed + 1)
+    null = [_own_aucs(_held_out(maps, folds_N, one_KN), one_KN) for one_KN in drawn]
     null_K = np.concatenate(null)
     n_as_high = int(np.count_nonzero(null_K >= auc - 1e-12))
     return SetLevelResult(
@@ -157,18 +148,6 @@ def set_level_test(
     )
 
 
-def _folds(n: int, clusters_N: np.ndarray | None, seed: int) -> np.ndarray:
-    """(N,) folds, drawn without a look at the labels: these change in permutations."""
-    codes_N = np.arange(n)
-    if clusters_N is not None:
-        _, codes_N = np.unique(clusters_N, return_inverse=True)
-    n_codes = int(codes_N.max()) + 1
-    if n_codes < _FOLDS:
-        raise ValueError(f"{_FOLDS} texts or documents are needed, got {n_codes}")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
-    return (rng.permutation(n_codes) % _FOLDS)[codes_N]
-
-
 def _standardised(
     features_ND: np.ndarray, folds_N: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -177,7 +156,7 @@ def _standardised(
     found = []
     for fold in range(int(folds_N.max()) + 1):
         training = features_ND[folds_N != fold]
-        low_D, high_D = np.quantile(training, [_CLIPPED, 1 - _CLIPPED], axis=0)
+        low_D, high_D = np.quantile(training, [0.025, 1 - 0.025], axis=0)
         clipped_ND = np.clip(features_ND, low_D, high_D)
         training = clipped_ND[folds_N != fold]
         spread_D = training.std(axis=0)
@@ -186,7 +165,8 @@ def _standardised(
         centred_ND = np.where(is_constant_D, 0.0, clipped_ND - training.mean(axis=0))
         z_ND = centred_ND / np.where(is_constant_D, 1.0, spread_D)
         z_train = z_ND[folds_N != fold]
-        gram_DD = z_train.T @ z_train + _PENALTY * len(z_train) * np.eye(D)
+        # A ridge: scores of one text are near copies of each other.
+        gram_DD = z_train.T @ z_train + 0.01 * len(z_train) * np.eye(D)
         found.append((z_ND, np.linalg.solve(gram_DD, z_train.T)))
     return found
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxcontam.stats.rows import Matrix, Rows, flat_rows
+from jaxcontam.stats.rows import Matrix, flat_rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,13 +151,9 @@ _Z_LEVEL, _Z_HALF_LEVEL, _Z_POWER = 3.090, 3.291, 0.842
 
 
 class Effect(NamedTuple):
-    """Effect size of an order test.
+    """Effect size of an order test; see `OrderNumbers`.
 
-    Attributes:
-        effect: Mean gain of the published order, nats per boundary; None if the
-            counterfactual orders that were drawn keep every boundary.
-        mde: (3.090 + 0.842) standard errors, and no less than the gain that ties
-            hide; None where the floor exceeds 0.001 or nothing ever differs.
+    `mde` is (3.090 + 0.842) standard errors, and no less than the gain that ties hide.
     """
 
     effect: float | None
@@ -176,8 +172,7 @@ def order_effect(
 
     The spread is that of the counterfactual columns within a stratum. A row with a
     single counterfactual takes the pooled one of the other rows; where every row has
-    but one, only the spread of the gains between strata is left. A `p_floor` of None is
-    that of a test without a floor.
+    but one, only the spread of the gains between strata is left.
     """
     rows = flat_rows(loglik_KM)
     others = rows.others()
@@ -186,7 +181,11 @@ def order_effect(
     if total <= 0:
         return Effect(None, None, None)
     if (others.sizes > 1).any():
-        se = float((_spreads(others) * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
+        degrees_K = others.sizes - 1
+        variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
+        pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
+        variances_K = np.where(degrees_K > 0, variances_K, pooled)
+        se = float((variances_K * (1 + 1 / others.sizes)).sum()) ** 0.5 / total
     elif len(gains_K) > 1:
         se = len(gains_K) ** 0.5 * float(gains_K.std(ddof=1)) / total
     else:
@@ -228,11 +227,3 @@ def mde_factor(n_looks: int) -> float:
     if level is None:
         level = statistics.NormalDist().inv_cdf(1 - LEVEL / n_looks)
     return level + _Z_POWER
-
-
-def _spreads(others: Rows) -> np.ndarray:
-    """(K,) variances of the counterfactuals; the pooled one where there is only one."""
-    degrees_K = others.sizes - 1
-    variances_K = np.where(degrees_K > 0, others.variances(), 0.0)
-    pooled = float((degrees_K * variances_K).sum() / degrees_K.sum())
-    return np.where(degrees_K > 0, variances_K, pooled)

@@ -26,9 +26,6 @@ Convention = Literal["le", "lt"]
 _SLACK = 1e-9
 # Standard errors below it are 0 but for rounding, such as those of equal documents.
 _ROUNDING = 1e-12
-# Pairs in the wrong order, of n independent ones, below which DeLong's error is no
-# measure of what is unknown.
-_FEW_PAIRS = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,10 +46,8 @@ class Difference:
 class Threshold:
     """A cut: texts that score at or above it count as members.
 
-    Attributes:
-        accuracy: Mean of the two shares that it gets right, of the members and of the
-            non-members, on the texts that it was chosen on; at least 0.5 and, since it
-            was chosen there, too high for others.
+    Its accuracy, of both groups alike, is on the texts that it was chosen on: at least
+    0.5, and too high for others.
     """
 
     value: float
@@ -64,18 +59,8 @@ def auc_delong(
 ) -> tuple[float, float]:
     """Probability that a member outscores a non-member, ties counting one half.
 
-    Args:
-        members_P: (P,) scores, higher = more likely a member; P >= 2.
-        nonmembers_Q: (Q,) likewise.
-        clusters: Documents of the texts, at least 2 in each group; a document may
-            hold both members and non-members. None: each text is its own.
-
-    Returns:
-        The AUC and its standard error.
-
-    Raises:
-        ValueError: If a group has fewer than 2 scores or documents, or one score is
-            not finite.
+    Gives the AUC and its standard error. `clusters` are the documents of the texts, at
+    least 2 in each group; one may hold both members and non-members. Scores are finite.
 
     Source:
         DeLong, DeLong and Clarke-Pearson (1988), through mid-ranks as in Sun and
@@ -92,12 +77,11 @@ def auc_interval(
 ) -> tuple[float, float]:
     """Interval of an AUC, on the logit scale, so that it stays within 0 and 1.
 
-    Near 0 and 1 a sample that lacks the few pairs in the wrong order also looks certain
-    about them. Where fewer than 5 of n independent pairs are expected to be so, the
-    interval is no narrower than Clopper and Pearson's of n pairs; simulated coverage
-    falls to 57 % without this, for long tails. A perfect separation gives a low end of
-    ((1 - level) / 2) ** (1 / n), whatever the law of the scores. `n` counts independent
-    texts, or documents, of the smaller group.
+    Near 0 and 1 a sample that lacks the few pairs in the wrong order looks certain.
+    Where fewer than 5 of n independent pairs are expected to be so, the interval is no
+    narrower than Clopper and Pearson's of n pairs; simulated coverage falls to 57 %
+    without this. A perfect separation gives a low end of ((1 - level) / 2) ** (1 / n).
+    `n` counts independent texts, or documents, of the smaller group.
     """
     if not 0 <= auc <= 1 or se < 0 or n < 1:
         raise ValueError(
@@ -113,9 +97,13 @@ def auc_interval(
         half = _quantile(level, n) * se / (auc * (1 - auc))
         logit = math.log(auc / (1 - auc))
         low, high = _expit(logit - half), _expit(logit + half)
-    if n * min(auc, 1 - auc) < _FEW_PAIRS:
-        pairs_low, pairs_high = _clopper_pearson(auc, n, level)
-        low, high = min(low, pairs_low), max(high, pairs_high)
+    if n * min(auc, 1 - auc) < 5:
+        from scipy.special import betaincinv
+
+        # Clopper-Pearson, of a share of n that need not be a whole number.
+        k, error = auc * n, (1 - level) / 2
+        low = min(low, float(betaincinv(k, n - k + 1, error)) if k > 0 else 0.0)
+        high = max(high, float(betaincinv(k + 1, n - k, 1 - error)) if k < n else 1.0)
     return low, high
 
 
@@ -145,7 +133,9 @@ def paired_delong(
     above_Q = share * a_above_Q - b_above_Q + (1 - share) / 2
     difference = float(below_P.mean())
     se = math.sqrt(_variance(below_P, above_Q, clusters))
-    n = _n_independent(below_P, above_Q, clusters)
+    n = min(P, Q)
+    if clusters is not None:
+        n = min(len(np.unique(group)) for group in clusters)
     if se > _ROUNDING:
         from scipy.special import stdtr
 
@@ -168,11 +158,7 @@ def paired_delong(
 def roc_curve(
     members_P: np.ndarray, nonmembers_Q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """False- and true-positive rates of the empirical ROC curve, no point dropped.
-
-    Both are (R,) shares at or above each distinct score, from nothing found to
-    everything found.
-    """
+    """False- and true-positive rates, (R,), at or above each distinct score."""
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     ascending_R = np.unique(np.concatenate([members_P, nonmembers_Q]))
     rates = []
@@ -207,10 +193,9 @@ def tpr_at_fpr(
 ) -> tuple[float, float]:
     """Share of members above the lowest threshold that keeps the false-positive rate.
 
-    Both rates are of this sample; the threshold was chosen on it, so the share is
-    biased upward where few non-members lie above it. No interpolation. `le` is at most
-    `fpr`, `lt` below it, as Shi et al. and MIMIR do. Scores above the threshold count
-    as members.
+    The threshold was chosen on this sample, so the share is biased upward where few
+    non-members lie above it. No interpolation. `le` is at most `fpr`, `lt` below it, as
+    Shi et al. and MIMIR do. Scores above the threshold count as members.
     """
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     k = n_allowed(len(nonmembers_Q), fpr, convention)
@@ -222,8 +207,8 @@ def best_threshold(members_P: np.ndarray, nonmembers_Q: np.ndarray) -> Threshold
     """The cut with the highest accuracy, both groups weighing the same.
 
     Candidates lie half way between neighbouring scores, and above the highest. Among
-    equally accurate ones the highest is taken: it calls fewest texts members. Where
-    no cut is better than chance, none is a member.
+    equally accurate ones the highest is taken. Where no cut is better than chance, none
+    is a member.
     """
     members_P, nonmembers_Q = _checked(members_P, nonmembers_Q, fewest=1)
     P, Q = len(members_P), len(nonmembers_Q)
@@ -282,8 +267,10 @@ def _variance(
     P, Q = len(below_P), len(above_Q)
     if clusters is None:
         return float(below_P.var(ddof=1) / P + above_Q.var(ddof=1) / Q)
-    codes, n_codes = _codes(clusters, P, Q)
-    in_P, in_Q = codes[:P], codes[P:]
+    if (len(clusters[0]), len(clusters[1])) != (P, Q):
+        raise ValueError("clusters must have one code a text")
+    names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
+    in_P, in_Q, n_codes = codes[:P], codes[P:], len(names)
     centre = below_P.mean()
     of_members_C = np.bincount(in_P, below_P - centre, n_codes) / P
     of_others_C = np.bincount(in_Q, above_Q - centre, n_codes) / Q
@@ -297,34 +284,6 @@ def _variance(
     )
     # The three corrections differ, so that their sum may fall below 0.
     return max(0.0, variance)
-
-
-def _n_independent(
-    below_P: np.ndarray, above_Q: np.ndarray, clusters: Clusters | None
-) -> int:
-    if clusters is None:
-        return min(len(below_P), len(above_Q))
-    return min(len(np.unique(group)) for group in clusters)
-
-
-def _codes(clusters: Clusters, P: int, Q: int) -> tuple[np.ndarray, int]:
-    members_P, nonmembers_Q = clusters
-    if len(members_P) != P or len(nonmembers_Q) != Q:
-        raise ValueError("clusters must have one code a text")
-    names, codes = np.unique(
-        np.concatenate([members_P, nonmembers_Q]), return_inverse=True
-    )
-    return codes, len(names)
-
-
-def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
-    """Clopper-Pearson interval of a share of n, which need not be a whole number."""
-    from scipy.special import betaincinv
-
-    k, error = share * n, (1 - level) / 2
-    low = float(betaincinv(k, n - k + 1, error)) if k > 0 else 0.0
-    high = float(betaincinv(k + 1, n - k, 1 - error)) if k < n else 1.0
-    return low, high
 
 
 def _quantile(level: float, n: int) -> float:

@@ -149,7 +149,7 @@ def test_cost_of_new_pairs_lays_none_out(name, is_stored, tmp_path, monkeypatch)
     """And it is the cost that the laid-out groups have, key by key."""
     plan = planned_pairs(texts_of(61), name)
     with monkeypatch.context() as patch:
-        patch.setattr(PairPlan, "_groups", None)
+        patch.setattr(PairPlan, "groups", None)
         scorer = scorer_with(empty_store(tmp_path) if is_stored else None)
         counted = pair_cost(scorer, plan, None)
     laid_out = pair_cost(scorer_with(empty_store(tmp_path)), plan, set())

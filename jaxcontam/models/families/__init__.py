@@ -10,76 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcontam.errors import InputError, unknown_name
-from jaxcontam.models.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
+from jaxcontam.models.families import (
+    deepseek,
+    gemma,
+    gpt,
+    llama,
+    mixture,
+    phi,
+    qwen3_5,
+)
 from jaxcontam.models.families.family import Conversion, Family, Tensor
-from jaxcontam.models.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT, GEMMA4_TEXT
-from jaxcontam.models.families.gpt import GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT
-from jaxcontam.models.families.llama import (
-    GRANITE,
-    LLAMA,
-    MISTRAL,
-    OLMO,
-    OLMO2,
-    OLMO3,
-    QWEN2,
-    QWEN3,
-    SMOLLM3,
-)
-from jaxcontam.models.families.mixture import (
-    GPT_OSS,
-    MIXTRAL,
-    OLMOE,
-    QWEN2_MOE,
-    QWEN3_MOE,
-)
-from jaxcontam.models.families.phi import PHI, PHI3
-from jaxcontam.models.families.qwen3_5 import QWEN3_5_MOE_TEXT, QWEN3_5_TEXT
 
 __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of", "text_fields"]
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
-    for family in (
-        GPT2,
-        GPT_NEO,
-        GPT_NEOX,
-        GPTJ,
-        LLAMA,
-        MISTRAL,
-        QWEN2,
-        QWEN3,
-        OPT,
-        PHI,
-        PHI3,
-        GEMMA,
-        GEMMA2,
-        GEMMA3_TEXT,
-        GEMMA4_TEXT,
-        OLMO,
-        OLMO2,
-        OLMO3,
-        OLMOE,
-        GPT_OSS,
-        DEEPSEEK_V2,
-        DEEPSEEK_V3,
-        SMOLLM3,
-        GRANITE,
-        MIXTRAL,
-        QWEN2_MOE,
-        QWEN3_MOE,
-        QWEN3_5_TEXT,
-        QWEN3_5_MOE_TEXT,
-    )
+    for module in (gpt, llama, phi, gemma, mixture, deepseek, qwen3_5)
+    for family in module.FAMILIES
 }
 
 # What an image model's config.json says outside of its text model's fields.
-_OF_BOTH = (
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "quantization_config",
-    "tie_word_embeddings",
-)
+_OF_BOTH = ("bos_token_id", "eos_token_id", "pad_token_id", "quantization_config")
+_OF_BOTH += ("tie_word_embeddings",)
 
 
 def text_fields(raw: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,7 @@ from jaxcontam.models.config import DecoderConfig, RopeScaling
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """Lossless reordering of a tensor between disk and decoder.
-
-    Attributes:
-        to_ours: (outputs in the file's order on the last axis, config) -> same shape.
-    """
+    """Lossless reordering of a tensor's last axis between disk and decoder."""
 
     to_ours: Callable[[np.ndarray, DecoderConfig], np.ndarray]
     to_disk: Callable[[np.ndarray, DecoderConfig], np.ndarray]
@@ -140,12 +136,18 @@ def activation(name: str) -> Any:
     return _ACTIVATION_NAMES[name]
 
 
-def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
-    """A field that must be a positive integer; null and missing are the default."""
+def _given(raw: Mapping[str, Any], field: str, default: Any) -> Any:
+    """A field; null and missing are the default, which need not be there."""
     value = raw.get(field)
     value = default if value is None else value
     if value is None:
         raise InputError(f"no field {field!r}")
+    return value
+
+
+def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
+    """A field that must be a positive integer; null and missing are the default."""
+    value = _given(raw, field, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{field} must be a positive integer, got {_begin(value)}")
     if value > _MOST:
@@ -155,10 +157,7 @@ def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:
 
 def number(raw: Mapping[str, Any], field: str, default: float | None = None) -> float:
     """A field that must be a positive number; null and missing are the default."""
-    value = raw.get(field)
-    value = default if value is None else value
-    if value is None:
-        raise InputError(f"no field {field!r}")
+    value = _given(raw, field, default)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not value > 0:
         raise InputError(f"{field} must be a positive number, got {_begin(value)}")
@@ -179,8 +178,7 @@ def number_or_none(raw: Mapping[str, Any], field: str) -> float | None:
 
 def switch(raw: Mapping[str, Any], field: str, default: bool) -> bool:
     """A field that must be true or false; null and missing are the default."""
-    value = raw.get(field)
-    value = default if value is None else value
+    value = _given(raw, field, default)
     if not isinstance(value, bool):
         raise InputError(f"{field} must be true or false, got {value!r}")
     return value
@@ -306,13 +304,9 @@ def _yarn(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> RopeScaling:
     if (theta := number(fields, "rope_theta")) <= 1:
         raise InputError(f"rope_theta must be above 1 for yarn, got {theta}")
     factor = number(fields, "factor", need(raw, "max_position_embeddings") / first)
-    scales = [fields.get(name) or None for name in ("mscale", "mscale_all_dim")]
-    magnitude = yarn_magnitude(factor)
-    if None not in scales:
-        one, other = (
-            yarn_magnitude(factor, number(fields, name))
-            for name in ("mscale", "mscale_all_dim")
-        )
+    names, magnitude = ("mscale", "mscale_all_dim"), yarn_magnitude(factor)
+    if all(map(fields.get, names)):
+        one, other = (yarn_magnitude(factor, number(fields, x)) for x in names)
         magnitude = one / other
     return RopeScaling(
         kind="yarn",

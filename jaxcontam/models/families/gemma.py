@@ -297,3 +297,5 @@ GEMMA4_TEXT = Family(
         f".self_attn.{part}.weight" for part in ("k_proj", "v_proj", "k_norm")
     ),
 )
+
+FAMILIES = (GEMMA, GEMMA2, GEMMA3_TEXT, GEMMA4_TEXT)

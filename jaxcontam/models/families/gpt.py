@@ -6,7 +6,8 @@ rotate a part of each head. OPT's positions start at row 2.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ from jaxcontam.models.families.family import (
 )
 from jaxcontam.models.families.llama import read_llama
 
-# Rows of the position embedding that no token uses: transformers numbers a text's
-# tokens from 2 and gives row 1 to padding, which nothing attends to.
-_UNUSED_ROWS = 2
+# Fields of width, heads, layers, inner width and context.
+_CONTEXT = "max_position_embeddings"
+_NAMES = ("n_embd", "n_head", "n_layer", "n_inner", "n_positions")
 
 
 def _read_gpt2(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -41,16 +42,24 @@ def _read_gpt2(raw: Mapping[str, Any]) -> DecoderConfig:
         reorder_and_upcast_attn=True,
         scale_attn_weights=False,
     )
-    D, H = need(raw, "n_embd"), need(raw, "n_head")
+    return _read(raw, _NAMES)
+
+
+def _read(
+    raw: Mapping[str, Any], names: Sequence[str], *, tied: bool = True
+) -> DecoderConfig:
+    """A GPT-2 whose width, heads, layers, inner width and context have these names."""
+    width, heads, layers, inner, context = names
+    D, H = need(raw, width), need(raw, heads)
     return DecoderConfig(
         vocab_size=need(raw, "vocab_size"),
         d_model=D,
-        n_layers=need(raw, "n_layer"),
+        n_layers=need(raw, layers),
         n_heads=H,
         n_kv_heads=H,
         head_dim=D // H,
-        d_ff=need(raw, "n_inner", 4 * D),
-        context=need(raw, "n_positions"),
+        d_ff=need(raw, inner, 4 * D),
+        context=need(raw, context),
         positions="learned",
         norm="layer",
         norm_eps=number(raw, "layer_norm_epsilon", 1e-5),
@@ -59,7 +68,7 @@ def _read_gpt2(raw: Mapping[str, Any]) -> DecoderConfig:
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
-        tied=switch(raw, "tie_word_embeddings", True),
+        tied=switch(raw, "tie_word_embeddings", tied),
     )
 
 
@@ -72,9 +81,9 @@ def _write_gpt2(config: DecoderConfig) -> dict[str, Any]:
         "n_inner": config.d_ff,
         "n_positions": config.context,
         "layer_norm_epsilon": config.norm_eps,
-        "activation_function": "gelu_new"
-        if config.activation == "gelu_tanh"
-        else config.activation,
+        "activation_function": {"gelu_tanh": "gelu_new"}.get(
+            config.activation, config.activation
+        ),
         "tie_word_embeddings": config.tied,
         "attn_pdrop": 0.0,
         "embd_pdrop": 0.0,
@@ -82,10 +91,14 @@ def _write_gpt2(config: DecoderConfig) -> dict[str, Any]:
     }
 
 
-def gpt2_tensors(
-    config: DecoderConfig, qkv: list[str], out: str, *, transposed: bool
+def _tensors_gpt2(
+    config: DecoderConfig,
+    qkv: Sequence[str] = ("attn.c_attn",),
+    out: str = "attn.c_proj",
+    *,
+    # GPT-2 keeps its kernels as [inputs, outputs], like ours.
+    transposed: bool = False,
 ) -> dict[str, Tensor]:
-    """Tensors of a file in which all but the maps of attention are named as here."""
     linears = {
         "attention.qkv": qkv,
         "attention.out": [out],
@@ -105,11 +118,6 @@ def gpt2_tensors(
     }
 
 
-def _tensors_gpt2(config: DecoderConfig) -> dict[str, Tensor]:
-    # GPT-2 keeps its kernels as [inputs, outputs], like ours.
-    return gpt2_tensors(config, ["attn.c_attn"], "attn.c_proj", transposed=False)
-
-
 GPT2 = Family(
     "gpt2",
     "GPT2LMHeadModel",
@@ -122,28 +130,13 @@ GPT2 = Family(
 
 
 def _read_gpt_neo(raw: Mapping[str, Any]) -> DecoderConfig:
-    D, H = need(raw, "hidden_size"), need(raw, "num_heads")
-    n_layers = need(raw, "num_layers")
-    return DecoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        d_model=D,
-        n_layers=n_layers,
-        n_heads=H,
-        n_kv_heads=H,
-        head_dim=D // H,
-        d_ff=need(raw, "intermediate_size", 4 * D),
-        context=need(raw, "max_position_embeddings"),
-        positions="learned",
-        norm="layer",
-        norm_eps=number(raw, "layer_norm_epsilon", 1e-5),
-        activation=activation(raw.get("activation_function", "gelu_new")),
-        gated=False,
+    names = ("hidden_size", "num_heads", "num_layers", "intermediate_size", _CONTEXT)
+    config = _read(raw, names)
+    return dataclasses.replace(
+        config,
         qkv_bias=False,
-        output_bias=True,
-        mlp_bias=True,
-        windows=_windows_gpt_neo(raw, n_layers),
+        windows=_windows_gpt_neo(raw, config.n_layers),
         attention_scale=1.0,
-        tied=switch(raw, "tie_word_embeddings", True),
     )
 
 
@@ -171,7 +164,7 @@ def _windows_gpt_neo(raw: Mapping[str, Any], n_layers: int) -> tuple[int | None,
 
 def _tensors_gpt_neo(config: DecoderConfig) -> dict[str, Tensor]:
     qkv = [f"attn.attention.{part}_proj" for part in "qkv"]
-    return gpt2_tensors(config, qkv, "attn.attention.out_proj", transposed=True)
+    return _tensors_gpt2(config, qkv, "attn.attention.out_proj", transposed=True)
 
 
 GPT_NEO = Family(
@@ -185,30 +178,16 @@ GPT_NEO = Family(
 
 
 def _read_gptj(raw: Mapping[str, Any]) -> DecoderConfig:
-    D, H = need(raw, "n_embd"), need(raw, "n_head")
-    return DecoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        d_model=D,
-        n_layers=need(raw, "n_layer"),
-        n_heads=H,
-        n_kv_heads=H,
-        head_dim=D // H,
-        d_ff=need(raw, "n_inner", 4 * D),
-        context=need(raw, "n_positions"),
+    return dataclasses.replace(
+        _read(raw, _NAMES, tied=False),
         positions="rotary",
         # Missing, it is the family's 64; null would rotate more than there is.
         rotary_dim=need({"rotary_dim": 64, **raw}, "rotary_dim"),
         rotary_pairs="neighbours",
-        norm="layer",
-        norm_eps=number(raw, "layer_norm_epsilon", 1e-5),
         parallel=True,
         shared_norm=True,
-        activation=activation(raw.get("activation_function", "gelu_new")),
-        gated=False,
         qkv_bias=False,
         output_bias=False,
-        mlp_bias=True,
-        tied=switch(raw, "tie_word_embeddings", False),
         head_bias=True,
     )
 
@@ -275,21 +254,17 @@ def _tensors_gpt_neox(config: DecoderConfig) -> dict[str, Tensor]:
     return tensors
 
 
-def _heads_apart(fused: np.ndarray, config: DecoderConfig) -> np.ndarray:
-    """Query, key, value of each head in turn -> all queries, all keys, all values."""
+def _heads(fused: np.ndarray, config: DecoderConfig, *, to_disk: bool) -> np.ndarray:
+    """Query, key, value of each head in turn <-> all queries, all keys, all values."""
     outer, H, E = fused.shape[:-1], config.n_heads, config.head_dim
-    by_head = fused.reshape(*outer, H, 3, E)
-    return np.moveaxis(by_head, -2, -3).reshape(*outer, 3 * H * E)
+    parts = fused.reshape(*outer, *((3, H) if to_disk else (H, 3)), E)
+    return np.swapaxes(parts, -2, -3).reshape(*outer, 3 * H * E)
 
 
-def _heads_together(apart: np.ndarray, config: DecoderConfig) -> np.ndarray:
-    """All queries, all keys, all values -> query, key, value of each head in turn."""
-    outer, H, E = apart.shape[:-1], config.n_heads, config.head_dim
-    by_part = apart.reshape(*outer, 3, H, E)
-    return np.moveaxis(by_part, -3, -2).reshape(*outer, 3 * H * E)
-
-
-_HEADS = Conversion(to_ours=_heads_apart, to_disk=_heads_together)
+_HEADS = Conversion(
+    to_ours=functools.partial(_heads, to_disk=False),
+    to_disk=functools.partial(_heads, to_disk=True),
+)
 
 
 GPT_NEOX = Family(
@@ -310,28 +285,17 @@ def _read_opt(raw: Mapping[str, Any]) -> DecoderConfig:
         layer_norm_elementwise_affine=False,
         _remove_final_layer_norm=True,
     )
-    D, H = need(raw, "hidden_size"), need(raw, "num_attention_heads")
-    if raw.get("word_embed_proj_dim") not in (None, D):
+    if raw.get("word_embed_proj_dim") not in (None, need(raw, "hidden_size")):
         raise InputError("word_embed_proj_dim other than hidden_size is not supported")
     has_bias = switch(raw, "enable_bias", True)
-    return DecoderConfig(
-        vocab_size=need(raw, "vocab_size"),
-        d_model=D,
-        n_layers=need(raw, "num_hidden_layers"),
-        n_heads=H,
-        n_kv_heads=H,
-        head_dim=D // H,
+    sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "ffn_dim")
+    return dataclasses.replace(
+        _read({"activation_function": "relu", **raw}, (*sizes, _CONTEXT)),
         d_ff=need(raw, "ffn_dim"),
-        context=need(raw, "max_position_embeddings"),
-        positions="learned",
-        norm="layer",
         norm_eps=1e-5,
-        activation=activation(raw.get("activation_function", "relu")),
-        gated=False,
         qkv_bias=has_bias,
         output_bias=has_bias,
         mlp_bias=has_bias,
-        tied=switch(raw, "tie_word_embeddings", True),
     )
 
 
@@ -348,9 +312,12 @@ def _tensors_opt(config: DecoderConfig) -> dict[str, Tensor]:
         "final_norm": "decoder.final_layer_norm",
     }
     embedding, layer = "decoder.embed_tokens", "decoder.layers.{i}."
-    positions = Tensor(("decoder.embed_positions.weight",), skipped_rows=_UNUSED_ROWS)
+    # transformers numbers a text's tokens from 2 and gives row 1 to padding.
+    positions = Tensor(("decoder.embed_positions.weight",), skipped_rows=2)
     tensors = block_tensors(config, embedding, layer, linears, norms)
     return tensors | {"position_embedding": positions}
 
 
 OPT = Family("opt", "OPTForCausalLM", _read_opt, _tensors_opt)
+
+FAMILIES = (GPT2, GPT_NEO, GPTJ, GPT_NEOX, OPT)

@@ -230,3 +230,5 @@ def _tensors_olmo2(config: DecoderConfig) -> dict[str, Tensor]:
 OLMO = Family("olmo", "OlmoForCausalLM", _read_olmo, llama_tensors)
 OLMO2 = Family("olmo2", "Olmo2ForCausalLM", _read_olmo2, _tensors_olmo2)
 OLMO3 = Family("olmo3", "Olmo3ForCausalLM", _read_olmo3, _tensors_olmo2)
+
+FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, GRANITE, SMOLLM3, OLMO, OLMO2, OLMO3)

@@ -224,3 +224,5 @@ def _tensors_gpt_oss(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 GPT_OSS = Family("gpt_oss", "GptOssForCausalLM", _read_gpt_oss, _tensors_gpt_oss)
+
+FAMILIES = (MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE, GPT_OSS)

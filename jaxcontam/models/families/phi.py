@@ -92,3 +92,5 @@ def _tensors_phi3(config: DecoderConfig) -> dict[str, Tensor]:
 
 PHI = Family("phi", "PhiForCausalLM", _read_phi, _tensors_phi)
 PHI3 = Family("phi3", "Phi3ForCausalLM", _read_phi3, _tensors_phi3)
+
+FAMILIES = (PHI, PHI3)

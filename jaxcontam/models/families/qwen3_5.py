@@ -103,3 +103,5 @@ QWEN3_5_TEXT = Family("qwen3_5_text", "Qwen3_5ForCausalLM", _read, _tensors)
 QWEN3_5_MOE_TEXT = Family(
     "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", _read_mixture, _tensors
 )
+
+FAMILIES = (QWEN3_5_TEXT, QWEN3_5_MOE_TEXT)

@@ -1,7 +1,7 @@
 """Are neighbours of a file more alike than chance gives? Pair matrices, many strata.
 
 The statistic of `adjacency`, and the same for rows further apart, two-sided and quick
-at any number of strata: what asks no model may not take longer than a model.
+at any number of strata.
 
 Dimension key
     K  strata
@@ -28,19 +28,11 @@ from jaxcontam.stats.result import Pretest
 STRATUM = 8
 """Most rows of a stratum, all of whose orders are listed."""
 
-# Columns of all strata together; more of them only sharpen the law of few strata.
-_COLUMNS = 2**17
-_FEWEST_COLUMNS = 40
-# Columns looked up at once: they stay in cache.
-_AT_ONCE = 2**17
 OPEN = 0.05
 """A p-value above it stays as the first draws gave it."""
 RESOLVED = 10
 """So many draws as extreme as the published order are needed to tell its p-value."""
 
-_FIRST_DRAWS, _DRAWS, _FEWEST_DRAWS = 499, 9_999, 999
-# Strata times draws; longer files have fewer draws.
-_MOST_DRAWN = 2**24
 # Sums over no more strata than this are counted exactly.
 _FEW_STRATA = 24
 _FURTHER = range(2, STRATUM)
@@ -50,9 +42,8 @@ _FURTHER = range(2, STRATUM)
 class Attraction:
     """How much more alike, or expected, some rows are than others of their stratum.
 
-    Attributes:
-        statistic: Units of the matrices; above 0 where they attract.
-        p_value: Two-sided; 1 if nothing varies.
+    The statistic, in units of the matrices, is above 0 where they attract; the p-value
+    is two-sided, 1 if nothing varies.
     """
 
     statistic: float
@@ -76,10 +67,9 @@ _NOTHING = Attraction(0.0, 1.0, applicable=False)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Strata:
-    """Strata of one size and one pattern of groups, with double-centred matrices.
+    """Double-centred matrices of strata of one size and one pattern of groups.
 
-    `table` (S, S!) holds the orders that keep to groups, or fewer, published first;
-    sums that differ by no more than `ties` are ties.
+    `table` (S, S!) holds the orders that keep to groups, the published one first.
     """
 
     centred: np.ndarray
@@ -93,15 +83,12 @@ def attraction_of(
     """Attraction of neighbours, and of rows at the further distance that stands out.
 
     Null hypothesis: within each stratum every order (of those that keep to groups) was
-    equally likely. Neighbours count as in `adjacency`, the first as context of the
-    second; further distances, 2 to 7, both ways together, the best by max-T. P-values
-    are permutation p-values; of many strata those that are too small for the draws come
-    from a normal law. Blind to likeness of whole strata; see `far_apart`. Strata have
-    at most 8 rows; those of fewer than 4 are left out.
-
-    Returns:
-        Mean gain a boundary of neighbours over a random order, and mean centred entry
-        at the best distance.
+    equally likely. Neighbours count as in `adjacency`; further distances, 2 to 7, both
+    ways together, the best by max-T. P-values are permutation p-values; of many strata
+    those that are too small for the draws come from a normal law. Blind to likeness of
+    whole strata; see `far_apart`. Strata have at most 8 rows; those of fewer than 4 are
+    left out. The statistics: mean gain a boundary of neighbours over a random order,
+    and mean centred entry at the best distance.
     """
     strata = _strata(matrices, codes)
     if not strata:
@@ -113,11 +100,21 @@ def attraction_of(
     n_rows_K = np.concatenate(
         [np.full(len(one.centred), one.centred.shape[1]) for one in strata]
     )
+    sums_KM, sizes = sums_QKM[0], n_rows_K.tolist()
+    gains = {size: float(np.trace(boundaries_matrix(size), 1)) for size in set(sizes)}
+    gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
     near, far = _NOTHING, _NOTHING
     for n_draws in draws_of(len(n_rows_K)):
         drawn = shared_sums(sums_QKM, n_draws=n_draws, seed=seed)
-        near = _neighbours(drawn[0], sums_QKM[0], n_rows_K, ties)
-        far = _best_distance(drawn[1:], n_rows_K, ties)
+        p_value = two_sided_p(drawn[0], sums_KM, ties)
+        near = Attraction(gain / sum(gains[size] for size in sizes), p_value)
+        # Likeness and its opposite: the larger of both signs is two-sided.
+        drawn_QB = drawn[1:]
+        best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
+        at = best.winner % len(_FURTHER)
+        n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
+        p_value = law_of_best(best, len(_FURTHER), n_draws, len(n_rows_K))
+        far = Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)
         if min(near.p_value, far.p_value) > OPEN:
             break
     return near, far
@@ -141,17 +138,18 @@ def far_apart(n: int) -> np.ndarray:
 
 
 def draws_of(n_strata: int) -> tuple[int, int]:
-    """How many draws settle what is no evidence, and how many the rest."""
-    most = max(_FEWEST_DRAWS, _MOST_DRAWN // n_strata)
-    return _FIRST_DRAWS, min(_DRAWS, most)
+    """How many draws settle what is no evidence, and how many the rest.
+
+    Long files have fewer.
+    """
+    return 499, min(9_999, max(999, 2**24 // n_strata))
 
 
 def two_sided_p(drawn_B: np.ndarray, columns_KM: np.ndarray, ties: float) -> float:
     """Probability that a sum of random columns is as far from its mean as `drawn[0]`.
 
-    Few strata are summed exactly. Where so few draws are as far that they no longer
-    tell how small the p-value is, the sum over strata is taken as normal. Column 0 is
-    the published one.
+    Few strata are summed exactly. Where too few draws are as far, the sum over strata
+    is taken as normal. Column 0 is the published one.
     """
     if len(columns_KM) <= _FEW_STRATA:
         rows = columns_KM - columns_KM[:, :1]
@@ -212,14 +210,15 @@ def _strata(
 def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
     """(Q, K, M) sums over neighbours, then over rows 2, 3, ... apart, both ways.
 
-    Columns beyond the published one are uniform draws from all orders of a stratum,
-    independent of each other, so that under the null all M are exchangeable.
+    Columns beyond the published one are uniform draws from all orders of a stratum.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     K = sum(len(one.centred) for one in strata)
-    M = min(MOST_ENUMERATED, max(_FEWEST_COLUMNS, _COLUMNS // K))
+    # More columns of all strata together only sharpen the law of few strata.
+    M = min(MOST_ENUMERATED, max(40, 2**17 // K))
     sums_QKM = np.zeros((1 + len(_FURTHER), K, M))
-    done, step = 0, max(1, _AT_ONCE // M)
+    # Columns that are looked up at once stay in cache.
+    done, step = 0, max(1, 2**17 // M)
     for one in strata:
         S, n_orders = one.table.shape
         for start in range(0, len(one.centred), step):
@@ -238,26 +237,3 @@ def _path_sums(strata: Sequence[_Strata], seed: int) -> np.ndarray:
                     sums_QKM[lag - 1, here] += flat[first_K1 + left_KM * S + right_KM]
             done += len(centred)
     return sums_QKM
-
-
-def _neighbours(
-    drawn_B: np.ndarray, sums_KM: np.ndarray, n_rows_K: np.ndarray, ties: float
-) -> Attraction:
-    gains = {
-        size: float(np.trace(boundaries_matrix(size), 1))
-        for size in set(n_rows_K.tolist())
-    }
-    n_gained = sum(gains[size] for size in n_rows_K.tolist())
-    gain = float((sums_KM[:, 0] - sums_KM.mean(axis=1)).sum())
-    return Attraction(gain / n_gained, two_sided_p(drawn_B, sums_KM, ties))
-
-
-def _best_distance(
-    drawn_QB: np.ndarray, n_rows_K: np.ndarray, ties: float
-) -> Attraction:
-    # Likeness and its opposite: the larger of both signs is two-sided.
-    best = max_t(np.concatenate([drawn_QB, -drawn_QB]), tolerances=ties)
-    at = best.winner % len(_FURTHER)
-    n_pairs = int(2 * np.maximum(n_rows_K - _FURTHER[at], 0).sum())
-    p_value = law_of_best(best, len(_FURTHER), drawn_QB.shape[1] - 1, len(n_rows_K))
-    return Attraction(float(drawn_QB[at, 0]) / n_pairs, p_value)

@@ -2,7 +2,6 @@
 
 Dimension key
     N  examples
-    B  runs of examples that move as wholes
     S  neighbours, S = N - 1
     R  orders
 """
@@ -55,25 +54,11 @@ __all__ = ["LEVEL", "pretest_battery"]
 N_PERMUTATIONS = 9_999
 # Settles what is no evidence.
 _FIRST_PERMUTATIONS = 499
-# The smallest p-value must stay below the level when Holm multiplies it: many fields
-# ask for more permutations, of those statistics that could still reject.
-_PERMUTATIONS_A_TEST = 400
-# Indices that are permuted at most: longer files have fewer permutations, and p-values
-# below what these resolve come from a law that is fitted to them.
-_MOST_INDICES = 50_000_000
-# Neighbours that are alike are alike in both directions, and a file sorted by a label
-# with few values has few places that have a direction.
-_DIRECTIONAL = frozenset(
-    {
-        "alphabetical_trend",
-        "label_steps",
-        "length_steps",
-        "length_trend",
-        "number_steps",
-        "number_trend",
-    }
-)
-"""Kinds of checks with a direction: reading the file backwards changes their sign."""
+# Kinds of checks that change their sign if the file is read backwards. Neighbours that
+# are alike are so in both directions, and a file sorted by a label with few values has
+# few places that have a direction.
+_DIRECTIONAL = ("alphabetical_trend", "label_steps", "length_steps", "length_trend")
+_DIRECTIONAL += ("number_steps", "number_trend")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,12 +66,8 @@ class Check:
     """One statistic of the battery.
 
     A check that `counts` sums events, which may be rare. One-sided ones reject large
-    values.
-
-    Attributes:
-        statistic: None where it is looked at within strata.
-        matrices: Examples in some order -> likeness within strata of them, for
-            `attraction_of`; or None.
+    values. `matrices`, in place of a statistic: examples in some order -> likeness
+    within strata of them, for `attraction_of`.
     """
 
     name: str
@@ -97,10 +78,18 @@ class Check:
     remedy: str = ""
     note: str | None = None
 
-    @property
-    def directional(self) -> bool:
-        """True if it bears on the reversed order too."""
-        return self.name.partition(":")[0] in _DIRECTIONAL
+    def row(self, statistic: float, p_value: float, applicable: bool) -> Pretest:
+        """A row of a report, before `gate`."""
+        return Pretest(
+            name=self.name,
+            statistic=statistic,
+            p_value=p_value,
+            passed=True,
+            directional=self.name.partition(":")[0] in _DIRECTIONAL,
+            remedy=self.remedy,
+            note=self.note,
+            applicable=applicable,
+        )
 
 
 def pretest_battery(
@@ -113,29 +102,26 @@ def pretest_battery(
 ) -> tuple[Pretest, ...]:
     """Tests of the file's order, Holm-corrected at 0.01; no model is asked.
 
-    Looks at lengths, at the alphabet, at likeness of neighbours (TF-IDF), at
-    duplicates and shared beginnings that stand side by side, at what in the text
-    points forward, at what one part of the file teaches about the others' direction,
-    at every field (labels that are blocked or sorted, contexts that
-    repeat in runs, ids that the model can read), and at what a copying scorer that
-    never saw the file makes of its order (see `blind_pretests`). All are two-sided but
-    those of duplicates and contexts, which may be scattered but not gathered, and of
-    the learned rule. A pass
-    does not prove exchangeability. A remedy is that of the check, or
-    of another one that fails; whether the battery passes with it, the next run says.
+    Looks at lengths, at the alphabet, at likeness of neighbours (TF-IDF), at duplicates
+    and shared beginnings that stand side by side, at what in the text points forward,
+    at what one part of the file teaches about the others' direction, at every field,
+    and at what a copying scorer makes of the order (see `blind_pretests`). All are
+    two-sided but those of duplicates and contexts, which may be scattered but not
+    gathered, and of the learned rule. A pass does not prove exchangeability. A remedy
+    is that of the check, or of another one that fails.
 
     P-values are permutation p-values. Files above 5,000 rows have fewer permutations,
     and a p-value beyond them comes from a fitted law; likeness of neighbours is
-    compared within strata of 8 above 4,000 rows. So the work grows no faster than the
-    file.
+    compared within strata of 8 above 4,000 rows.
 
-    With groups orders keep to them, as those of the order test do. `say` is
-    told what is looked at next.
+    With groups orders keep to them, as those of the order test do. `say` is told what
+    is looked at next.
     """
     # Several checks read the same rows.
     read = functools.lru_cache(maxsize=1)(read_words)
     say("words and fields")
-    checks = checks_of(texts, fields, read=read)
+    looked_at = look_at(fields, texts)
+    checks = [*_checks_of_texts(texts, looked_at, read), *_checks_of_fields(looked_at)]
     say("random orders")
     found = _by_permutation(checks, len(texts), seed, groups)
     for check in checks:
@@ -148,12 +134,9 @@ def pretest_battery(
     forward = forward_pretests(texts, groups=groups, seed=seed, read=read)
     others = [*tests, *forward, *blind]
     say("learned direction")
+    n_checks = 1 + len(others)
     learned = learned_direction(
-        texts,
-        groups=groups,
-        n_checks=1 + len(others),
-        seed=seed,
-        read=read,
+        texts, groups=groups, n_checks=n_checks, seed=seed, read=read
     )
     found = gate([*others, learned])
     # The field with the most equal neighbours explains the most.
@@ -166,53 +149,47 @@ def pretest_battery(
 
 
 def _by_permutation(
-    checks: Sequence[Check],
-    n: int,
-    seed: int,
-    groups: Sequence[object] | None,
+    checks: Sequence[Check], n: int, seed: int, groups: Sequence[object] | None
 ) -> dict[str, Pretest]:
     published_1N = np.arange(n, dtype=np.int32)[None]
     statistics = {c.name: c.statistic for c in checks if c.statistic is not None}
-    looked_at = [c for c in checks if c.statistic is not None]
+    two_sided = {c.name: c.two_sided for c in checks}
     observed = {name: float(of(published_1N)[0]) for name, of in statistics.items()}
     drawn = {name: np.empty(0) for name in statistics}
-    p_values: dict[str, float] = {}
-    wanted = max(N_PERMUTATIONS, _PERMUTATIONS_A_TEST * len(looked_at) - 1)
-    most = min(wanted, max(_FIRST_PERMUTATIONS, _MOST_INDICES // max(n, 1)))
+    p_values = dict.fromkeys(statistics, 0.0)
+    # The smallest p-value must stay below the level when Holm multiplies it: many
+    # fields ask for more permutations, of those statistics that could still reject.
+    wanted = max(N_PERMUTATIONS, 400 * len(statistics) - 1)
+    # Longer files have fewer: p-values below what these resolve come from a fitted law.
+    most = min(wanted, max(_FIRST_PERMUTATIONS, 50_000_000 // max(n, 1)))
     # A p-value above OPEN stays as the first orders gave it; all others count all
     # orders, so that those small enough to reject are ordinary permutation p-values.
     for stage, n_orders in enumerate((_FIRST_PERMUTATIONS, most - _FIRST_PERMUTATIONS)):
-        left = [c for c in looked_at if p_values.get(c.name, 0.0) <= OPEN]
+        left = {name: of for name, of in statistics.items() if p_values[name] <= OPEN}
         if not n_orders or not left:
             break
-        more = null_distributions(
-            {c.name: statistics[c.name] for c in left},
-            draw_orders(n, n_orders, seed=(seed, stage), groups=groups),
-        )
-        for c in left:
-            drawn[c.name] = np.concatenate([drawn[c.name], more[c.name]])
-            p_values[c.name] = permutation_p(
-                observed[c.name], drawn[c.name], two_sided=c.two_sided
+        orders = draw_orders(n, n_orders, seed=(seed, stage), groups=groups)
+        for name, more_R in null_distributions(left, orders).items():
+            drawn[name] = np.concatenate([drawn[name], more_R])
+            p_values[name] = permutation_p(
+                observed[name], drawn[name], two_sided=two_sided[name]
             )
     found = {}
-    for c in looked_at:
-        values_R, p_value = drawn[c.name], p_values[c.name]
+    for c in checks:
+        if c.statistic is None:
+            continue
+        values_R, p_value, own = drawn[c.name], p_values[c.name], observed[c.name]
         # What no permutation changes cannot fail.
         varies = bool(np.ptp(values_R) > 0)
         if varies and len(values_R) < wanted and p_value <= RESOLVED / len(values_R):
-            law = tail_p(
-                observed[c.name], values_R, two_sided=c.two_sided, counts=c.counts
-            )
+            law = tail_p(own, values_R, two_sided=c.two_sided, counts=c.counts)
             p_value = min(p_value, law)
-        found[c.name] = _row(c, observed[c.name], p_value if varies else 1.0, varies)
+        found[c.name] = c.row(own, p_value if varies else 1.0, varies)
     return found
 
 
 def _in_strata(
-    check: Check,
-    n: int,
-    seed: int,
-    groups: Sequence[object] | None,
+    check: Check, n: int, seed: int, groups: Sequence[object] | None
 ) -> Pretest:
     assert check.matrices is not None
     order_N = far_apart(n)
@@ -220,31 +197,7 @@ def _in_strata(
     ends = np.cumsum([len(matrix_SS) for matrix_SS in matrices])
     codes = np.split(group_codes(n, groups)[order_N], ends[:-1])
     near, _ = attraction_of(matrices, codes, seed=seed)
-    return _row(check, near.statistic, near.p_value, near.applicable)
-
-
-def _row(check: Check, statistic: float, p_value: float, applicable: bool) -> Pretest:
-    return Pretest(
-        name=check.name,
-        statistic=statistic,
-        p_value=p_value,
-        passed=True,
-        directional=check.directional,
-        remedy=check.remedy,
-        note=check.note,
-        applicable=applicable,
-    )
-
-
-def checks_of(
-    texts: Sequence[str],
-    fields: Mapping[str, Sequence[object]],
-    *,
-    read: similarity.ReadWords = similarity.read_words,
-) -> list[Check]:
-    """Every check of a file; see `pretest_battery`."""
-    found = look_at(fields, texts)
-    return [*_checks_of_texts(texts, found, read), *_checks_of_fields(found)]
+    return check.row(near.statistic, near.p_value, near.applicable)
 
 
 def _checks_of_texts(
@@ -350,10 +303,8 @@ def _stand_in_a_field(numbers_N: np.ndarray, fields: Sequence[Field]) -> bool:
     for field in fields:
         if not field.is_id or (field.is_label and not _has_an_order(field)):
             continue
-        of_field_N = first_numbers([str(value) for value in field.values])
-        if of_field_N is not None and np.array_equal(
-            of_field_N, numbers_N, equal_nan=True
-        ):
+        own_N = first_numbers([str(value) for value in field.values])
+        if own_N is not None and np.array_equal(own_N, numbers_N, equal_nan=True):
             return True
     return False
 

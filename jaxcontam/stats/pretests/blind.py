@@ -1,9 +1,8 @@
 """Order tests of the file on blind matrices, which no model made.
 
 The statistics of the order tests, on pair matrices of a scorer that cannot have seen
-the file. Attraction says that the order is not random: a test that needs a random
-order then proves nothing. Direction says that the file itself points forward: a test
-that needs no more than a reversible order proves nothing either.
+the file. Attraction says that the order is not random, direction that the file itself
+points forward: a test that needs a random, or a reversible, order proves nothing then.
 
 The scorer gives log p(row b | row a) from counts alone. It knows how often tokens occur
 in the file as a heap of rows, and what it has read: row a, then row b so far. From
@@ -12,10 +11,9 @@ shorter to longer n-grams, h being the last n - 1 tokens,
     p_n(w | h) = (c(h w) + d_n p_(n-1)(w)) / (c(h) + d_n),
 
 where c counts what was read, tokens just read more than those long ago, and p_0 is the
-share of w in the other rows of the heap, which no order changes. The last step asks:
-what followed the last tokens whenever they were read? A language model that copies
-from its context does as much, and so prefers any order that puts like beside like, or
-a name where the next row takes it up, memory or none.
+share of w in the other rows of the heap, which no order changes. A language model that
+copies from its context does as much, and so prefers any order that puts like beside
+like, or a name where the next row takes it up, memory or none.
 
 Dimension key
     N  rows
@@ -26,6 +24,7 @@ Dimension key
 """
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -61,19 +60,11 @@ _HEAP = 1.0
 _RECENT = 20.0
 # Cells (a token after one row) looked up at once: their tables stay in cache.
 _CELLS = 1 << 19
-# Rows keep at least this many tokens; blocks become smaller instead.
-_FEWEST_TOKENS = 16
-_SMALL_BLOCK = 4
-# Fewer strata than this have fewer rows each where only their signs count.
-_STRATA = 40
 SMALL = 5
 
 
 def blind_pretests(
-    texts: Sequence[str],
-    *,
-    groups: Sequence[object] | None = None,
-    seed: int = 0,
+    texts: Sequence[str], *, groups: Sequence[object] | None = None, seed: int = 0
 ) -> tuple[Pretest, ...]:
     """Attraction and direction of the file's own order, in nats, with no model.
 
@@ -81,14 +72,12 @@ def blind_pretests(
     `adjacency` test), `blind_lags` (the distance of 2 to 7 rows that stands out most,
     before and after), `blind_runs` (neighbours against rows of other parts of the file)
     and `blind_direction` (forward against backward). All are two-sided: turns of a
-    dialogue repel each other. Attraction assumes that rows of a stratum could have had
-    any order, direction that strata could have been reversed. Rows pass or not by Holm
-    over these alone; see `gate`.
+    dialogue repel each other. Rows pass or not by Holm over these alone; see `gate`.
     """
     codes_N = group_codes(len(texts), groups)
-    found = [
-        test for kind in KINDS for test in _of_kind(texts, codes_N, kind, seed=seed)
-    ]
+    found: list[Pretest] = []
+    for kind in KINDS:
+        found += _of_kind(texts, codes_N, kind, seed=seed)
     return gate(found)
 
 
@@ -102,10 +91,8 @@ def direction_of(
 
     Null hypothesis: each stratum was as likely to stand the other way round, given its
     contents; with groups, each group of a stratum. Natural order attracts both ways and
-    leaves it true. Strata of fewer than 4 rows are left out.
-
-    Returns:
-        Half the mean difference a boundary, in nats, above 0 where it points forward.
+    leaves it true. Strata of fewer than 4 rows are left out. The statistic is half the
+    mean difference a boundary, in nats, above 0 where it points forward.
     """
     differences: list[float] = []
     n_boundaries, ties = 0, 0.0
@@ -118,7 +105,13 @@ def direction_of(
         ties += 2 * MODEL_TOLERANCE * float(np.abs(pairs_KSS).max(axis=(1, 2)).sum())
         n_boundaries += len(used) * (size - 1)
         for k, centred_SS in zip(used, double_centred(pairs_KSS), strict=True):
-            turned_S = _turned(size, None if codes is None else codes[k])
+            # Each group the other way round.
+            turned_S, codes_S = np.arange(size), np.zeros(size)
+            if codes is not None:
+                codes_S = codes[k]
+            for code in np.unique(codes_S):
+                places = np.flatnonzero(codes_S == code)
+                turned_S[places] = places[::-1]
             forward = centred_SS.trace(1)
             backward = centred_SS[turned_S[:-1], turned_S[1:]].sum()
             differences.append(float(forward - backward))
@@ -144,7 +137,7 @@ def _of_kind(
     order = far_apart(len(rows))
     apart = matrices_of(tokens.rows(order), kind)
     runs, _ = attraction_of(apart, _split(codes_N[order], apart), seed=seed)
-    if len(matrices) < _STRATA:
+    if len(matrices) < 40:
         # Smaller strata before fewer signs: 2 ^ -K must not bind.
         matrices = matrices_of(tokens, kind, size=SMALL)
         codes = _split(codes_N, matrices)
@@ -166,17 +159,6 @@ def _split(codes_N: np.ndarray, matrices: Sequence[np.ndarray]) -> list[np.ndarr
     return np.split(codes_N, ends[:-1]) if matrices else []
 
 
-def _turned(size: int, codes_S: np.ndarray | None) -> np.ndarray:
-    """(S,) positions of a stratum with each of its groups the other way round."""
-    if codes_S is None:
-        return np.arange(size)[::-1]
-    turned_S = np.arange(size)
-    for code in np.unique(codes_S):
-        places = np.flatnonzero(codes_S == code)
-        turned_S[places] = places[::-1]
-    return turned_S
-
-
 # What a row begins and ends with; tokens of texts come after.
 _BEGIN, _END, _FIRST = 0, 1, 2
 
@@ -185,11 +167,8 @@ _BEGIN, _END, _FIRST = 0, 1, 2
 class _Cache:
     """Weights of a kind of scorer for the rows that it has read.
 
-    Attributes:
-        pseudocounts: d_n of n-grams, n = 1, 2, ...; a large first one keeps a single
-            occurrence of a token from outweighing the heap.
-        memory: Tokens over which the extra weight of the last one falls by e.
-        budget: Tokens of a file that are read.
+    `pseudocounts` are d_n of n = 1, 2, ...: a large first one keeps a single token from
+    outweighing the heap. The extra weight of the last token falls by e over `memory`.
     """
 
     pseudocounts: tuple[float, ...]
@@ -236,7 +215,17 @@ class Tokens:
 
 def read_tokens(texts: Sequence[str], kind: Kind) -> Tokens:
     """Tokens of rows, for `matrices_of`."""
-    return _words(texts) if kind == "words" else _characters(texts)
+    if kind == "words":
+        found = list(map(_TOKEN.findall, texts))
+        flat = list(itertools.chain.from_iterable(found))
+        numbers = {token: i for i, token in enumerate(dict.fromkeys(flat))}
+        tokens_T = np.fromiter(map(numbers.__getitem__, flat), np.int64, len(flat))
+        lengths_N = np.array(list(map(len, found)), np.int64)
+        return Tokens(tokens_T, lengths_N, len(numbers))
+    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
+    points_T = np.frombuffer(joined, "<u4").astype(np.int64)
+    numbers_T, n_kinds = _renumbered(points_T)
+    return Tokens(numbers_T, np.array(list(map(len, texts)), np.int64), n_kinds)
 
 
 def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.ndarray]:
@@ -247,10 +236,9 @@ def matrices_of(tokens: Tokens, kind: Kind, *, size: int = BLOCK) -> list[np.nda
     are as exact for these matrices as for a model's.
 
     Work grows with the tokens of the file up to a budget (2 million words, 1 million
-    characters, each looked up after 8 rows: some seconds), and no further. Rows of
-    longer files keep so many tokens as fit, the same number for all, half of them from
-    the beginning of a row and half from its end; where fewer than 16 would be left,
-    blocks hold 4 rows. Every row is in one block.
+    characters: some seconds). Rows of longer files keep so many tokens as fit, the same
+    number for all, half from the beginning of a row and half from its end; where fewer
+    than 16 would be left, blocks hold 4 rows.
 
     Rows stand in published order. `words` (words, runs of spaces, single signs; case
     kept) looks at n-grams of up to 3, `characters` of up to 5. Sizes of blocks differ
@@ -364,8 +352,8 @@ def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[Tokens, int]:
     """Rows between a begin and an end, cut to the budget, and the most of a block."""
     tokens_T, lengths_N, n_kinds = tokens.tokens, tokens.lengths, tokens.n_kinds
     cap = cut_to_budget(lengths_N, budget)
-    if cap is not None and cap < _FEWEST_TOKENS:
-        size = min(size, _SMALL_BLOCK)
+    if cap is not None and cap < 16:
+        size = min(size, 4)
         cap = cut_to_budget(lengths_N, budget * BLOCK // size)
     if cap is not None:
         within_T = np.arange(len(tokens_T)) - tokens.starts()[tokens.row()]
@@ -382,23 +370,6 @@ def _rows_of(tokens: Tokens, budget: int, size: int) -> tuple[Tokens, int]:
     framed_T[ends_N - 1] = _END
     framed_T[is_text_T] = tokens_T + _FIRST
     return Tokens(framed_T, lengths_N, n_kinds + _FIRST), size
-
-
-def _words(texts: Sequence[str]) -> Tokens:
-    found = [_TOKEN.findall(text) for text in texts]
-    flat = [token for tokens in found for token in tokens]
-    numbers = {token: i for i, token in enumerate(dict.fromkeys(flat))}
-    tokens_T = np.fromiter(map(numbers.__getitem__, flat), np.int64, len(flat))
-    lengths_N = np.array([len(tokens) for tokens in found], np.int64)
-    return Tokens(tokens_T, lengths_N, len(numbers))
-
-
-def _characters(texts: Sequence[str]) -> Tokens:
-    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
-    points_T = np.frombuffer(joined, "<u4").astype(np.int64)
-    lengths_N = np.array([len(text) for text in texts], np.int64)
-    numbers_T, n_kinds = _renumbered(points_T)
-    return Tokens(numbers_T, lengths_N, n_kinds)
 
 
 def _renumbered(numbers_T: np.ndarray) -> tuple[np.ndarray, int]:

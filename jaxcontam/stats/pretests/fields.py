@@ -11,14 +11,6 @@ import numpy as np
 
 from jaxcontam.stats.pretests.null import value_codes
 
-# Ids and numbers are short; a long value with a digit somewhere is a text.
-_ID_CHARACTERS = 40
-# Most examples: more than this share of them.
-_MOST = 0.5
-# A field is in the text if this share of its values is.
-_IN_TEXT = 0.9
-# Examples of a long file that are asked whether a field stands in them.
-_LOOKED_AT = 5_000
 # Longer heads in common are a shared passage, not a way of asking.
 _HEAD_CHARACTERS = 64
 
@@ -38,9 +30,8 @@ def columns(rows: Sequence[Mapping[str, object] | None]) -> dict[str, list[objec
 class Field:
     """A field of the file, and what it can say about the order.
 
-    Attributes:
-        is_label: 2 to n/4 distinct values, which could group the file.
-        is_id: Short values, most of them with a digit.
+    A label has 2 to n/4 distinct values, which could group the file; the values of an
+    id are short, most of them with a digit.
     """
 
     name: str
@@ -56,22 +47,20 @@ def look_at(
     fields: Mapping[str, Sequence[object]], texts: Sequence[str]
 ) -> list[Field]:
     """Fields with more than one value."""
-    found = []
-    for name, values in fields.items():
-        n_distinct = len({repr(value) for value in values})
-        if n_distinct >= 2:
-            found.append(
-                Field(
-                    name=name,
-                    values=values,
-                    n_distinct=n_distinct,
-                    is_label=n_distinct <= len(values) / 4,
-                    is_id=_are_ids(values),
-                    is_read=_is_read(values, texts),
-                    is_text=list(values) == list(texts),
-                )
-            )
-    return found
+    counts = {name: len(set(map(repr, values))) for name, values in fields.items()}
+    return [
+        Field(
+            name=name,
+            values=values,
+            n_distinct=counts[name],
+            is_label=counts[name] <= len(values) / 4,
+            is_id=_are_ids(values),
+            is_read=_is_read(values, texts),
+            is_text=list(values) == list(texts),
+        )
+        for name, values in fields.items()
+        if counts[name] >= 2
+    ]
 
 
 def numbers(values: Sequence[object]) -> np.ndarray | None:
@@ -81,7 +70,11 @@ def numbers(values: Sequence[object]) -> np.ndarray | None:
         if value is None:
             found.append(math.nan)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found.append(_float(value))
+            try:
+                found.append(float(value))
+            except OverflowError:
+                # A JSON integer may exceed every float.
+                found.append(math.inf if value > 0 else -math.inf)
         elif isinstance(value, str) and _NUMBER.fullmatch(value):
             found.append(float(value))
         else:
@@ -101,7 +94,7 @@ def natural_order(values: Sequence[object]) -> np.ndarray:
 def first_numbers(texts: Sequence[str]) -> np.ndarray | None:
     """The first integer of each text, nan without one; None if few have one."""
     found = [_DIGITS.search(text) for text in texts]
-    if sum(match is not None for match in found) <= _MOST * len(texts):
+    if sum(match is not None for match in found) <= len(texts) / 2:
         return None
     return np.array([float(match[0]) if match else math.nan for match in found])
 
@@ -118,15 +111,9 @@ def without(texts: Sequence[str], ids: Sequence[Sequence[object]]) -> list[str]:
 
 def template_without_ids(fields: Sequence[Field]) -> str:
     """Flags that make texts of the fields in them but ids, or "" if none is left."""
-    names = [
-        field.name
-        for field in fields
-        if field.is_read
-        and not field.is_id
-        and not field.is_text
-        # These mean something else in a template.
-        and not any(c in "{}!:[]." for c in field.name)
-    ]
+    texts = [f for f in fields if f.is_read and not f.is_id and not f.is_text]
+    # These mean something else in a template.
+    names = [f.name for f in texts if not any(c in "{}!:[]." for c in f.name)]
     if len(names) == 1:
         return shlex.join(["--text-field", names[0]])
     template = r"\n".join(f"{{{name}}}" for name in names)
@@ -148,25 +135,26 @@ def shared_heads(texts: Sequence[str]) -> np.ndarray:
 
 
 def _is_read(values: Sequence[object], texts: Sequence[str]) -> bool:
-    step = math.ceil(len(texts) / _LOOKED_AT) or 1
+    # 5,000 examples of a long file.
+    step = math.ceil(len(texts) / 5_000) or 1
     pairs = zip(values[::step], texts[::step], strict=True)
     there = [pair for pair in pairs if pair[0] not in (None, "")]
-    n_in = sum(_reads(text, value) for value, text in there)
-    return bool(there) and n_in >= _IN_TEXT * len(there)
+    n_in = 0
+    for value, text in there:
+        words = _written(value)
+        if any(word.isdecimal() for word in words):
+            # Not 7 in 1997.
+            n_in += not words.isdisjoint(_DIGITS.findall(text))
+        else:
+            n_in += any(word in text for word in words)
+    return bool(there) and n_in >= 0.9 * len(there)
 
 
 def _are_ids(values: Sequence[object]) -> bool:
     words = [str(value) for value in values if value is not None]
     n_numbered = sum(bool(_DIGITS.search(word)) for word in words)
-    return n_numbered > _MOST * len(values) and (max(map(len, words)) <= _ID_CHARACTERS)
-
-
-def _reads(text: str, value: object) -> bool:
-    words = _written(value)
-    if any(word.isdecimal() for word in words):
-        # Not 7 in 1997.
-        return not words.isdisjoint(_DIGITS.findall(text))
-    return any(word in text for word in words)
+    # A long value with a digit somewhere is a text.
+    return n_numbered > len(values) / 2 and max(map(len, words)) <= 40
 
 
 def _written(value: object) -> set[str]:
@@ -184,11 +172,3 @@ def _written(value: object) -> set[str]:
 def _natural_key(text: str) -> tuple[str | int, ...]:
     parts = _DIGITS.split(text.casefold())
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts))
-
-
-def _float(value: float) -> float:
-    """A JSON integer may exceed every float."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf

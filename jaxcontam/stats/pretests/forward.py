@@ -1,11 +1,11 @@
 """Statistics that point forward: each changes its sign if a file is read backwards.
 
 Memory of a file points forward, natural order mostly does not: likeness reads the same
-backwards. A row that takes up what the row before it left does not, and a model that
-can read prefers the order of such rows, memory or none.
+backwards. But a model that can read prefers an order in which rows take up what those
+before them left, memory or none.
 
-Null hypothesis: each contiguous stratum was as likely to stand the other way round. So
-the statistic of each stratum has a random sign, whatever drifts through the file.
+Null hypothesis: each contiguous stratum was as likely to stand the other way round: its
+statistic has a random sign, whatever drifts through the file.
 
 A mark alone (every second row is a question) reads the same backwards; it counts where
 the rows beside each other are alike, as an answer and its own question are.
@@ -65,7 +65,7 @@ _FIRST, _LAST, _WORDS = 6, 2, 6
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct")
 _MONTHS += ("nov", "dec")
-_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 _ORDINALS += ("eighth", "ninth", "tenth", "eleventh", "twelfth")
@@ -142,21 +142,16 @@ def forward_pretests(
         }.items():
             found[name] = alike_P * (marks_QN[:, left_P] - marks_QN[:, right_P])
         refers_1N = np.array([[bool(_REFERS.match(row)) for row in rows]], np.float64)
-        found["references"] = np.concatenate(
-            [
-                alike_P * (refers_1N[:, right_P] - refers_1N[:, left_P]),
-                _made_known(rows, left_P, right_P)[None],
-            ]
-        )
+        back_1P = alike_P * (refers_1N[:, right_P] - refers_1N[:, left_P])
+        known_P = _made_known(rows, left_P, right_P)
+        found["references"] = np.concatenate([back_1P, known_P[None]])
         found["names"] = _handed_on(in_rows.numbered, left_P, right_P)[None]
         found["numbers"] = _rises(numbers_by_place(rows), 0, left_P, right_P)
-        values_QN, cycles = scales(rows)
-        found["dates"] = np.concatenate(
-            [
-                _rises(values_QN[q : q + 1], cycle, left_P, right_P)
-                for q, cycle in enumerate(cycles)
-            ]
-        )
+        scaled = [
+            _rises(values_N[None], cycle, left_P, right_P)
+            for values_N, cycle in zip(*scales(rows), strict=True)
+        ]
+        found["dates"] = np.concatenate(scaled)
     tests = []
     for name in ("numbers", "dates", "names", "references", "turns", "translations"):
         values_QP = found.get(name, np.zeros((1, 0)))
@@ -196,9 +191,8 @@ def _rises(
     values_QN: np.ndarray, cycle: int, left_P: np.ndarray, right_P: np.ndarray
 ) -> np.ndarray:
     """(2Q, P) whether a value rises (1) or falls (-1), and whether it does so by 1."""
-    steps_QP = values_QN[:, right_P] - values_QN[:, left_P]
     # A missing value takes no step; what repeats in a cycle goes the shorter way.
-    steps_QP = np.nan_to_num(steps_QP)
+    steps_QP = np.nan_to_num(values_QN[:, right_P] - values_QN[:, left_P])
     if cycle:
         steps_QP = (steps_QP + cycle // 2) % cycle - cycle // 2
         steps_QP[2 * np.abs(steps_QP) == cycle] = 0
@@ -235,13 +229,9 @@ def _made_known(
     """(P,) words new in the first row and known in the next, less the reverse."""
     new = [_words_after(_NEW, row) for row in rows]
     known = [_words_after(_KNOWN, row) for row in rows]
-    return np.array(
-        [
-            len(new[a] & known[b]) - len(known[a] & new[b])
-            for a, b in zip(left_P.tolist(), right_P.tolist(), strict=True)
-        ],
-        np.float64,
-    )
+    pairs = zip(left_P.tolist(), right_P.tolist(), strict=True)
+    found = [len(new[a] & known[b]) - len(known[a] & new[b]) for a, b in pairs]
+    return np.array(found, np.float64)
 
 
 def _speakers(rows: Sequence[str], words: Sequence[Sequence[str]]) -> np.ndarray:
@@ -307,8 +297,7 @@ def numbers_by_place(texts: Sequence[str]) -> np.ndarray:
     """(Q, N) numbers of each row, nan where it has none at one of Q places.
 
     Places are the first six and the last two numbers, and the first number after each
-    of the six words that stand before a number in most rows. Which words these are
-    does not depend on the order of the rows.
+    of the six words that stand before a number in most rows.
     """
     found = [_AFTER_WORD.findall(t) if _DIGIT.search(t) else [] for t in texts]
     n_rows = Counter(word for row in found for word in {w for w, _ in row if w})
@@ -318,10 +307,9 @@ def numbers_by_place(texts: Sequence[str]) -> np.ndarray:
         if not row:
             continue
         values = [float(number.replace(",", "")) for _, number in row]
-        for q, value in enumerate(values[:_FIRST]):
-            numbers_QN[q, i] = value
-        for q, value in enumerate(values[-_LAST:][::-1]):
-            numbers_QN[_FIRST + q, i] = value
+        ends = values[:_FIRST], values[: -_LAST - 1 : -1]
+        for start, some in zip((0, _FIRST), ends, strict=True):
+            numbers_QN[start : start + len(some), i] = some
         first = dict(zip([w for w, _ in row][::-1], values[::-1], strict=True))
         for q, word in enumerate(words, _FIRST + _LAST):
             numbers_QN[q, i] = first.get(word, np.nan)
@@ -335,17 +323,15 @@ def scales(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
     `finally`), Roman numerals and letters as marks; nan where a row has none. A cycle
     of 0 is none: after December comes January, after the tenth no first.
     """
-    readers: list[tuple[Callable[[str], float], int]] = [
-        (_date, 0),
-        (_clock, 0),
-        (_month, 12),
-        (_weekday, 7),
-        (_ordinal, 0),
-        (_roman, 0),
-        (_letter, 0),
-    ]
-    values_QN = np.array([[read(text) for text in texts] for read, _ in readers])
-    return values_QN.reshape(len(readers), len(texts)), [cycle for _, cycle in readers]
+    values_QN = np.full((1 + len(_SCALES), len(texts)), np.nan)
+    for i, text in enumerate(texts):
+        values_QN[0, i] = _date(text)
+        lowered = text.lower()
+        for q, (sign, pattern, value, _) in enumerate(_SCALES, 1):
+            match = pattern.search(text) if sign in lowered else None
+            if match is not None:
+                values_QN[q, i] = value(match)
+    return values_QN, [0, *(cycle for *_, cycle in _SCALES)]
 
 
 def _date(text: str) -> float:
@@ -365,44 +351,30 @@ def _date(text: str) -> float:
     return np.nan
 
 
-def _clock(text: str) -> float:
-    match = _CLOCK.search(text) if ":" in text else None
-    if match is None:
-        return np.nan
+def _seconds(match: re.Match[str]) -> float:
     return int(match[1]) * 3600.0 + int(match[2]) * 60 + int(match[3] or 0)
 
 
-def _month(text: str) -> float:
-    match = _MONTH_NAME.search(text)
-    return np.nan if match is None else float(_MONTHS.index(match[1].lower()[:3]))
-
-
-def _weekday(text: str) -> float:
-    match = _DAY_NAME.search(text) if "day" in text.lower() else None
-    return np.nan if match is None else float(_DAYS.index(match[1].lower()[:3]))
-
-
-def _ordinal(text: str) -> float:
-    match = _ORDINAL.search(text)
-    if match is None:
-        return np.nan
+def _ordinal(match: re.Match[str]) -> float:
     if match[2]:
         return float(match[2])
     word = (match[1] or match[3]).lower()
     return float(_LATER[word] if word in _LATER else _ORDINALS.index(word) + 1)
 
 
-def _roman(text: str) -> float:
-    match = _ROMAN_MARK.search(text)
-    if match is None:
-        return np.nan
+def _roman(match: re.Match[str]) -> float:
     digits = [_ROMAN[letter] for letter in match[1].lower()]
-    following = [*digits[1:], 0]
-    return float(
-        sum(-d if d < n else d for d, n in zip(digits, following, strict=True))
-    )
+    pairs = zip(digits, [*digits[1:], 0], strict=True)
+    return float(sum(-d if d < following else d for d, following in pairs))
 
 
-def _letter(text: str) -> float:
-    match = _LETTER_MARK.search(text)
-    return np.nan if match is None else float(ord(match[1].lower()))
+# Sign that a row must hold (the quickest to see), pattern, value, cycle.
+_SCALES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], float], int], ...]
+_SCALES = (
+    (":", _CLOCK, _seconds, 0),
+    ("", _MONTH_NAME, lambda match: _MONTHS.index(match[1].lower()[:3]), 12),
+    ("day", _DAY_NAME, lambda match: _DAYS.index(match[1].lower()[:3]), 7),
+    ("", _ORDINAL, _ordinal, 0),
+    ("", _ROMAN_MARK, _roman, 0),
+    ("", _LETTER_MARK, lambda match: ord(match[1].lower()), 0),
+)

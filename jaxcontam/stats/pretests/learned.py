@@ -1,9 +1,8 @@
 """Rules of what follows what, learned from one part of a file, found in the others.
 
-No list of what people count in, and no list of roles, labels or languages, is ever
-complete. But many an order that can be foretold by reading follows a rule, and a rule
-shows itself more than once: if the words of neighbours in one part of the file tell
-which of two neighbours comes first in another part, then a model that learned such
+No list of what people count in, or of roles, labels or languages, is ever complete. But
+a rule shows itself more than once: if the words of neighbours in one part of the file
+tell which of two neighbours comes first in another part, then a model that learned such
 rules anywhere prefers this file's direction, memory or none.
 
 Null hypothesis: each contiguous stratum was as likely to stand the other way round,
@@ -36,20 +35,10 @@ from jaxcontam.stats.result import Pretest
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Rows of a stratum: many short ones, since what is learned grows with their number.
-_STRATUM = 4
-# Strata that learn from each other: all of a short file, ever fewer of a long one, so
-# that the pairs of strata grow no faster than the file.
-_MOST_AT_ONCE, _FEWEST_AT_ONCE, _MOST_PAIRS = 512, 32, 2**22
 # White space between two words goes without saying.
 _SIGN = re.compile(r"\w+|\s{2,}|^\s|[^\w\s]")
 # Words at the beginning and at the end of a row that count by their place.
 _AT_ENDS = 3
-_FIRST_DRAWS, _DRAWS = 499, 9_999
-# Draws for each check of the battery: Holm multiplies the smallest p-value.
-_DRAWS_A_CHECK = 400
-# Sums of float32 that differ by less are ties, relative.
-_ROUNDING = 1e-6
 
 
 def learned_direction(
@@ -78,11 +67,14 @@ def learned_direction(
         A U-statistic of the antisymmetric part of a bilinear form; our own.
     """
     codes_N = group_codes(len(texts), groups)
-    left_P, right_P, stratum_P = neighbour_pairs(codes_N, _STRATUM)
+    # Many short strata, since what is learned grows with their number.
+    left_P, right_P, stratum_P = neighbour_pairs(codes_N, 4)
     # Strata without a pair say nothing.
     _, stratum_P = np.unique(stratum_P, return_inverse=True)
-    K = int(stratum_P.max()) + 1 if len(stratum_P) else 0
-    size = min(_MOST_AT_ONCE, max(_FEWEST_AT_ONCE, _MOST_PAIRS // max(K, 1)))
+    K = int(stratum_P.max(initial=-1)) + 1
+    # All strata of a short file learn from each other, ever fewer of a long one, so
+    # that the pairs of strata grow no faster than the file.
+    size = min(512, max(32, 2**22 // max(K, 1)))
     parts = [
         slice(*np.searchsorted(stratum_P, (first, first + size)).tolist())
         for first in range(0, K, size)
@@ -97,10 +89,12 @@ def learned_direction(
         of_kind for of_kind in agreements if any(one_KK.any() for one_KK in of_kind)
     ]
     statistic, p_value = 0.0, 1.0
-    most = max(_DRAWS, _DRAWS_A_CHECK * n_checks - 1)
-    for n_draws in (_FIRST_DRAWS, most) if agreements else ():
+    # Holm multiplies the smallest p-value by the checks of the battery.
+    most = max(9_999, 400 * n_checks - 1)
+    for n_draws in (499, most) if agreements else ():
         sums_QB = _drawn(agreements, n_draws, seed)
-        best = max_t(sums_QB, tolerances=_ROUNDING * np.abs(sums_QB).max(axis=1))
+        # Sums of float32 that differ by less are ties.
+        best = max_t(sums_QB, tolerances=1e-6 * np.abs(sums_QB).max(axis=1))
         statistic, p_value = best.statistic, best.p_value
         if p_value > OPEN:
             break
@@ -112,18 +106,11 @@ def _vectors(rows: Sequence[str], read: ReadWords) -> Iterator["csr_array"]:
     """Words; words and pairs of words; first and last words; signs. Ends count, too."""
     found = read(tuple(rows))
     yield found.vectors
-    yield tfidf(
-        [
-            [*row, *(f"{a} {b}" for a, b in itertools.pairwise(["", *row, ""]))]
-            for row in found.words
-        ]
-    )
-    yield tfidf(
-        [
-            [*(f" {w}" for w in row[:_AT_ENDS]), *(f"{w} " for w in row[-_AT_ENDS:])]
-            for row in found.words
-        ]
-    )
+    pairs = [itertools.pairwise(["", *row, ""]) for row in found.words]
+    both = zip(found.words, pairs, strict=True)
+    yield tfidf([[*row, *(f"{a} {b}" for a, b in two)] for row, two in both])
+    ends = [(row[:_AT_ENDS], row[-_AT_ENDS:]) for row in found.words]
+    yield tfidf([[*(f" {w}" for w in a), *(f"{w} " for w in b)] for a, b in ends])
     yield tfidf([_signs(row) for row in rows])
 
 
@@ -154,8 +141,14 @@ def _agreement(
     stratum_P: np.ndarray,
 ) -> np.ndarray:
     """(K, K) float32, half of <phi_k, phi_l> of the strata; 0 on the diagonal."""
+    from scipy.sparse import csr_array
+
     rows_C = np.unique(np.concatenate([left_P, right_P]))
-    cosines_CC = cosines(_in_use(vectors_NV[rows_C]))
+    # Without columns that are empty here: most words of a file are in few rows.
+    own = vectors_NV[rows_C]
+    used, columns = np.unique(own.indices, return_inverse=True)
+    shape = (len(rows_C), max(1, len(used)))
+    cosines_CC = cosines(csr_array((own.data, columns, own.indptr), shape))
     a_P, b_P = np.searchsorted(rows_C, left_P), np.searchsorted(rows_C, right_P)
     products_PP = cosines_CC[np.ix_(a_P, a_P)] * cosines_CC[np.ix_(b_P, b_P)]
     crossed_PP = cosines_CC[np.ix_(a_P, b_P)]
@@ -164,15 +157,6 @@ def _agreement(
     sums_KK = np.add.reduceat(np.add.reduceat(products_PP, starts_K, 0), starts_K, 1)
     np.fill_diagonal(sums_KK, 0.0)
     return sums_KK
-
-
-def _in_use(vectors_CV: "csr_array") -> "csr_array":
-    """Without columns that are empty here: most words of a file are in few rows."""
-    from scipy.sparse import csr_array
-
-    used, columns = np.unique(vectors_CV.indices, return_inverse=True)
-    shape = (len(vectors_CV.indptr) - 1, max(1, len(used)))
-    return csr_array((vectors_CV.data, columns, vectors_CV.indptr), shape)
 
 
 def _drawn(

@@ -21,9 +21,6 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 # Characters read from the beginning of each row, and from its end.
 _CHARACTERS = 2_000
 
-# Indices of the orders in memory at once, which a processor's cache still holds.
-_CHUNK = 200_000
-
 
 def draw_orders(
     n: int,
@@ -38,9 +35,16 @@ def draw_orders(
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
     codes_N = group_codes(n, groups)
+    by_group_N = np.argsort(codes_N, kind="stable").astype(np.int32)
+    starts = np.flatnonzero(np.diff(codes_N[by_group_N])) + 1
     while n_orders:
-        n_rows = min(n_orders, max(1, _CHUNK // n))
-        yield _group_orders(rng, codes_N, n_rows)
+        # A processor's cache still holds so many indices.
+        n_rows = min(n_orders, max(1, 200_000 // n))
+        orders_RN = np.empty((n_rows, n), np.int32)
+        for members_M in np.split(by_group_N, starts):
+            tiled_RM = np.tile(members_M, (n_rows, 1))
+            orders_RN[:, members_M] = rng.permuted(tiled_RM, axis=1)
+        yield orders_RN
         n_orders -= n_rows
 
 
@@ -73,9 +77,8 @@ def tail_p(
 ) -> float:
     """The same by a law fitted to the drawn orders: where none of them is as extreme.
 
-    A normal law, or one of Poisson where rare events are counted, whose tails are the
-    heavier ones. Exact for neither: for statistics of long files, sums over thousands
-    of examples, that are far beyond all orders that could be drawn.
+    A normal law, or one of Poisson, with heavier tails, where rare events are counted.
+    Not exact: for sums over thousands of examples, far beyond all orders drawn.
     """
     from scipy.special import log_ndtr, pdtr, pdtrc
 
@@ -94,9 +97,8 @@ def tail_p(
 def value_codes(values: Sequence[object]) -> np.ndarray:
     """`codes_N`, int32: equal numbers for values that are written alike."""
     codes: dict[str, int] = {}
-    return np.array(
-        [codes.setdefault(repr(value), len(codes)) for value in values], np.int32
-    )
+    found = [codes.setdefault(repr(value), len(codes)) for value in values]
+    return np.array(found, np.int32)
 
 
 def group_codes(n: int, groups: Sequence[object] | None) -> np.ndarray:
@@ -121,18 +123,6 @@ def neighbour_pairs(
     left, right = order_N[:-1], order_N[1:]
     joined = (stratum_N[left] == stratum_N[right]) & (codes_N[left] == codes_N[right])
     return left[joined], right[joined], stratum_N[left[joined]]
-
-
-def _group_orders(
-    rng: np.random.Generator, codes_N: np.ndarray, n_rows: int
-) -> np.ndarray:
-    by_group_N = np.argsort(codes_N, kind="stable").astype(np.int32)
-    starts = np.flatnonzero(np.diff(codes_N[by_group_N])) + 1
-    orders_RN = np.empty((n_rows, len(codes_N)), np.int32)
-    for members_M in np.split(by_group_N, starts):
-        tiled_RM = np.tile(members_M, (n_rows, 1))
-        orders_RN[:, members_M] = rng.permuted(tiled_RM, axis=1)
-    return orders_RN
 
 
 def ends_of(text: str) -> str:

@@ -5,7 +5,6 @@ Dimension key
     T  words of all rows
     V  distinct words
     R  orders
-    B  runs of examples that stay together
     S  neighbours, S = N - 1; or runs of a stratum
     E  entries of a sparse matrix
     P  pairs of examples
@@ -35,8 +34,6 @@ MATRIX_EXAMPLES = 4_000
 _FREQUENT = 0.02
 # Rows of a block of cosines, and candidate pairs compared at once.
 _ROWS, _PAIRS = 250, 50_000
-# Candidate pairs in all: words too frequent for it find no near-duplicates.
-_MOST_PAIRS = 5_000_000
 
 # Scripts that put no space between words count one character a word.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -166,12 +163,9 @@ def cosines(vectors_NV: "csr_array") -> np.ndarray:
 def stratum_cosines(
     vectors_NV: "csr_array", order_N: np.ndarray, size: int
 ) -> list[np.ndarray]:
-    """Cosines within strata: as many numbers as n strata of a few need.
+    """(S, S) cosines within strata, symmetric, 0 on the diagonal.
 
     Rows stand stratum by stratum in `order_N`.
-
-    Returns:
-        (S, S) float64 each, symmetric, 0 on the diagonal.
     """
     ordered_NV = vectors_NV[order_N]
     sizes = [len(stratum) for stratum in split_strata(len(order_N), size)]
@@ -196,8 +190,7 @@ def near_duplicates(
     Finds such pairs without comparing all: if words are sorted from rare to frequent,
     the first ones that hold 1 - 0.9 ** 2 of a row's squared length must share a word
     with those of the other row, since what is left is shorter than 0.9. In long files
-    of few words only the rarest ones are looked up, and some pairs may be missed. Texts
-    without any word are compared as they are.
+    of few words some pairs may be missed. Texts without words are compared as they are.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -207,7 +200,7 @@ def near_duplicates(
     )
     _, first = np.unique(same_N, return_index=True)
     distinct = vectors_NV[first]
-    heads = _without_frequent(_rare_heads(distinct))
+    heads = _rare_heads(distinct)
     by_word = heads.T.tocsr()
     pairs: list[np.ndarray] = [np.empty((2, 0), np.int64)]
     for start in range(0, len(first), _ROWS):
@@ -246,16 +239,12 @@ def _rare_heads(vectors_NV: "csr_array") -> "csr_array":
     kept_E = before_E - np.repeat(starts_N, sizes) <= 1 - NEAR_DUPLICATE**2 + 1e-5
     kept_E &= squares_E > 0
     rows, columns = rows_E[order_E][kept_E], columns_E[order_E][kept_E]
-    return csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
-
-
-def _without_frequent(heads_NV: "csr_array") -> "csr_array":
-    """Without the words that would make too many pairs of examples that share one."""
-    n, n_words = _size(heads_NV)
+    heads_NV = csr_array((np.ones(len(rows), np.int32), (rows, columns)), (n, n_words))
+    # Without the words that would make too many pairs of examples that share one.
     df_V = np.bincount(heads_NV.indices, minlength=n_words).astype(np.int64)
     by_rarity_V = np.argsort(df_V, kind="stable")
     n_pairs_V = np.cumsum(df_V[by_rarity_V] ** 2)
-    kept_V = np.sort(by_rarity_V[n_pairs_V <= max(_MOST_PAIRS, n)])
+    kept_V = np.sort(by_rarity_V[n_pairs_V <= max(5_000_000, n)])
     return heads_NV[:, kept_V]
 
 
