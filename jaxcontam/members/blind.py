@@ -86,14 +86,10 @@ the null hypothesis the AUC has twice the variance that DeLong's error assumes."
 # Distinct words and character n-grams that keep their own feature; more than
 # these share one now and then, which costs a little power and no validity.
 _N_HASHES = 1 << 18
-
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-
 # Space of two characters and more, and every space that is no blank.
 _WIDE = re.compile(r"\s{2,}|[^\S ]")
-
 _YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
-
 _MONTH = re.compile(
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
     r"aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
@@ -102,9 +98,7 @@ _MONTH = re.compile(
 
 # A text without a year: before all of them, so that one cut tells it apart.
 _NO_YEAR = 0.0
-
 _WORD = re.compile(r"\w+|[^\w\s]")
-
 _WORD_ORDER, _CHARACTER_ORDER = 3, 5
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

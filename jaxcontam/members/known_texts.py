@@ -65,7 +65,6 @@ WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
 
 # Readings that cost one more pass at most, or that their own flag asked for.
 _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
-
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
     ("nonmember_prefix", NONMEMBER),
     ("member_prefix", MEMBER),
@@ -78,17 +77,11 @@ LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
 
 _LABELLED_FIELDS = ("input", "snippet")
-
 _TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
-
 _CLUSTER_FIELDS = ("book_id", "book")
-
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
-
 _NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
-
 _NON = ("non-", "non_", "non ")
-
 _WORD = re.compile(r"\S+")
 
 

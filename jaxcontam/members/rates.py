@@ -111,10 +111,7 @@ def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, .
 
 
 def swept(
-    table: Scores,
-    labels: np.ndarray,
-    clusters: Sequence[str] | None,
-    seed: int,
+    table: Scores, labels: np.ndarray, clusters: Sequence[str] | None, seed: int
 ) -> Sweep | None:
     """Min-K%'s best share of tokens, where a run swept it; else None."""
     names = [method.name for method in sweep_methods()]

@@ -62,12 +62,7 @@ from jaxcontam.members.score import Reading
 from jaxcontam.members.scores import token_frequencies
 from jaxcontam.processes import is_first
 from jaxcontam.progress import Progress, default_bar, progress_bar
-from jaxcontam.reports.archive import (
-    DAMAGED_ARRAY,
-    TEXTS_NAME,
-    texts_bytes,
-    typed_rows,
-)
+from jaxcontam.reports.archive import DAMAGED_ARRAY, TEXTS_NAME, texts_bytes, typed_rows
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files

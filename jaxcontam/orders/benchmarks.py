@@ -173,9 +173,7 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
                 "--template and --text-field go with files", hint="texts are texts"
             )
         benchmark = dataclasses.replace(
-            source,
-            texts=source.texts[: design.limit],
-            rows=source.rows[: design.limit],
+            source, texts=source.texts[: design.limit], rows=source.rows[: design.limit]
         )
         if not len(benchmark):
             raise InputError(f"{source.name}: no examples", hint="nothing to test")
@@ -293,9 +291,7 @@ def _runs(starts_B: np.ndarray, n: int) -> list[np.ndarray]:
     return np.split(np.arange(n), starts_B[1:])
 
 
-def _shared(
-    rows: list[dict[str, object] | None],
-) -> dict[str, object] | None:
+def _shared(rows: list[dict[str, object] | None]) -> dict[str, object] | None:
     """Fields with the same value in all records of a block."""
     first = rows[0]
     if first is None:

@@ -126,9 +126,7 @@ def dry_run(
 
 
 def _estimated_tests(
-    planned: Sequence[PlannedTest],
-    scorer: Scorer | RemoteScorer,
-    names: Sequence[str],
+    planned: Sequence[PlannedTest], scorer: Scorer | RemoteScorer, names: Sequence[str]
 ) -> tuple[tuple[TestEstimate, ...], collections.Counter[tuple[int, ...]]]:
     """Cost of each test, and what all read: shapes of batches -> positions."""
     tests: list[TestEstimate] = []

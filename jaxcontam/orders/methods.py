@@ -84,7 +84,7 @@ DIRECTION = PairMethod(
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
             "examples was as likely to be published backwards, given all others; like "
-            "examples may stand together, if kind follows kind as often either way",
+            "examples may stand together, if kind follows kind as often either way"
         },
         chance="in each of {n_strata} strata every run of at most four examples would "
         "be as likely to stand backwards{within} (up to {n_versions} ways); the summed "

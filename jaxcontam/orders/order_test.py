@@ -387,9 +387,7 @@ def plan_test(
 
 
 def score_test(
-    planned: PlannedTest,
-    scorer: SequenceScorer,
-    progress: Progress | None = None,
+    planned: PlannedTest, scorer: SequenceScorer, progress: Progress | None = None
 ) -> ScoredTest:
     """Score everything that a planned test asks for."""
     try:

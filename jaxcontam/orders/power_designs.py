@@ -91,12 +91,7 @@ def power_design(name: str, file: FilePlan, n_orders: int | None) -> PowerDesign
 
 
 def scored_design(
-    name: str,
-    n_examples: int,
-    n_strata: int,
-    n_orders: int,
-    *,
-    symmetry: float = 0.0,
+    name: str, n_examples: int, n_strata: int, n_orders: int, *, symmetry: float = 0.0
 ) -> PowerDesign | None:
     """The design of a test of a real file; None for tests that cannot be planned."""
     row = PLANNED.get(name)

@@ -36,11 +36,7 @@ from jaxcontam.orders.order_test import (
 )
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
 from jaxcontam.proof.publish import AuditResult
-from jaxcontam.proof.result import (
-    DECLARED,
-    Evidence,
-    OrderResult,
-)
+from jaxcontam.proof.result import DECLARED, Evidence, OrderResult
 from jaxcontam.proof.test_row import TestRow, reference_result
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.report import Stopwatch

@@ -89,7 +89,6 @@ _POINTS_FORWARD = (
 )
 _SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
 _EXACT = "take an exact test"
-
 _PLAIN = {
     "length_autocorrelation": "neighbours of like length",
     "length_trend": "length that rises or falls along the file",

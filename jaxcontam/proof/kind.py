@@ -9,15 +9,8 @@ import numpy as np
 
 from jaxcontam.progress import log_of_large
 from jaxcontam.proof.advice import audited_files, why
-from jaxcontam.proof.result import (
-    MATRIX as MATRIX_METHOD,
-)
-from jaxcontam.proof.result import (
-    Evidence,
-    NullPicture,
-    OrderReport,
-    OrderResult,
-)
+from jaxcontam.proof.result import MATRIX as MATRIX_METHOD
+from jaxcontam.proof.result import Evidence, NullPicture, OrderReport, OrderResult
 from jaxcontam.proof.sentences import gains_of
 from jaxcontam.proof.test_row import TestRow, pair_strata
 from jaxcontam.proof.verify import commitment_faults, verify_report
@@ -129,9 +122,7 @@ def _not_asked(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
 
 
 def null_pictures(
-    report: Report,
-    evidence: Sequence[Evidence | None],
-    tests: Mapping[str, TestRow],
+    report: Report, evidence: Sequence[Evidence | None], tests: Mapping[str, TestRow]
 ) -> list[NullPicture | None]:
     """Plots' numbers of each exact primary test; None for other results."""
     return [

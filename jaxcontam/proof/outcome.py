@@ -189,8 +189,7 @@ def print_table(
 
 
 def print_results(
-    results: Sequence[OrderResult | MembershipResult],
-    console: Console,
+    results: Sequence[OrderResult | MembershipResult], console: Console
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
@@ -213,10 +212,7 @@ def print_results(
 
 
 def _table(
-    results: Sequence[OrderResult | MembershipResult],
-    *,
-    effect: bool,
-    errors: bool,
+    results: Sequence[OrderResult | MembershipResult], *, effect: bool, errors: bool
 ) -> Table:
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     names = {primary.benchmark for primary in primaries}

@@ -164,7 +164,6 @@ _LOCAL_LEVEL = 0.05
 _SCREENING_LEVEL = 0.05
 # Strata with so many orders are drawn from.
 _DRAWN = 99_999
-
 _ASSUMED = {
     "exchangeability": "that, before any model was trained, every order of these "
     "examples was equally likely to be the published one",

@@ -4,7 +4,6 @@ Dimension key
     N  pairs
     B  pairs of a batch
     T  tokens, padding at the end
-
 """
 
 import dataclasses

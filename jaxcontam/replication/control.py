@@ -8,7 +8,6 @@ Dimension key
     N  instances of both sides, the benchmark's first
     C  sources of both sides
     K  draws
-
 """
 
 import dataclasses

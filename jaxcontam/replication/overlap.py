@@ -2,7 +2,6 @@
 
 Dimension key
     N  instances
-
 """
 
 import dataclasses

@@ -4,7 +4,6 @@ Plan (`design`), ask (here), measure and judge (`judging`).
 
 Dimension key
     N  instances
-
 """
 
 import contextlib

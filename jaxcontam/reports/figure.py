@@ -73,7 +73,6 @@ def svg_text(figure: Figure, label: str | None = None) -> str:
 TALL, SMALL, SQUARE = (4.0, 4.2), (4.0, 2.6), (3.6, 3.4)
 # Inches of a plot of intervals: its width, what stands around it, and each line.
 _INTERVALS = (4.2, 0.8, 0.26)
-
 _BINS = 40
 
 
@@ -176,12 +175,7 @@ def intervals_figure(
                 # A bootstrap interval may leave out the estimate by a rounding error.
                 ends = np.maximum([[row.value - row.low], [row.high - row.value]], 0)
             axes.errorbar(
-                row.value,
-                place,
-                xerr=ends,
-                fmt="o",
-                color=row.colour,
-                capsize=2,
+                row.value, place, xerr=ends, fmt="o", color=row.colour, capsize=2
             )
         axes.axvline(nothing, color="black", lw=0.6)
         axes.set_yticks(places, [shortened(row.name) for row in rows])

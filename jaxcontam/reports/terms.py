@@ -5,11 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 Verdict = Literal[
-    "contaminated",
-    "suspected",
-    "inconclusive",
-    "no evidence",
-    "invalid design",
+    "contaminated", "suspected", "inconclusive", "no evidence", "invalid design"
 ]
 """What a report says of a benchmark; never that it is clean."""
 

@@ -73,8 +73,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             raise InputError(f"--against {self.against}: the published items again")
         if len({self.model, *self.reference}) <= len(self.reference):
             raise InputError(
-                "--reference names a model twice, or MODEL itself",
-                hint=NAME_ONCE,
+                "--reference names a model twice, or MODEL itself", hint=NAME_ONCE
             )
         if self.scores:
             if self.dry_run:

@@ -14,21 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontam.arguments import Dtype, check_names, public, store_folder
-from jaxcontam.data.questions import (
-    Question,
-    QuestionFields,
-)
+from jaxcontam.data.questions import Question, QuestionFields
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
-from jaxcontam.score_gap.items import (
-    Sides,
-    distinct,
-    read_scores,
-    read_sides,
-)
+from jaxcontam.score_gap.items import Sides, distinct, read_scores, read_sides
 from jaxcontam.score_gap.judging import (
     COMMAND,
     MIN_POINTS,
