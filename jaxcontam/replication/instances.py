@@ -130,16 +130,8 @@ _PAIR_NAMES = (
     ("prompt", "completion"),
 )
 _TEXT_NAMES = (
-    "text",
-    "content",
-    "sentence",
-    "review",
-    "document",
-    "article",
-    "passage",
-    "question",
-    "problem",
-    "prompt",
+    *("text", "content", "sentence", "review", "document", "article", "passage"),
+    *("question", "problem", "prompt"),
 )
 _SUMMARY_NAMES = ("summary", "highlights", "abstract")
 
