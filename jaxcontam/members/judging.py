@@ -208,9 +208,7 @@ def _asked(
     p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
-    why: dict[int, str | None] = dict(
-        zip(np.flatnonzero(asked_N).tolist(), judgement.why, strict=True)
-    )
+    whys = iter(judgement.why)
     if not found.results:
         # Else labelled texts decide, and there is no second verdict.
         results = () if judgement.set_result is None else (judgement.set_result,)
@@ -222,7 +220,7 @@ def _asked(
         thresholds=tuple(row for row in rows if row.method == study.primary),
         p_values=p_N,
         p_adjusted=adjusted_N,
-        no_p_value=tuple(why.get(i) for i in range(len(run.texts))),
+        no_p_value=tuple(next(whys) if is_asked else None for is_asked in asked_N),
         warnings=found.warnings + judgement.warnings,
     )
 
@@ -693,15 +691,13 @@ def _pool_warnings(
     set_result: SetResult | None,
     blind: Blind,
 ) -> tuple[str, ...]:
-    found = []
     unit = "non-members" if codes_L is None else "documents of non-members"
-    for fpr in fprs:
-        if fpr * (n_pool + 1) < 1:
-            found.append(
-                f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of "
-                f"at least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are "
-                f"{n_pool}"
-            )
+    found = [
+        f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of at "
+        f"least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are {n_pool}"
+        for fpr in fprs
+        if fpr * (n_pool + 1) < 1
+    ]
     if codes_L is not None and n_pool < len(codes_L):
         found.append(
             f"the pool comes from {n_pool} documents, each of which counts as one: a "
@@ -719,8 +715,7 @@ def _pool_warnings(
             "thresholds and the share seen may show a difference of kind or date, not "
             "of memory"
         )
-    found.extend(blind.warnings)
-    return tuple(found)
+    return (*found, *blind.warnings)
 
 
 def _scored_texts(values_NM: np.ndarray) -> np.ndarray:
@@ -747,19 +742,17 @@ def _is_constant(scores_N: np.ndarray) -> bool:
 
 def _constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
     """One sentence where a score is the same for every text, else nothing."""
-    if not _is_constant(scores_N):
-        return ()
-    return (
+    said = (
         f"{name} is the same for every text, so that it shows nothing, neither memory "
         "nor the lack of it",
     )
+    return said if _is_constant(scores_N) else ()
 
 
 def _unscored_warnings(n: int) -> list[str]:
     """One sentence where texts have no score, else nothing."""
-    if not n:
-        return []
-    return [
+    said = (
         f"texts without a score, which are left out: {n} (empty, or without a token "
         "that could be scored)"
-    ]
+    )
+    return [said] if n else []

@@ -1,6 +1,7 @@
 """Reports of `jaxcontam membership`: one sentence to paste, the page and its plots."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -203,22 +204,32 @@ def blind_name(name: str) -> str:
     return _BLIND.get(name, name)
 
 
-def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
-    """A true-positive rate with its interval; a dash where there is none."""
-    low = point.tpr_low if interval else None
-    return interval_words(point.tpr, low, point.tpr_high)
+def ranking_columns(
+    points: Sequence[OperatingPoint], *, intervals: bool = True
+) -> list[tuple[str, Callable[[ScoreResult], str]]]:
+    """Columns behind a score's name, its gain last: a title, and the cell of a row."""
 
+    def rate(row: ScoreResult, i: int) -> str:
+        one = row.operating_points[i]
+        return interval_words(one.tpr, one.tpr_low if intervals else None, one.tpr_high)
 
-def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
-    """The gain of a score over the blind baseline, with its interval."""
-    low = row.increment_low if interval else None
-    return interval_words(row.increment, low, row.increment_high, "+.2f")
+    def gain(row: ScoreResult) -> str:
+        low = row.increment_low if intervals else None
+        return interval_words(row.increment, low, row.increment_high, "+.2f")
 
-
-def operating_header(point: OperatingPoint) -> str:
-    """Header of a column of true-positive rates."""
-    sign = "≤" if point.convention == "le" else "<"
-    return f"TPR at FPR {sign} {point.fpr:.3g}"
+    signs = {"le": "≤", "lt": "<"}
+    return [
+        ("AUC (95 %)", auc_words),
+        *(
+            (
+                f"TPR at FPR {signs[point.convention]} {point.fpr:.3g}",
+                functools.partial(rate, i=i),
+            )
+            for i, point in enumerate(points)
+        ),
+        ("p, permuted labels", lambda row: plain_p(row.p_value)),
+        ("gain over blind (95 %)", gain),
+    ]
 
 
 def sweep_sentence(sweep: Sweep) -> str:
@@ -327,22 +338,15 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
         parts = [Table(header, blind, label), Paragraph(counts, "quiet")]
         title = "Can the two files be told apart without the model?"
         return [Section(parts, title)] if blind else []
-    points = ranked[0].operating_points
+    columns = ranking_columns(ranked[0].operating_points)
     rows = [
-        [
-            f"{row.method} {row.setting}".rstrip(),
-            auc_words(row),
-            *map(tpr_words, row.operating_points),
-            plain_p(row.p_value),
-            increment_words(row),
-        ]
+        [f"{row.method} {row.setting}".rstrip(), *(cell(row) for _, cell in columns)]
         for row in ranked
     ]
     # Blind baselines have an AUC and nothing else.
-    blanks = [""] * (len(points) + 2)
+    blanks = [""] * (len(columns) - 1)
     rows += [[f"blind: {name}", auc, *blanks] for name, auc in blind]
-    header = ("score", "AUC (95 %)", *map(operating_header, points))
-    header += ("p, permuted labels", "gain over blind (95 %)")
+    header = ("score", *(title for title, _ in columns))
     looks = ["primary" if row.primary else "" for row in ranked]
     label = "how well each score ranks"
     parts: list[Part] = [

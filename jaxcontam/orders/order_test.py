@@ -333,11 +333,10 @@ def plan_test(
             or groups leave no order to compare with.
     """
     groups = None if group_field is None else benchmark.groups(group_field)
-    if len(benchmark) < method.fewest_examples:
-        unit = "example" if block_field is None else "block"
+    if (n := len(benchmark)) < method.fewest_examples:
+        units = ("example" if block_field is None else "block") + "s" * (n > 1)
         raise InputError(
-            f"{benchmark.name}: {len(benchmark)} {unit}"
-            f"{'s' * (len(benchmark) > 1)}, {method.name} needs "
+            f"{benchmark.name}: {n} {units}, {method.name} needs "
             f"{method.fewest_examples}",
             hint="an order needs examples that could stand otherwise",
         )

@@ -76,18 +76,16 @@ def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
     primary = [result for result in results if result.primary]
     if len(primary) < 2:
         return ()
-    by = benjamini_yekutieli(np.array([one.numbers.p_value for one in primary]))
+    numbers = [one.numbers for one in primary]
     e_values = [
-        calibrated_e(one.numbers.log10_p)
-        if one.numbers.e_value is None
-        else one.numbers.e_value
-        for one in primary
+        calibrated_e(one.log10_p) if one.e_value is None else one.e_value
+        for one in numbers
     ]
+    by = benjamini_yekutieli(np.array([one.p_value for one in numbers])).tolist()
+    by_e = e_bh(np.array(e_values)).tolist()
     return tuple(
-        Screening(benchmark=one.benchmark, by=by_one, e_bh=e_bh_one)
-        for one, by_one, e_bh_one in zip(
-            primary, by.tolist(), e_bh(np.array(e_values)).tolist(), strict=True
-        )
+        Screening(benchmark=one.benchmark, by=p, e_bh=e)
+        for one, p, e in zip(primary, by, by_e, strict=True)
     )
 
 
@@ -100,9 +98,8 @@ def _decided(
     min_effect: float,
 ) -> tuple[Verdict, tuple[Reason, ...]]:
     designed, reference = result.null == DESIGNED, result.reference
-    if not designed and result.refusals:
-        return "invalid design", ()
-    if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
+    prefers = reference is not None and reference.p_value <= REFERENCE_LEVEL
+    if not designed and (result.refusals or prefers):
         return "invalid design", ()
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
