@@ -31,12 +31,6 @@ STYLE: dict[Any, Any] = {
 """For `matplotlib.rc_context`."""
 
 
-def shortened(name: str) -> str:
-    """A name without its middle, where it would leave no room to the axes."""
-    half = _NAME // 2
-    return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
-
-
 def figure_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure of one plot; its size is in inches."""
     figure = Figure(figsize=size, layout="constrained")
@@ -178,7 +172,10 @@ def intervals_figure(
                 row.value, place, xerr=ends, fmt="o", color=row.colour, capsize=2
             )
         axes.axvline(nothing, color="black", lw=0.6)
-        axes.set_yticks(places, [shortened(row.name) for row in rows])
+        # A long name without its middle, which would leave no room to the axes.
+        names, half = [row.name for row in rows], _NAME // 2
+        names = [n if len(n) <= _NAME else f"{n[:half]}…{n[-half:]}" for n in names]
+        axes.set_yticks(places, names)
         axes.set_ylim(n_lines - 0.4, -0.6)
         for group in groups if has_groups else ():
             axes.text(

@@ -156,7 +156,6 @@ class Page:
     provenance: Sequence[tuple[str, str]]
 
 
-_TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -214,15 +213,13 @@ def render(page: Page) -> str:
     # jinja2 takes a tenth of a second to import: only for a page.
     import jinja2
 
+    source = resources.files("jaxcontam.reports").joinpath("page.html.j2")
     environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        loader=jinja2.FunctionLoader(_source),
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["unbroken"] = _unbroken
     sections = [*page.sections, *_last_sections(page)]
-    template = environment.get_template(_TEMPLATE)
+    template = environment.from_string(source.read_text("utf-8"))
     return visible(template.render(page=page, sections=sections))
 
 
@@ -244,10 +241,6 @@ def _last_sections(page: Page) -> list[Section]:
         table = Table(header, page.methods, label, is_text=True)
         found.append(Section([table], "Methods", is_folded=True))
     return found
-
-
-def _source(name: str) -> str:
-    return resources.files("jaxcontam.reports").joinpath(name).read_text("utf-8")
 
 
 def _unbroken(text: str) -> str:

@@ -111,10 +111,12 @@ def differences(
             (f"{where}[{i}]", None, *both)
             for i, both in enumerate(zip(stated, again, strict=True))
         ]
-    elif _same(stated, again, noise if noisy is None else 0.0):
-        return []
     else:
-        return [f"{where} is {stated!r}, recomputed {again!r}"]
+        same = type(stated) is type(again) and stated == again
+        if isinstance(again, float) and isinstance(stated, int | float):
+            near = noise if noisy is None else 0.0
+            same = math.isclose(stated, again, rel_tol=_RTOL, abs_tol=near)
+        return [] if same else [f"{where} is {stated!r}, recomputed {again!r}"]
     return [
         fault
         for place, name, a, b in pairs
@@ -127,12 +129,6 @@ def differences(
             skip=skip,
         )
     ]
-
-
-def _same(stated: object, again: object, noise: float) -> bool:
-    if isinstance(again, float) and isinstance(stated, int | float):
-        return math.isclose(stated, again, rel_tol=_RTOL, abs_tol=noise)
-    return type(stated) is type(again) and stated == again
 
 
 def kind_of_texts(

@@ -235,12 +235,9 @@ def compare(
     # Weights go once a model has answered.
     found = list(each_scored([functools.partial(ask, one, sides) for one in models]))
     names = distinct([one.info.name for one in found])
-    rows = sides.rows({n: one.scores for n, one in zip(names, found, strict=True)})
-    said = [
-        f"{name}: {note}"
-        for name, one in zip(names, found, strict=True)
-        for note in one.notes
-    ]
+    by_name = dict(zip(names, found, strict=True))
+    rows = sides.rows({name: one.scores for name, one in by_name.items()})
+    said = [f"{name}: {note}" for name, one in by_name.items() for note in one.notes]
     result = judged_inflation(
         rows,
         names,
