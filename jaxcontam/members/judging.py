@@ -163,15 +163,11 @@ def _ranked(
     kept_N = chosen_N.copy()
     kept_N[chosen_N] = ranking.kept
     scores, labels = table.rows(kept_N), run.with_role(MEMBER)[kept_N]
-    rates = None
+    primary_N, rates = table.values[:, table.names.index(study.primary)], None
     if run.clusters is not None:
+        sides = dict(known_N=kept_N, asked_N=asked_N)
         rates = document_rates(
-            study.primary,
-            table.values[:, table.names.index(study.primary)],
-            run.clusters,
-            run.roles,
-            known_N=kept_N,
-            asked_N=asked_N,
+            study.primary, primary_N, run.clusters, run.roles, **sides
         )
     chosen = swept(scores, labels, run.clusters_of(kept_N), seed)
     return JudgedRun(
@@ -270,9 +266,8 @@ def _compare(
     sides: Any,
 ) -> _Comparison:
     scored_N = _scored_texts(table.values)
-    alike = compared(
-        rows_of(texts, scored_N), first_N[scored_N], rows_of(documents, scored_N), sides
-    )
+    scored = rows_of(texts, scored_N), first_N[scored_N], rows_of(documents, scored_N)
+    alike = compared(*scored, sides)
     kept_N = scored_N.copy()
     kept_N[scored_N] = alike.kept
     documents = rows_of(documents, kept_N)
@@ -351,6 +346,9 @@ def judge(
         *_constant_warnings(primary, primary_N),
         *blind.warnings,
     )
+    drawn: dict[str, Any] = dict(
+        convention=convention, clusters=sides, n_boot=n_boot, seed=seed
+    )
     results = []
     for m, method in enumerate(table.names):
         score_N = table.values[:, m]
@@ -360,13 +358,8 @@ def judge(
         p_value, is_primary = float(p_M[m]), method == primary
         extra, verdict = {}, None
         if not is_primary:
-            found = paired_delong(
-                members_P,
-                others_Q,
-                primary_N[labels_N],
-                primary_N[~labels_N],
-                clusters=sides,
-            )
+            beside = primary_N[labels_N], primary_N[~labels_N]
+            found = paired_delong(members_P, others_Q, *beside, clusters=sides)
             extra |= _fields("difference", found)
         if blind.rows:
             found = increment(blind, score_N, labels_N, clusters_N=codes_N)
@@ -387,18 +380,6 @@ def judge(
             )
             warnings += verdict_warnings(verdict, p_value, auc, unmet)
             extra["beside_reference"] = beside
-        points = tuple(
-            operating_point(
-                members_P,
-                others_Q,
-                fpr,
-                convention=convention,
-                clusters=sides,
-                n_boot=n_boot,
-                seed=seed,
-            )
-            for fpr in fprs
-        )
         results.append(
             ScoreResult(
                 benchmark=name,
@@ -413,7 +394,9 @@ def judge(
                 auc_se=se,
                 auc_low=low,
                 auc_high=high,
-                operating_points=points,
+                operating_points=tuple(
+                    operating_point(members_P, others_Q, fpr, **drawn) for fpr in fprs
+                ),
                 p_value=p_value,
                 p_adjusted=p_value if is_primary else None,
                 verdict=verdict,
@@ -644,13 +627,8 @@ def _set_test(
 ) -> dict[str, Any]:
     """AUC, p-value, verdict and warnings of a set, of which a side has `n_units`."""
     values, is_suspect, sides = both.table.values, both.first, both.sides
-    found = set_level_test(
-        values,
-        is_suspect,
-        clusters_N=both.codes,
-        n_permutations=n_permutations,
-        seed=seed,
-    )
+    drawn = dict(n_permutations=n_permutations, seed=seed)
+    found = set_level_test(values, is_suspect, clusters_N=both.codes, **drawn)
 
     def delong(scores: np.ndarray) -> tuple[float, float]:
         return auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)

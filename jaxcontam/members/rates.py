@@ -64,13 +64,9 @@ def operating_point(
             # For `lt`, whose threshold is one rank higher, it may miss the rate itself.
             low, high = min(low, tpr), max(high, tpr)
         else:
+            statistic, sides = tpr_statistic(fpr, convention), (members_P, nonmembers_Q)
             drawn = bootstrap(
-                tpr_statistic(fpr, convention),
-                members_P,
-                nonmembers_Q,
-                clusters=clusters,
-                n_boot=n_boot,
-                seed=seed,
+                statistic, *sides, clusters=clusters, n_boot=n_boot, seed=seed
             )
             # Resamples of a rate of 0 are all 0, which is no proof of 0.
             n = len(np.unique(clusters[0]))
@@ -293,9 +289,8 @@ def codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
         if n := len(scored):
             n_lowered = sum(value > 0 for value in scored)
             low, high = wilson_interval(n_lowered, n)
+            share = n_lowered / n
             found.append(
-                CodecShare(
-                    role=role, n_texts=n, share=n_lowered / n, low=low, high=high
-                )
+                CodecShare(role=role, n_texts=n, share=share, low=low, high=high)
             )
     return tuple(found)

@@ -249,21 +249,16 @@ def membership(
     available: set[Reading] = set(WEIGHTS) if target.checkpoint is not None else set()
     if target.has_moments:
         available.add("moments")
+    given: dict[str, Any] = {"n_neighbours": n_neighbours}
     if corpus_counts is not None:
         available.add("corpus")
-    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
-    inputs = inputs_of(asked, target, other)
-    if corpus_counts is not None:
-        inputs = dataclasses.replace(inputs, corpus_counts=corpus_counts)
+        given["corpus_counts"] = corpus_counts
     if neighbours is not edited:
-        inputs = dataclasses.replace(inputs, neighbours=neighbours)
-    plan = plan_membership(
-        asked,
-        run,
-        chosen,
-        text_model(target, store=folder, batch_tokens=batch_tokens),
-        dataclasses.replace(inputs, n_neighbours=n_neighbours),
-    )
+        given["neighbours"] = neighbours
+    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
+    inputs = dataclasses.replace(inputs_of(asked, target, other), **given)
+    own = text_model(target, store=folder, batch_tokens=batch_tokens)
+    plan = plan_membership(asked, run, chosen, own, inputs)
     with default_bar(progress, "scoring texts") as told:
         return score_and_judge(
             plan,
@@ -350,16 +345,12 @@ def plan_membership(
     chosen = _fitted(run, chosen, model)
     left_out_N = left_out(run, chosen.shown)
     check_sides(run, left_out_N)
-    prefixes = {
+    prefixes: dict[str, Any] = {
         reading: tuple(run.texts[i] for i in some)
         for reading, some in chosen.shots.items()
     }
-    inputs = dataclasses.replace(
-        inputs,
-        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
-        member_prefix=prefixes.get("member_prefix", ()),
-        company=draw_company(run, left_out_N, seed=asked.seed),
-    )
+    company = draw_company(run, left_out_N, seed=asked.seed)
+    inputs = dataclasses.replace(inputs, company=company, **prefixes)
     return MembershipPlan(
         asked=asked,
         run=run,
@@ -394,13 +385,9 @@ def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScor
             )
         elif 0 < len(fits) < len(some):
             shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
-            note = (
-                f"{len(fits)} of {len(some)} shots fit before the longest text for "
-                f"{' and '.join(names)}"
-            )
-            chosen = dataclasses.replace(
-                chosen, shots=shots, notes=(*chosen.notes, note)
-            )
+            fitting = f"{len(fits)} of {len(some)} shots fit before the longest text"
+            notes = (*chosen.notes, f"{fitting} for {' and '.join(names)}")
+            chosen = dataclasses.replace(chosen, shots=shots, notes=notes)
     return chosen
 
 
@@ -449,15 +436,16 @@ def score_and_judge(
     warnings = (*model.notes(), *plan.chosen.notes, *found.warnings)
     study = dataclasses.replace(found.study, warnings=warnings)
     settings = {method.name: method.setting for method in plan.chosen.methods}
+    results = [
+        dataclasses.replace(row, setting=settings.get(row.method, ""))
+        if isinstance(row, ScoreResult)
+        else row
+        for row in found.results
+    ]
     report = watch.report(
         command,
         plan.asked.seed,
-        (
-            dataclasses.replace(row, setting=settings.get(row.method, ""))
-            if isinstance(row, ScoreResult)
-            else row
-            for row in found.results
-        ),
+        results,
         model=model.info,
         device=model.device,
         blind=found.blind,

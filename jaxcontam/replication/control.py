@@ -325,9 +325,11 @@ class Side:
         """The instances that count, of the model or of both models."""
         pairs = zip(self.copies, self.reference if both else self.copies, strict=True)
         kept = [None not in pair for pair in pairs]
-        parts = (self.copies, self.reference, self.groups)
-        copies, reference, groups = ([*compress(part, kept)] for part in parts)
-        return Side(copies=copies, reference=reference, groups=groups)
+        return Side(
+            copies=[*compress(self.copies, kept)],
+            reference=[*compress(self.reference, kept)],
+            groups=[*compress(self.groups, kept)],
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,7 +498,8 @@ def beside_reference(
         dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
     )
     own_N, theirs_N = (
-        np.subtract(side.copies, side.reference, dtype=float) for side in (own, theirs)
+        np.array(side.copies, float) - np.array(side.reference, float)
+        for side in (own, theirs)
     )
     excess_N = np.concatenate([own_N / n, -theirs_N / n_control])
     return ReferenceCopies(

@@ -132,8 +132,7 @@ class ReplicationPlan:
     @property
     def guided(self) -> list[list[str]]:
         """Prompts that name the dataset, of each arm: all that a reference is asked."""
-        names = {"dataset_name": self.dataset_name}
-        names["split_name"] = self.design.split_name
+        names = dict(dataset_name=self.dataset_name, split_name=self.design.split_name)
         return [
             [self.prompts.guided_prompt(one, **names) for one in arm.instances]
             for arm in self.arms
@@ -160,14 +159,16 @@ class ReplicationPlan:
     def warnings(self) -> list[str]:
         """Warnings about the draw and the prompts."""
         drawn = self.drawn
+        left_out = {
+            "repeat another one": drawn.n_duplicates,
+            "are empty or too short to be cut": drawn.n_too_short,
+        }
         words = [*drawn.warnings]
-        for n, what in (
-            (drawn.n_duplicates, "repeat another one"),
-            (drawn.n_too_short, "are empty or too short to be cut"),
-        ):
-            if n:
-                of_all = f"{n} of {drawn.n_rows} instances"
-                words.append(f"{of_all} {what} and were not drawn")
+        words += [
+            f"{n} of {drawn.n_rows} instances {what} and were not drawn"
+            for what, n in left_out.items()
+            if n
+        ]
         if self.control is not None:
             for name, one in (("benchmark", drawn), ("control", self.control)):
                 if one.n_elsewhere:
