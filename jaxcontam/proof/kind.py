@@ -84,10 +84,8 @@ def table_rows(report: Report) -> list[dict[str, Any]]:
         row = result_row(result)
         if isinstance(result, OrderResult) and (found := result.numbers.neighbours):
             for name, gain in gains_of(found).items():
-                row["neighbours"] |= {
-                    f"{name}_low": gain.low,
-                    f"{name}_high": gain.high,
-                }
+                ends = {f"{name}_low": gain.low, f"{name}_high": gain.high}
+                row["neighbours"] |= ends
         if words := said.get(id(result)):
             row["why"] = words
         rows.append(row)
@@ -143,14 +141,13 @@ def _picture(
         strata = pair_strata(evidence)
         statistic = tests[row.method].statistic
         assert statistic is not None
-        contributions_K = np.array(
+        matrices = map(statistic.matrix, strata.matrices())
+        contributions_K = np.concatenate(
             [
-                statistic.sums(
-                    statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
-                )
-                for pairs_SS in strata.matrices()
+                statistic.sums(one_SS, np.arange(len(one_SS))[None])
+                for one_SS in matrices
             ]
-        ).ravel()
+        )
         sums = drawn_sums(
             strata,
             statistic,

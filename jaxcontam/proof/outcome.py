@@ -197,9 +197,8 @@ def print_results(
     stands before the p-value that decides. Where the terminal is narrow, standard
     errors are left out, then the effect.
     """
-    longest = max(
-        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
-    )
+    names = ("benchmark", *(visible(result.benchmark) for result in results))
+    longest = max(map(len, names))
     name_width = min(longest, _NAME_WIDTH)
     kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
     tables = [_table(results, effect=effect, errors=errors) for effect, errors in kinds]

@@ -241,9 +241,8 @@ def _read_model(directory: Path, config: Path) -> Any:
 def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
     """The tokenizer, and the most tokens that its own settings allow."""
     settings, own = directory / "tokenizer_config.json", directory / "tokenizer.json"
-    limit = None
-    if settings.is_file():
-        limit = read_json_object(settings).get("model_max_length")
+    fields = read_json_object(settings) if settings.is_file() else {}
+    limit = fields.get("model_max_length")
     # transformers writes a number of 31 digits where there is no limit.
     limit = int(limit) if isinstance(limit, int | float) and limit < 2**31 else 2**31
     try:
@@ -271,10 +270,9 @@ def embedding_measure(checkpoint: Checkpoint) -> Measure:
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         vectors_ND = text_embeddings(checkpoint, texts).astype(np.float64)
         place = {text: i for i, text in enumerate(texts)}
-        first_ND, second_ND = (
-            vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
-        )
-        return np.sum(first_ND * second_ND, axis=1)
+        sides = zip(*pairs, strict=True)
+        firsts, seconds = ([place[text] for text in side] for side in sides)
+        return np.sum(vectors_ND[firsts] * vectors_ND[seconds], axis=1)
 
     digest = checkpoint.fingerprint.removeprefix("sha256:")[:12]
     return Measure(

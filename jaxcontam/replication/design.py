@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from jaxcontam.arguments import check_fields, flag_of
+from jaxcontam.arguments import check_fields
 from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.documents import compared
@@ -28,6 +28,7 @@ from jaxcontam.replication.instances import (
     load_prompts,
     text_keys,
 )
+from jaxcontam.reports.flags import check_positive
 
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
@@ -84,9 +85,7 @@ class ReplicationDesign:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("k", "cdd_samples", "new_tokens"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        check_positive(self, "k", "cdd_samples", "new_tokens")
         if (self.first_field is None) != (self.second_field is None):
             raise InputError("--first-field and --second-field go together")
         check_names("method of --compare", self.comparisons, COMPARISONS)
@@ -216,7 +215,6 @@ def plan_replication(
         order = np.random.default_rng(design.seed).permutation(len(found))
         return tuple(found[i] for i in order[: design.k])
 
-    instructions = load_prompts(design.task, design.prompts)
     files = [read(one) for one in (benchmark, design.control) if one is not None]
     # What stands on both sides is no evidence for either; and the smaller file has
     # more of what is frequent, which any model may know by heart, among its distinct
@@ -271,7 +269,7 @@ def plan_replication(
         benchmark=loaded,
         drawn=drawn,
         control=next(iter(controls), None),
-        prompts=instructions,
+        prompts=load_prompts(design.task, design.prompts),
         dataset_name=design.dataset_name or loaded.name,
         items=items,
         issues=issues,

@@ -268,13 +268,13 @@ def draw_instances(
         label = _label(fields.label_of(benchmark, index), design.label_names)
         row = texts, label, index
         rows[key] = min(rows.get(key, row), row)
+    if not rows and n_elsewhere:
+        raise InputError(
+            f"{benchmark.name}: all its instances stand more than once in both files "
+            "together",
+            hint="a control holds other instances, which cannot have been seen",
+        )
     if not rows:
-        if n_elsewhere:
-            raise InputError(
-                f"{benchmark.name}: all its instances stand more than once in both "
-                "files together",
-                hint="a control holds other instances, which cannot have been seen",
-            )
         raise InputError(
             f"{benchmark.name}: no text can be cut in two",
             hint="every text has a single word, or one side of every pair is empty",
@@ -349,11 +349,11 @@ def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
     ]
     kind: Cut = "sentence" if starts else "inside"
     if starts:
-        shares = [places[place] / len(words) for place in starts]
+        shares = {place: places[place] / len(words) for place in starts}
         low, high = _MIDDLE
-        middle = [p for p, s in zip(starts, shares, strict=True) if low <= s <= high]
-        nearest = min(zip(shares, starts, strict=True), key=lambda x: abs(x[0] - 0.5))
-        place = middle[rng.integers(len(middle))] if middle else nearest[1]
+        middle = [place for place, share in shares.items() if low <= share <= high]
+        nearest = min(starts, key=lambda place: abs(shares[place] - 0.5))
+        place = middle[rng.integers(len(middle))] if middle else nearest
     else:
         low, high = _INSIDE
         most = max(1, min(int(high * len(words)), len(words) - _FEWEST_WORDS))

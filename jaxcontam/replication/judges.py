@@ -440,7 +440,7 @@ def judge_llm(
     labels: list[Judgement | None] = [
         None if completion.refused else "no" for completion in completions
     ]
-    n_refused, n_unparsed = labels.count(None), 0
+    n_refused = labels.count(None)
     prompts = {
         i: judge_prompt(instance.second_piece, candidate)
         for i, instance in enumerate(instances)
@@ -454,10 +454,8 @@ def judge_llm(
         )
     for i, (answer,) in zip(prompts, answers, strict=True):
         labels[i] = None if answer.refused else parse_judgement(answer.text)
-        if answer.refused:
-            n_refused += 1
-        elif labels[i] is None:
-            n_unparsed += 1
+        n_refused += bool(answer.refused)
+    n_unparsed = labels.count(None) - n_refused
     return Judged(labels=tuple(labels), n_unparsed=n_unparsed, n_refused=n_refused)
 
 

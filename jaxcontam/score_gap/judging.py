@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.arguments import flag_of, words_of
+from jaxcontam.arguments import words_of
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.documents import joined_codes
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.errors import InputError
+from jaxcontam.reports.flags import check_positive
 from jaxcontam.score_gap.result import (
     InflationEstimate,
     InflationReason,
@@ -92,10 +93,7 @@ class InflationDesign(QuestionFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("limit", "new_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        check_positive(self, "limit", "new_tokens")
         if not (math.isfinite(self.min_points) and self.min_points > 0):
             raise InputError(f"--min-points must be positive, got {self.min_points}")
 
