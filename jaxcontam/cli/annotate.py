@@ -38,13 +38,13 @@ NOT_AUDITED = "not audited"
 _MODELS = ("model", "model_name", "name")
 _BENCHMARKS = ("benchmark", "task", "dataset")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# Of the arguments that may name lm-eval's model: an adapter makes another model of it.
+# Arguments that may name lm-eval's model: an adapter makes another model of it.
 _ARGUMENTS = ("peft", "delta", "pretrained", "model", "path")
 # Members of a .eval file: one with everything but the samples, or two of older logs.
 _HEADERS = (("header.json",), ("start.json", "results.json"))
 
 Fields = Mapping[str, Any]
-"""What is said of one score: `verdict` and, if it was audited, what it rests on."""
+"""Words about one score: `verdict` and, if it was audited, what it rests on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -287,7 +287,7 @@ TESTS: Mapping[str, TestRow]
 """Tests that may follow `--tests`, those of other packages last."""
 
 WORDS: Words
-"""What reports say of each."""
+"""Words of reports for each."""
 
 
 def methods_to_score(names: Sequence[str]) -> list[TestRow]:

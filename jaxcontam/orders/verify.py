@@ -199,7 +199,7 @@ class _Sample:
 
     def __init__(self, scorer: Any, n: int):
         self._scorer, self._n, self.n_asked = scorer, n, 0
-        # What a forger cannot know.
+        # A seed that no forger can know.
         self._rng = np.random.default_rng()
 
     def __getattr__(self, name: str) -> Any:

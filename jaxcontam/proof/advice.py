@@ -38,7 +38,7 @@ _KNOWN: dict[Provenance, str] = {
 }
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
-# What means something to a reader, of rows and of options.
+# Orders that mean something to a reader, of rows and of options.
 _ROWS_MEAN = "causes before effects, events by date, a list that the world knows"
 _OPTIONS_MEAN = "never before always, small before large, the likely one first"
 
@@ -49,7 +49,7 @@ OF_REFERENCE: tuple[Reason, ...] = (
     "reference may share it",
     "reference too close",
 )
-"""What a reference leaves open; one sentence gives them together."""
+"""Points that a reference leaves open; one sentence gives them together."""
 
 
 _SENTENCES: dict[Reason, str] = {
@@ -213,7 +213,7 @@ def why(file: AuditedFile) -> str:
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
     """True for a null that a file can satisfy, of its order or of its options."""
     if test.null == DESIGNED:
-        # Of secrets and rewrites, whose owner drew them.
+        # Secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
     of_file = base_null(test.null) in ("exchangeability", "reversibility")
     return of_file or is_of_options(test)
@@ -390,7 +390,7 @@ def _out_of_invalid(
         if flag and flag not in command:
             return Step(said, (flag,))
         return Step(own.otherwise)
-    # Of several fields the one with the most equal neighbours explains the most.
+    # The field with the most equal neighbours explains the most.
     failed.sort(key=lambda check: -check.statistic)
     cures = [tuple(shlex.split(check.remedy)) for check in failed]
     moved = isinstance(test, OrderResult) and test.group_field is not None

@@ -23,9 +23,9 @@ from jaxcontam.reports.archive import DAMAGED_ARRAY
 from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.terminal import Terminal, printable
 
-# Of a file, and of what an .npz unpacks to.
+# Most that a file holds, and that an .npz unpacks to.
 _MOST_BYTES = 1 << 30
-# Of a .csv, at once.
+# Lines of a .csv that are read at once.
 _LINES = 2**15
 _WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
 

@@ -31,7 +31,7 @@ MATRIX_WORDS = MethodWords(
     "knows nothing of where the numbers come from",
     source="the randomisation test of Fisher, summed over rows, p counted exactly",
 )
-"""What a report says of `prove`."""
+"""Words of reports for `prove`."""
 
 _CHECKED = (
     "recomputed from {name}: p-values, effects, verdicts and digests agree; {more}"

@@ -271,7 +271,7 @@ def _numbers(test: OrderResult) -> list[str]:
 def _file_parts(
     file: AuditedFile, picture: NullPicture | None, report: Report, words: Words
 ) -> list[Part]:
-    """All that is said of one file: a sentence, a picture, what to do; then evidence.
+    """Parts on one file: a sentence, a picture, what to do; then evidence.
 
     A file whose test is silent shows noise alone, so nothing is said of its details.
     """

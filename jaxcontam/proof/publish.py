@@ -114,7 +114,7 @@ class AuditResult(Writable):
 
     @property
     def next_steps(self) -> tuple[Step, ...]:
-        """What to do about a suspicion or an invalid design, best first: words, flags.
+        """Steps after a suspicion or an invalid design, best first: words, flags.
 
         Raises:
             ValueError: If there are several benchmarks.

@@ -53,7 +53,7 @@ class TestRow(MethodRow, abc.ABC):
 
     @property
     def example(self) -> str:
-        """Of the tests that `audit` names."""
+        """The command that asks for this test, if `audit` names it; else empty."""
         if self.command != "audit":
             return ""
         return f"jaxcontam audit MODEL benchmark.jsonl --tests {self.name}"

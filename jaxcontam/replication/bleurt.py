@@ -219,7 +219,7 @@ def _read_model(directory: Path, config: Path) -> Any:
             f"{directory}: cannot load the model ({type(e).__name__}: {first_line(e)})",
             hint=_HINT,
         ) from e
-    # Of a wrong shape: the name, the file's shape, the config's.
+    # Name of a tensor, its shape in the file, and that of the config.
     for name, theirs, wanted in sorted(found["mismatched_keys"]):
         raise InputError(
             f"{directory}: {name} has shape {tuple(theirs)}, where the config says "

@@ -46,7 +46,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparisonInputs:
-    """All that a method may ask about, and with what; `prompts` are one an instance."""
+    """Inputs of a method that asks; `prompts` are one an instance."""
 
     benchmark: Benchmark
     completer: Completer
@@ -171,7 +171,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
     benchmark = asked.benchmark
-    # Of the file whole, whatever instances were drawn.
+    # The file whole, whatever instances were drawn.
     asked = dataclasses.replace(asked, fingerprint=benchmark.fingerprint)
     n = min(_N_ASKED, len(benchmark))
     prompt = filled(

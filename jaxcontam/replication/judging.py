@@ -294,7 +294,7 @@ def measured(
         with bar(f"measuring {measure.name}"):
             overlaps[measure.name] = arm.overlaps(measure)
             if measure.is_bleurt_20:
-                # Of all arms, else the local judge would judge them by different rules.
+                # All arms, else the local judge would judge them by different rules.
                 bleurt_20 = {
                     name: overlap_scores(measure, one.instances, one.guided)
                     for name, one in partition.arms.items()

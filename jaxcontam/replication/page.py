@@ -283,7 +283,7 @@ _CHECK = (
     " reads it back.",
 )
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}
-# Whether a test's p-value is at most 0.05.
+# Does a verdict mean a p-value of at most 0.05?
 _BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
 _RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
 _MOST_SHOWN = 12

@@ -142,7 +142,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All that one HTML file shows; its own `limits` come before those of its kind."""
+    """Content of one HTML file; its own `limits` come before those of its kind."""
 
     title: str
     verdict: str | None = None

@@ -30,7 +30,7 @@ from jaxcontam.reports.table_csv import RESULTS_NAME
 _RTOL = 1e-6
 
 UNREADABLE = (*DAMAGE, InputError)
-"""What fields of another type, or arrays of another shape, make a reader raise."""
+"""Errors of a reader of fields of another type, or arrays of another shape."""
 
 
 Row = Mapping[str, Any]

@@ -42,7 +42,7 @@ DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
     *(AttributeError, RecursionError),
 )
-"""What fields of another type or arrays of another shape make readers raise."""
+"""Errors of readers of fields of another type or arrays of another shape."""
 
 # Fields that stand in every report; others only where they hold something.
 _ALWAYS = (

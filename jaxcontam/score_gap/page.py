@@ -89,7 +89,7 @@ WORDS = {
         "ConStat: arXiv:2405.16281, with departures that its docstring lists",
     )
 }
-"""What a report says of the method."""
+"""Words of reports for the method."""
 
 
 def inflation_page(report: Report) -> Page:

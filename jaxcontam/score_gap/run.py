@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
     from jaxcontam.scoring.prompted_model import PromptedModel
 
-# Of the fields of config.json: what relatives of one size share.
+# Fields of config.json that relatives of one size share.
 _SHAPE = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
 
 
