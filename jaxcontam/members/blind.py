@@ -483,7 +483,10 @@ def boosted_trees(features_NF: np.ndarray, seed: int) -> Fit:
         model = GradientBoostingClassifier(
             n_estimators=50, max_depth=2, min_samples_leaf=3, random_state=seed
         )
-        model.fit(features_NF[training], labels, sample_weight=_balanced(labels))
+        # Both labels weigh the same.
+        share = labels.mean()
+        weights = np.where(labels, 0.5 / share, 0.5 / (1 - share))
+        model.fit(features_NF[training], labels, sample_weight=weights)
         return model.decision_function(features_NF[held_out])
 
     return fit
@@ -537,12 +540,6 @@ def _hashed(texts: Sequence[str], **how: Any) -> Any:
     counts: Any = vectorizer.transform(sound)
     # One column stays, of zeros, where no text has any feature.
     return counts[:, np.union1d([0], counts.indices)]
-
-
-def _balanced(labels_N: np.ndarray) -> np.ndarray:
-    """(N,) weights under which both labels weigh the same."""
-    share = labels_N.mean()
-    return np.where(labels_N, 0.5 / share, 0.5 / (1 - share))
 
 
 def length_features(texts: Sequence[str]) -> np.ndarray:

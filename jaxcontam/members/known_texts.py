@@ -557,7 +557,15 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
     if left_out_N is None:
         left_out_N = np.zeros(len(run.texts), bool)
     others_N = run.with_role(NONMEMBER)
-    _check_documents(run, others_N)
+    others = set(run.clusters_of(~others_N) or ())
+    known = dict.fromkeys(run.clusters_of(others_N) or ())
+    if split := [document for document in known if document in others]:
+        raise InputError(
+            f"{run.name}: {len(split)} documents hold non-members and other texts, "
+            f"such as {split[0]!r}",
+            hint="documents are compared as a whole; leave --document-field out where "
+            "each text was given its label by lot",
+        )
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
         first_N = run.with_role(role)
         if not first_N.any() or not others_N.any():
@@ -581,18 +589,6 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
                 "be compared, at least 2 are needed",
                 hint="; ".join([*found.warnings, f"give more of them{more}"]),
             )
-
-
-def _check_documents(run: RunTexts, nonmembers_N: np.ndarray) -> None:
-    others = set(run.clusters_of(~nonmembers_N) or ())
-    known = dict.fromkeys(run.clusters_of(nonmembers_N) or ())
-    if split := [document for document in known if document in others]:
-        raise InputError(
-            f"{run.name}: {len(split)} documents hold non-members and other texts, "
-            f"such as {split[0]!r}",
-            hint="documents are compared as a whole; leave --document-field out where "
-            "each text was given its label by lot",
-        )
 
 
 def choose(

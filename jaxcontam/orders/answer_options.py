@@ -7,6 +7,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -88,7 +89,7 @@ def plan_options(
             hint="--answer-field names it; --fix-answer needs it",
         )
     digest = options_digest(items)
-    design = _drawn(items, seed, n_orders, fixed=fixed)
+    design = option_orders(items, seed, n_orders, fixed=fixed)
     if not design.orders:
         raise InputError(
             f"{benchmark.name}: no item can take part: {_reasons(design)}",
@@ -122,21 +123,15 @@ def plan_options(
         content_digest=digest,
         order_provenance=order_provenance,
         effect_unit=EFFECT_UNIT,
-        checks=lambda: _checks(items, design, seed, fixed=fixed),
+        checks=functools.partial(options_pretests, items, design, seed, fixed=fixed),
         warnings=_warnings(benchmark, items, design, fixed=fixed),
     )
 
 
-def options_pretests(
-    items: Sequence[Item], *, seed: int, n_orders: int | None, fixed: bool
-) -> tuple[Pretest, ...]:
-    """Pre-tests of the items that take part; arguments as of `plan_options`."""
-    return _checks(items, _drawn(items, seed, n_orders, fixed=fixed), seed, fixed=fixed)
-
-
-def _drawn(
+def option_orders(
     items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
 ) -> OptionDesign:
+    """Draw the orders of the items that take part; see `plan_options`."""
     return draw_option_orders(
         [item.options for item in items],
         _DEFAULT_ORDERS if n_orders is None else n_orders,
@@ -147,9 +142,10 @@ def _drawn(
     )
 
 
-def _checks(
+def options_pretests(
     items: Sequence[Item], drawn: OptionDesign, seed: int, *, fixed: bool
 ) -> tuple[Pretest, ...]:
+    """Pre-tests of the items that take part."""
     used = [items[i] for i in drawn.items.tolist()]
     return option_pretests(
         [item.options for item in used],

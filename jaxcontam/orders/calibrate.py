@@ -225,7 +225,7 @@ def calibrate_test(
         method=method.name,
         validity=method.validity,
         drawn=FRESH if is_exact else RELABELLED,
-        n_strata=first.layout.n_strata,
+        n_strata=first.layout.design.n_strata,
         n_orders=first.layout.n_orders,
         group_field=group_field,
         tokens_scored=n_scored,
@@ -464,7 +464,13 @@ def calibration_page(
 ) -> Page:
     """The page of a calibration; `drawn` are the p-values of each row."""
     rows = [row for row in report.results if isinstance(row, CalibrationResult)]
-    sentences = [calibration_sentence(row) for row in rows]
+    sentences = [
+        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
+        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. Distance "
+        f"of the p-values from uniform {row.ks_statistic:.3f} (Kolmogorov-Smirnov p "
+        f"{row.ks_p_value:.2g})."
+        for row in rows
+    ]
     sections = [Section([Items(sentences), Paragraph(MEANING)])]
     sections += [_section(row, one) for row, one in zip(rows, drawn, strict=True)]
     model = "" if report.model is None else f"{report.model.name}, "
@@ -475,16 +481,6 @@ def calibration_page(
         title=f"Calibration: {model}{rows[0].benchmark}",
         kind=_WORDS,
         check=_CHECK,
-    )
-
-
-def calibration_sentence(row: CalibrationResult) -> str:
-    """Name the draws, and how far from uniform their p-values are."""
-    return (
-        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
-        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. "
-        f"Distance of the p-values from uniform "
-        f"{row.ks_statistic:.3f} (Kolmogorov-Smirnov p {row.ks_p_value:.2g})."
     )
 
 

@@ -235,7 +235,7 @@ def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | N
     design = scored_design(
         test.method.name,
         len(test.benchmark),
-        test.layout.n_strata + test.layout.n_dropped,
+        test.layout.design.n_strata + test.layout.design.n_dropped,
         test.layout.n_orders,
     )
     if design is None:

@@ -125,12 +125,15 @@ def _pretest_faults(
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
         if row.method == answer_options.METHOD.name:
-            again = answer_options.options_pretests(
+            items, seed, fixed = (
                 files.items[row.benchmark],
-                seed=design.seed,
-                n_orders=design.n_orders,
-                fixed=design.fix_answer,
+                design.seed,
+                design.fix_answer,
             )
+            drawn = answer_options.option_orders(
+                items, seed, design.n_orders, fixed=fixed
+            )
+            again = answer_options.options_pretests(items, drawn, seed, fixed=fixed)
         stated = getattr(row, "pretests", None)
         if again is not None and stated is not None:
             yield from differences(

@@ -9,6 +9,7 @@ anybody writes those who has read the first piece, and nothing else.
 
 import dataclasses
 import hashlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -272,7 +273,7 @@ def follows_from_first(instance: Instance) -> bool:
         return False
     tried: set[str] = set()
     for period in range(1, min(len(first), _LONGEST) + 1):
-        for rule in (_same, _affine, _one_further):
+        for rule in (operator.itemgetter(0), _affine, _one_further):
             text = _continued(first, n_new, period, rule)
             if text in tried:
                 continue
@@ -302,10 +303,6 @@ def _continued(
         before = tokens[-period : -3 * period - 1 : -period]
         tokens.append((before[0][0], rule([token for _, token in before])))
     return "".join(lead + token for lead, token in tokens[len(first) :])
-
-
-def _same(before: Sequence[str]) -> str:
-    return before[0]
 
 
 def _one_further(before: Sequence[str]) -> str:

@@ -212,12 +212,17 @@ def render(page: Page) -> str:
     """The HTML of a page; text from outside is escaped, and shows what it holds."""
     # jinja2 takes a tenth of a second to import: only for a page.
     import jinja2
+    import markupsafe
 
     source = resources.files("jaxcontam.reports").joinpath("page.html.j2")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters["unbroken"] = _unbroken
+    environment.filters["unbroken"] = lambda text: markupsafe.Markup(
+        _SMALL_NUMBER.sub(
+            r'<span class="number">\g<0></span>', str(markupsafe.escape(text))
+        )
+    )
     sections = [*page.sections, *_last_sections(page)]
     template = environment.from_string(source.read_text("utf-8"))
     return visible(template.render(page=page, sections=sections))
@@ -241,15 +246,6 @@ def _last_sections(page: Page) -> list[Section]:
         table = Table(header, page.methods, label, is_text=True)
         found.append(Section([table], "Methods", is_folded=True))
     return found
-
-
-def _unbroken(text: str) -> str:
-    import markupsafe
-
-    safe = str(markupsafe.escape(text))
-    return markupsafe.Markup(
-        _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
-    )
 
 
 def command_line(words: Sequence[str]) -> str:
