@@ -23,6 +23,7 @@ Dimension key
 
 import dataclasses
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -193,13 +194,9 @@ def read_texts(asked: MembershipDesign) -> RunTexts:
             rows = (None,) * len(found)
             given = LabelledTexts(name="texts", texts=found, rows=rows)
             return given.drawn(asked.limit)
-        if Path(source).is_dir():
-            return load_snippets(
-                Path(source),
-                n_snippets=asked.limit or N_SNIPPETS,
-                n_words=asked.length or SNIPPET_WORDS,
-                seed=asked.seed,
-            )
+        if (folder := Path(source)).is_dir():
+            n, length = asked.limit or N_SNIPPETS, asked.length or SNIPPET_WORDS
+            return load_snippets(folder, n_snippets=n, n_words=length, seed=asked.seed)
         return load_labelled(
             source,
             template=asked.template,
@@ -724,11 +721,8 @@ def draw_company(
         # A text without words has no score that counts.
         before |= {(role, text): ring[0] for text in texts}
         before |= {(role, ring[i - 1]): text for i, text in enumerate(ring)}
-    return tuple(
-        before[role, text]
-        for role, text, is_out in zip(run.roles, run.texts, left_out_N, strict=True)
-        if not is_out
-    )
+    scored = itertools.compress(zip(run.roles, run.texts, strict=True), ~left_out_N)
+    return tuple(before[key] for key in scored)
 
 
 def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:

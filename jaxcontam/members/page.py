@@ -320,11 +320,10 @@ def _documents(found: DocumentRates | None) -> list[Section]:
     known = rate_table(found, "member", "nonmember")
     first: list[Part] = [Paragraph(rate_sentence(found)), Paragraph(_RATES, "quiet")]
     first[1:1] = [asked] * bool(asked.rows)
+    last = [Paragraph(_HELD_OUT, "quiet"), known]
     return [
         Section(first, "How much of each document?"),
-        Section(
-            [Paragraph(_HELD_OUT, "quiet"), known], "Known documents", is_folded=True
-        ),
+        Section(last, "Known documents", is_folded=True),
     ]
 
 

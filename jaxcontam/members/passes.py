@@ -212,13 +212,10 @@ def score_texts(
         scores_RT = table[plan.sequences[i].tobytes()]
         if not scores_RT.size:
             continue
-        text = _scored_text(
-            texts[i],
-            plan.sequences[i],
-            scores_RT,
-            corpus_V,
-            {reading: values[place] for reading, values in rewrites.items()},
-        )
+        read: dict[Reading, np.ndarray] = {
+            reading: values[place] for reading, values in rewrites.items()
+        }
+        text = _scored_text(texts[i], plan.sequences[i], scores_RT, corpus_V, read)
         n_tokens_N[i] = len(text.logprobs)
         values_NM[i] = [method.score(text) for method in methods]
         if not np.isfinite(values_NM[i]).all():
@@ -288,7 +285,7 @@ class _Sequences:
         return n_targets(self.fresh)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     """Sequences to read, `scored` ones of which have a target, and passes over them."""
 
@@ -353,9 +350,7 @@ def _planned(
     if "gradients" in reads and isinstance(model.plain, Scorer):
         decoder = model.model.weights("this").decoder
         passes.append(_gradient_pass(decoder, own, model.plain))
-    return _Plan(
-        reads=reads, sequences=sequences, own=own, scored=scored, passes=passes
-    )
+    return _Plan(reads, sequences, own, scored, passes)
 
 
 def _check_inputs(
@@ -531,12 +526,8 @@ def _means_after(
         with _named(own):
             # Without BOS or EOS the text's first token has no score of its own.
             sums = score(skip=1 - model.n_before, progress=progress)
-        means = np.divide(
-            sums.loglik,
-            sums.n_scored,
-            out=np.full(len(texts), np.nan),
-            where=sums.n_scored > 0,
-        )
+        means, n = np.full(len(texts), np.nan), sums.n_scored
+        np.divide(sums.loglik, n, out=means, where=n > 0)
         return {reading: _of_texts(own, means.tolist())}, sums.n_cached
 
     return _Pass(sum(map(len, texts)), read)

@@ -141,7 +141,7 @@ class MembershipAnalysis(Writable):
         return membership_figure(self.results, self.blind)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class MembershipPlan:
     """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
 
@@ -225,13 +225,9 @@ def membership(
             *own, _ = inspect.signature(membership).parameters
             known = dict.fromkeys([*own, *fields])
             raise unknown_name("argument of membership", name, [*known])
-    asked = MembershipDesign(
-        texts=texts,
-        members=members,
-        nonmembers=nonmembers,
-        reference=reference,
-        **{"fpr": tuple(fprs), **design},
-    )
+    sources = dict(texts=texts, members=members, nonmembers=nonmembers)
+    others = {"fpr": tuple(fprs), "reference": reference, **design}
+    asked = MembershipDesign(**sources, **others)
     for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
@@ -351,14 +347,7 @@ def plan_membership(
     }
     company = draw_company(run, left_out_N, seed=asked.seed)
     inputs = dataclasses.replace(inputs, company=company, **prefixes)
-    return MembershipPlan(
-        asked=asked,
-        run=run,
-        chosen=chosen,
-        left_out=left_out_N,
-        inputs=inputs,
-        model=model,
-    )
+    return MembershipPlan(asked, run, chosen, left_out_N, inputs, model)
 
 
 def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScores:
@@ -452,11 +441,10 @@ def score_and_judge(
         thresholds=found.thresholds,
         study=dataclasses.asdict(study),
     )
-    rows = text_rows(
-        run, whole, n_tokens=n_tokens_N, left_out=plan.left_out, found=found
-    )
+    more = dict(n_tokens=n_tokens_N, left_out=plan.left_out)
+    rows = tuple(text_rows(run, whole, found=found, **more))
     return MembershipAnalysis(
-        report=report, rows=tuple(rows), table=whole, pictures=found.pictures
+        report=report, rows=rows, table=whole, pictures=found.pictures
     )
 
 
@@ -476,9 +464,8 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
         if inputs.reference is not None:
             words += " What the reference model costs is not counted."
         return first + words
-    n_targets = count_targets(
-        plan.texts, methods, model, inputs=inputs, seed=plan.asked.seed
-    )
+    seed = plan.asked.seed
+    n_targets = count_targets(plan.texts, methods, model, inputs=inputs, seed=seed)
     if not isinstance(model.plain, Scorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
     lengths = [len(ids) for ids in model.sequences(plan.texts)]

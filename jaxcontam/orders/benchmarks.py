@@ -141,13 +141,8 @@ def order_checks(
         benchmark, texts=benchmark.texts[:most], rows=benchmark.rows[:most]
     )
     groups = None if group_field is None else benchmark.groups(group_field)
-    return pretest_battery(
-        benchmark.texts,
-        columns(benchmark.rows),
-        seed=design.seed,
-        groups=groups,
-        say=say,
-    )
+    read = benchmark.texts, columns(benchmark.rows)
+    return pretest_battery(*read, seed=design.seed, groups=groups, say=say)
 
 
 def _sources(texts: Texts) -> list[str | Path | Benchmark]:

@@ -232,12 +232,9 @@ def _print(found: Estimate, console: Terminal) -> None:
 def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | None]:
     if not test.is_of_file or test.group_field is not None:
         return None, None
-    design = scored_design(
-        test.method.name,
-        len(test.benchmark),
-        test.layout.design.n_strata + test.layout.design.n_dropped,
-        test.layout.n_orders,
-    )
+    layout, n = test.layout, len(test.benchmark)
+    n_strata = layout.design.n_strata + layout.design.n_dropped
+    design = scored_design(test.method.name, n, n_strata, layout.n_orders)
     if design is None:
         return None, None
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS

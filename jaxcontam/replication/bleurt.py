@@ -298,12 +298,9 @@ def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
         not trained for it. Shi et al., arXiv:2310.16789, take SimCSE, an encoder.
     """
     config = checkpoint.config
-    encoded = [
-        np.array(one.ids[: config.context], np.int32)
-        for one in checkpoint.tokenizer.encode_batch(
-            list(texts), add_special_tokens=False
-        )
-    ]
+    tokenizer = checkpoint.tokenizer
+    found = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    encoded = [np.array(one.ids[: config.context], np.int32) for one in found]
     found_ND = np.zeros((len(texts), config.d_model), np.float32)
     filled = [i for i, ids in enumerate(encoded) if len(ids)]
     graphdef, state = nnx.split(checkpoint.decoder)

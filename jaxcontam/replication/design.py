@@ -203,12 +203,8 @@ def plan_replication(
                 f"a partition and its control must be files, got {type(path).__name__}",
                 hint="write the texts to a .jsonl file, each as {'text': ...}",
             )
-        found = load_benchmark(
-            path,
-            template=design.template,
-            text_field=design.text_field,
-            check_fields=True,
-        )
+        text, field = design.template, design.text_field
+        found = load_benchmark(path, template=text, text_field=field, check_fields=True)
         return found, find_fields(found, design)
 
     def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:

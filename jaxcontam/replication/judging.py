@@ -138,12 +138,8 @@ class Partition:
         facts, local = self.facts, self.judged_locally
         is_local = not self.llm or not self.llm_decides
         people = None if self.humans is None else self.humans.consensus
-        names: dict[str, Any] = dict(
-            benchmark=self.name,
-            fingerprint=self.fingerprint,
-            prompt_version=self.prompt_version,
-            seed=seed,
-        )
+        names: dict[str, Any] = dict(benchmark=self.name, fingerprint=self.fingerprint)
+        names |= dict(prompt_version=self.prompt_version, seed=seed)
         shared = {**names, "facts": facts[PARTITION], "group_field": self.group_field}
 
         def beside(judged: Mapping[str, Judged]) -> dict[str, Any]:

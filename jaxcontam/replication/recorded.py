@@ -129,21 +129,19 @@ def recorded_partition(
         for name, file in files.items()
     }
     arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=recorded.general)
-    of_reference = {
-        OF_REFERENCE[name]: Arm(instances=file.instances, guided=file.reference)
-        for name, file in files.items()
-        if file.reference is not None
-    }
+    of_reference, judged = {}, {}
+    for name, file in files.items():
+        if (guided := file.reference) is not None:
+            of_reference[OF_REFERENCE[name]] = Arm(
+                instances=file.instances, guided=guided
+            )
+        if file.model_judge is not None:
+            judged[name] = file.model_judge
     if len(of_reference) == len(OF_REFERENCE):
         arms |= of_reference
     humans = None
     if recorded.people:
         humans = People(labels=recorded.people, source="people's labels in the file")
-    judged = {
-        name: file.model_judge
-        for name, file in files.items()
-        if file.model_judge is not None
-    }
     partition = Partition(
         name=recorded.name,
         fingerprint=instances_fingerprint(recorded.instances),
@@ -335,11 +333,8 @@ def sheet_text(
 
 def is_filled(path: Path) -> bool:
     """True if somebody wrote a label into a sheet; InputError if it is no sheet."""
-    return any(
-        cells.get(column, "").strip()
-        for cells in _read_sheet(path)
-        for column in ANNOTATORS
-    )
+    rows = _read_sheet(path)
+    return any(row.get(name, "").strip() for row in rows for name in ANNOTATORS)
 
 
 def read_sheet(
@@ -464,13 +459,10 @@ def partition_from_rows(
         )
         for name, own in of_arm.items()
     }
-    overlaps = {
-        name: (
-            _floats(in_question, f"{name}_guided"),
-            _floats(in_question, f"{name}_general"),
-        )
-        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
-    }
+    overlaps = {}
+    for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES):
+        guided_N, general_N = (_floats(in_question, f"{name}_{arm}") for arm in _ARMS)
+        overlaps[name] = guided_N, general_N
     if arms[PARTITION].general is not None and "rouge_l" in overlaps:
         overlaps["rouge_l"] = arms[PARTITION].overlaps(ROUGE_L)
     has_bleurt = local["judge_version"] == judge_version(with_bleurt=True)

@@ -110,14 +110,9 @@ class ReplicationAnalysis(Writable):
     @property
     def report(self) -> Report:
         """Everything that `report.json` holds."""
-        return self.watch.report(
-            self.command,
-            self.seed,
-            self.results,
-            model=self.model,
-            device=self.device,
-            reference=self.reference,
-        )
+        made: dict[str, Any] = dict(model=self.model, device=self.device)
+        made["reference"] = self.reference
+        return self.watch.report(self.command, self.seed, self.results, **made)
 
 
 @public
