@@ -389,11 +389,8 @@ def _audits_of(folder: Path) -> list[Audited]:
 
 def _passed_over(found: Sequence[Audited], chosen: Audited) -> list[str]:
     digest = chosen.fields["report_digest"]
-    others = {
-        one.fields["report"]: one.fields["verdict"]
-        for one in found
-        if one.fields["report_digest"] != digest
-    }
+    fields = [one.fields for one in found if one.fields["report_digest"] != digest]
+    others = {own["report"]: own["verdict"] for own in fields}
     if not others:
         return []
     kind = "the newest beside a reference" if chosen.weight[0] else "the newest"

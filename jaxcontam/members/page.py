@@ -462,14 +462,11 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
 
 
 def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
-    asked = [
-        (value, row)
-        for row in texts
-        if row.role == "text" and (value := row.scores[primary]) is not None
-    ]
+    asked = [(row.scores[primary], row) for row in texts if row.role == "text"]
+    scored = [(value, row) for value, row in asked if value is not None]
     with_p = any(row.p_value is not None for row in texts)
     rows = []
-    for value, row in sorted(asked, key=lambda one: -one[0])[:_N_TOP]:
+    for value, row in sorted(scored, key=lambda one: -one[0])[:_N_TOP]:
         rows.append([str(row.id), row.text[:_BEGINNING], f"{value:.4g}"])
         p_value = row.no_p_value or plain_p(row.p_value)
         rows[-1] += [p_value, plain_p(row.p_adjusted)] if with_p else []

@@ -147,12 +147,8 @@ def options_pretests(
 ) -> tuple[Pretest, ...]:
     """Pre-tests of the items that take part."""
     used = [items[i] for i in drawn.items.tolist()]
-    return option_pretests(
-        [item.options for item in used],
-        [item.answer for item in used],
-        seed=seed,
-        fixed=fixed,
-    )
+    options, answers = [one.options for one in used], [one.answer for one in used]
+    return option_pretests(options, answers, seed=seed, fixed=fixed)
 
 
 def options_fingerprint(items: Sequence[Item]) -> str:

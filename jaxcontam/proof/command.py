@@ -129,11 +129,8 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
         raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
     check_cells(matrix, str(path))
     if columns is None and not is_array:
-        check_labels(
-            matrix,
-            str(path),
-            hint=f"{_WITHOUT_LABELS}; if these are scores, save them as .npy",
-        )
+        hint = f"{_WITHOUT_LABELS}; if these are scores, save them as .npy"
+        check_labels(matrix, str(path), hint=hint)
     return matrix
 
 

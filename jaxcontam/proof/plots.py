@@ -119,12 +119,12 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
     axes.set_xticks(lags, [str(lag) for lag in lags])
     axes.set(xlabel="places between two examples", ylabel=unit)
     axes.legend(frameon=False, loc="upper right")
-    told = [
-        f"{lag} {side[0]}: {value:.2f}"
-        for side in sides
-        for lag, value in zip(lags, side[1], strict=True)
+    told = (
+        f"{lag} {label}: {value:.2f}"
+        for label, values, *_ in sides
+        for lag, value in zip(lags, values, strict=True)
         if value is not None
-    ]
+    )
     said = f"How expected an example is by places from another, {unit}; "
     return said + ", ".join(told)
 

@@ -136,11 +136,8 @@ class AuditResult(Writable):
             KeyError: If it was not made, or several benchmarks have it.
         """
         benchmark, method = key if isinstance(key, tuple) else (None, key)
-        found = [
-            row
-            for row in self.results
-            if row.method == method and benchmark in (None, row.benchmark)
-        ]
+        named = [row for row in self.results if row.method == method]
+        found = [row for row in named if benchmark in (None, row.benchmark)]
         if len(found) != 1:
             made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
             raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")

@@ -312,11 +312,8 @@ def screening_sentence(report: Report) -> str | None:
     """Which of several benchmarks are worth a closer look; None where there is one."""
     if not report.screening:
         return None
-    invalid = {
-        result.benchmark
-        for result in report.results
-        if getattr(result, "verdict", None) == "invalid design"
-    }
+    tests = (row for row in report.results if isinstance(row, OrderResult))
+    invalid = {row.benchmark for row in tests if row.verdict == "invalid design"}
     rows = [row for row in report.screening if row.benchmark not in invalid]
     by = [row.benchmark for row in rows if row.by <= _SCREENING_LEVEL]
     e_bh = [row.benchmark for row in rows if row.e_bh <= _SCREENING_LEVEL]

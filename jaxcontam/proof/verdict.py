@@ -53,17 +53,10 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
     decided, n = list(results), len(primary)
     for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
-        beside = [
-            other
-            for other in results
-            if other.benchmark == results[i].benchmark and not other.primary
-        ]
-        numbers = results[i].numbers
-        result = dataclasses.replace(
-            results[i],
-            p_adjusted=p_adjusted,
-            mde_adjusted=mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n),
-        )
+        own, numbers = results[i], results[i].numbers
+        beside = [r for r in results if r.benchmark == own.benchmark and not r.primary]
+        mde = mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n)
+        result = dataclasses.replace(own, p_adjusted=p_adjusted, mde_adjusted=mde)
         verdict, reasons = _decided(
             result, p_adjusted, beside, n=n, min_effect=min_effect
         )
@@ -129,11 +122,8 @@ def _obstacles(
         return tuple(found)
     directed = result
     if null == "exchangeability":
-        others = [
-            other
-            for other in beside
-            if base_null(other.null) == "reversibility" and other.validity == "exact"
-        ]
+        exact = [other for other in beside if other.validity == "exact"]
+        others = [one for one in exact if base_null(one.null) == "reversibility"]
         if not others:
             return (*found, "alone")
         directed = min(others, key=lambda other: other.reference is None)

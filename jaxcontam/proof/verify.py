@@ -83,12 +83,8 @@ def verify_report(
 def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
     """Compare commitments with files at hand; differences, and what was checked."""
     report = read_report(directory / REPORT_NAME)
-    stated = {
-        one.file: one
-        for row in report.results
-        if isinstance(row, OrderResult)
-        for one in row.commitments
-    }
+    tests = (row for row in report.results if isinstance(row, OrderResult))
+    stated = {one.file: one for row in tests for one in row.commitments}
     faults, notes = [], []
     for file, one in stated.items():
         try:

@@ -289,11 +289,8 @@ def _all_said(names: Sequence[str], said: set[str]) -> bool:
     words = [_words(name) for name in names]
     if not all(one and set(one) <= said for one in words):
         return False
-    return any(
-        len(word) > 2 and word not in _COMMON and not word.isdigit()
-        for one in words
-        for word in one
-    )
+    rare = {word for one in words for word in one} - _COMMON
+    return any(len(word) > 2 and not word.isdigit() for word in rare)
 
 
 def _is_identifier(value: str) -> bool:

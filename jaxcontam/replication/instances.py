@@ -342,11 +342,8 @@ def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
         return None
     rng = np.random.default_rng(int.from_bytes(_digest(seed, "cut", text)))
     places = {place: number for number, place in enumerate(words)}
-    starts = [
-        place
-        for place in sentence_starts(text)
-        if _FEWEST_WORDS <= places[place] <= len(words) - _FEWEST_WORDS
-    ]
+    most = len(words) - _FEWEST_WORDS
+    starts = [p for p in sentence_starts(text) if _FEWEST_WORDS <= places[p] <= most]
     kind: Cut = "sentence" if starts else "inside"
     if starts:
         shares = {place: places[place] / len(words) for place in starts}

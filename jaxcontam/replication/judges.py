@@ -489,11 +489,8 @@ class Agreement:
 
 def agreement(labels: Labels, others: Labels) -> Agreement:
     """Compare two judges; `others` are to be found, such as humans' labels."""
-    both = [
-        (is_copy(a), is_copy(b))
-        for a, b in zip(labels, others, strict=True)
-        if a is not None and b is not None
-    ]
+    pairs = [pair for pair in zip(labels, others, strict=True) if None not in pair]
+    both = [(is_copy(a), is_copy(b)) for a, b in pairs]
     n = len(both)
     if not n:
         return Agreement(n=0)
