@@ -342,12 +342,11 @@ class Annotate:
         write_new_files([(out, file.text().encode(errors="backslashreplace"), 0o666)])
         if without:
             lines.append(f"{NOT_AUDITED}, {len(without)}: {_few(without)}")
-        lines += [
-            f"no score for {audited.names[0]} on {audited.benchmark} "
-            f"({audited.fields['report']})"
-            for audited in audits
-            if (audited.fields["report"], audited.benchmark) not in used
-        ]
+        for one in audits:
+            report = one.fields["report"]
+            if (report, one.benchmark) not in used:
+                words = f"no score for {one.names[0]} on {one.benchmark} ({report})"
+                lines.append(words)
         console.say(*lines, f"\nannotated: {printable(out)}")
 
 

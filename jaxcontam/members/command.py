@@ -153,12 +153,12 @@ def print_membership(report: Report, console: Terminal) -> None:
                 f"non-members {row.fpr_low:.3f} to {row.fpr_high:.3f}); "
                 f"{row.n_discoveries} by Benjamini-Hochberg at {row.fpr:.3g}."
             )
-    console.print(
-        f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"
-        + (f", {study.n_unscored} texts without a token" * (study.n_unscored > 0))
-        + (f", {study.n_left_out} left out as prefix" * (study.n_left_out > 0))
-        + "."
-    )
+    counts = [f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"]
+    if study.n_unscored:
+        counts.append(f"{study.n_unscored} texts without a token")
+    if study.n_left_out:
+        counts.append(f"{study.n_left_out} left out as prefix")
+    console.print(f"{', '.join(counts)}.")
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
     if study.documents is not None:

@@ -11,11 +11,8 @@ Formats that are recognised by their fields, unless flags name others:
 A label of 1 says member. A row without a known label is kept, as unknown. Records that
 have none of these fields, and may be no texts as a whole, are refused.
 
-A word is a run of characters without white space. A part of a text is a slice of it,
-with the line breaks and spaces inside it, since a model was trained on those; white
-space around it is stripped.
-
-Nothing here needs a model, so that what cannot be run is refused before one is opened.
+A part of a text keeps the line breaks and spaces inside it, since a model was trained
+on those. Nothing here needs a model: what cannot be run is refused before one is open.
 
 Dimension key
     N  texts of a run

@@ -337,15 +337,11 @@ def with_reference(
     rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
 ) -> list[Row]:
     """Rows beside the same tests of a reference model, where they can be."""
-    of_reference = {
-        (one.benchmark, one.method): (one, evidence) for one, evidence in reference
-    }
+    of_reference = {(row[0].benchmark, row[0].method): row for row in reference}
     found: list[Row] = []
     for result, evidence in rows:
-        method = TESTS[result.method]
-        theirs, other = of_reference.get(
-            (result.benchmark, result.method), (None, None)
-        )
+        method, key = TESTS[result.method], (result.benchmark, result.method)
+        theirs, other = of_reference.get(key, (None, None))
         if method.words.takes_reference and evidence is not None and theirs and other:
             evidence = dataclasses.replace(
                 evidence, reference_pairs=other.pairs, reference_scores=other.scores

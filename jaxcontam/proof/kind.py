@@ -71,7 +71,7 @@ def kind_of_tests(
         report=OrderReport,
         words=words or (lambda report: known),
         page=page,
-        check=functools.partial(_check, tests=tests, ask_again=ask_again or _not_asked),
+        check=functools.partial(_check, tests=tests, ask_again=ask_again),
         rows=table_rows,
     )
 
@@ -98,7 +98,7 @@ def _check(
     asked: Asked,
     *,
     tests: Mapping[str, TestRow],
-    ask_again: AskAgain,
+    ask_again: AskAgain | None,
 ) -> Checked:
     archive = directory / ARCHIVE_NAME
     with log_of_large(archive, f"recomputing from {ARCHIVE_NAME}"):
@@ -106,17 +106,16 @@ def _check(
     more = "other differences come first"
     if not faults:
         faults, sealed = commitment_faults(directory)
-        again, notes = ask_again(directory, asked)
+        why_not = "a report of another command than audit"
+        again, notes = [], [f"pre-tests were not run again ({why_not})"]
+        if ask_again is None:
+            asked.refuse()
+        else:
+            again, notes = ask_again(directory, asked)
         faults += again
         more = "; ".join([*sealed, *notes])
     words = _CHECKED.format(name=ARCHIVE_NAME, more=more)
     return Checked(faults=faults, n=n, unit="test", words=words)
-
-
-def _not_asked(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
-    asked.refuse()
-    why_not = "a report of another command than audit"
-    return [], [f"pre-tests were not run again ({why_not})"]
 
 
 def null_pictures(

@@ -444,13 +444,9 @@ class Prompts:
         """False where both instructions are the same, so nothing can be compared."""
         return self.guided != self.general
 
-    def guided_prompt(
-        self, instance: Instance, *, dataset_name: str, split_name: str
-    ) -> str:
-        """The prompt that names where the instance comes from."""
-        return _prompt(
-            self.guided, instance, dataset_name=dataset_name, split_name=split_name
-        )
+    def guided_prompt(self, instance: Instance, **names: str) -> str:
+        """The prompt that names `dataset_name` and `split_name` of the instance."""
+        return _prompt(self.guided, instance, **names)
 
     def general_prompt(self, instance: Instance) -> str:
         """The prompt that asks for any continuation."""

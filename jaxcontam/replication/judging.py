@@ -158,15 +158,14 @@ class Partition:
             *_repeat_words(facts),
         )
         own = (*instance_warnings(self.arm.instances), *self._bleurt_notes())
-        judges = [
-            judge_result(
-                method=LOCAL,
-                judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
-                primary=is_local,
-                warnings=(*of_run, *own) if is_local else own,
-                **beside(local),
-            )
-        ]
+        of_local = judge_result(
+            method=LOCAL,
+            judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
+            primary=is_local,
+            warnings=(*of_run, *own) if is_local else own,
+            **beside(local),
+        )
+        judges = [of_local]
         if self.llm:
             of_llm = judge_result(
                 method=LLM,

@@ -235,15 +235,11 @@ def ask(
         return tuple(answer for (answer,) in found)
 
     most, notes = room(plan, model)
-    arms = {
-        name: Arm(
-            instances=side.instances,
-            guided=completed(model, prompts, most, "guided completions"),
-        )
-        for name, side, prompts in zip(
-            (PARTITION, CONTROL), plan.arms, plan.guided, strict=False
-        )
-    }
+    arms = {}
+    sides = zip((PARTITION, CONTROL), plan.arms, plan.guided, strict=False)
+    for name, side, prompts in sides:
+        guided = completed(model, prompts, most, "guided completions")
+        arms[name] = Arm(instances=side.instances, guided=guided)
     if (prompts := plan.general) is not None:
         general = completed(model, prompts, most, "general completions")
         arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=general)

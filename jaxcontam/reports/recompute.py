@@ -117,18 +117,11 @@ def differences(
             near = noise if noisy is None else 0.0
             same = math.isclose(stated, again, rel_tol=_RTOL, abs_tol=near)
         return [] if same else [f"{where} is {stated!r}, recomputed {again!r}"]
-    return [
-        fault
-        for place, name, a, b in pairs
-        for fault in differences(
-            place,
-            a,
-            b,
-            noise=noise,
-            noisy=None if noisy is None or name in noisy else noisy,
-            skip=skip,
-        )
-    ]
+    faults = []
+    for place, name, a, b in pairs:
+        below = None if noisy is None or name in noisy else noisy
+        faults += differences(place, a, b, noise=noise, noisy=below, skip=skip)
+    return faults
 
 
 def kind_of_texts(
