@@ -37,6 +37,7 @@ from jaxcontam.members.blind import fluency_of
 from jaxcontam.members.result import Scores
 from jaxcontam.members.score import Reading, ScoredText, ScoreMethod
 from jaxcontam.members.scores import corpus_logprobs
+from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.gradients import gradient_norms
@@ -60,6 +61,11 @@ class TextModel:
     model: OpenModel
     plain: SequenceScorer
     with_moments: SequenceScorer | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The weights; InputError if they are not here."""
+        return self.model.weights("this")
 
     @property
     def context(self) -> int:
@@ -348,8 +354,7 @@ def _planned(
         if "own_file" in reads:
             passes.append(_company_pass(pairs, inputs.company, own, model))
     if "gradients" in reads and isinstance(model.plain, Scorer):
-        decoder = model.model.weights("this").decoder
-        passes.append(_gradient_pass(decoder, own, model.plain))
+        passes.append(_gradient_pass(model.checkpoint.decoder, own, model.plain))
     return _Plan(reads, sequences, own, scored, passes)
 
 
