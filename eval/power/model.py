@@ -223,7 +223,7 @@ def _outcome(
         effect=numbers.effect,
         effect_se=numbers.effect_se,
         mde=numbers.mde,
-        n_strata=test.layout.n_strata,
+        n_strata=test.layout.design.n_strata,
         n_orders=test.layout.n_orders,
         passes=passes,
     )

@@ -19,7 +19,7 @@ from jaxcontam.data.records import MAX_RECORD
 from jaxcontam.data.tables import CsvTable
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.proof.advice import verdict_fields
-from jaxcontam.proof.result import OrderResult, UnscoredFile
+from jaxcontam.proof.result import OrderResult
 from jaxcontam.reports.report_files import (
     REPORT_NAME,
     is_sealed,
@@ -38,13 +38,13 @@ NOT_AUDITED = "not audited"
 _MODELS = ("model", "model_name", "name")
 _BENCHMARKS = ("benchmark", "task", "dataset")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# Of the arguments that may name lm-eval's model: an adapter makes another model of it.
+# Arguments that may name lm-eval's model: an adapter makes another model of it.
 _ARGUMENTS = ("peft", "delta", "pretrained", "model", "path")
 # Members of a .eval file: one with everything but the samples, or two of older logs.
 _HEADERS = (("header.json",), ("start.json", "results.json"))
 
 Fields = Mapping[str, Any]
-"""What is said of one score: `verdict` and, if it was audited, what it rests on."""
+"""Words about one score: `verdict` and, if it was audited, what it rests on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +91,10 @@ def read_scores(path: Path) -> ScoreFile:
         rows = found if isinstance(found, list) else [found]
         if not rows or not all(isinstance(row, dict) for row in rows):
             raise InputError(f"{path}: expected an object, or a list of objects")
-        kind, scores = _scores_of(rows, path)
+        fitting = ((kind, read) for kind, names, read in _KINDS if names <= {*rows[0]})
+        kind, read = next(fitting, ("table", None))
+        of_rows = [_table(rows, path)] if read is None else map(read, rows)
+        scores = tuple(score for own in of_rows for score in own)
     except OSError as e:
         raise InputError(f"{path}: not readable ({e.strerror})") from e
     except (ValueError, RecursionError) as e:
@@ -108,15 +111,6 @@ def read_scores(path: Path) -> ScoreFile:
         return buffer.getvalue() + "\n"
 
     return ScoreFile(kind, scores, text, suffix)
-
-
-def _scores_of(
-    rows: list[dict[str, Any]], path: Path
-) -> tuple[str, tuple[ScoredBenchmark, ...]]:
-    for kind, names, read in _KINDS:
-        if names <= rows[0].keys():
-            return kind, tuple(score for row in rows for score in read(row))
-    return "table", tuple(_table(rows, path))
 
 
 def _lm_eval(document: dict[str, Any]) -> list[ScoredBenchmark]:
@@ -158,23 +152,23 @@ def _every_eval_ever(record: dict[str, Any]) -> list[ScoredBenchmark]:
     """Scores of a record; its schema allows more fields in `details`, of strings."""
     scores = []
     for row in record["evaluation_results"]:
-        names = dict.fromkeys(
-            (row["evaluation_name"], row["source_data"]["dataset_name"])
-        )
+        names = row["evaluation_name"], row["source_data"]["dataset_name"]
         details = row["score_details"].setdefault("details", {})
         if not isinstance(details, dict):
             raise TypeError("details is no object")
         put = functools.partial(_put, details, FIELD, form=str)
         model = str(record["model_info"]["id"])
-        scores.append(ScoredBenchmark(model, tuple(names), put))
+        scores.append(ScoredBenchmark(model, tuple(dict.fromkeys(names)), put))
     return scores
 
 
 def _table(rows: list[dict[str, Any]], path: Path) -> Iterator[ScoredBenchmark]:
     """Scores of a table: one a row where a column names the benchmark, else many."""
     columns = {str(name).lower(): name for name in rows[0]}
-    model = next((columns[name] for name in _MODELS if name in columns), None)
-    benchmark = next((columns[name] for name in _BENCHMARKS if name in columns), None)
+    model, benchmark = (
+        next((columns[name] for name in names if name in columns), None)
+        for names in (_MODELS, _BENCHMARKS)
+    )
     if model is None:
         raise InputError(
             f"{path}: no column {_MODELS[0]!r} (it has: {', '.join(columns)[:200]})",
@@ -303,8 +297,16 @@ class Annotate:
         """Match, write, and say what matched and what did not."""
         file = read_scores(self.results)
         audits = [audited for folder in self.audit for audited in _audits_in(folder)]
+        same: dict[str, str] = {}
         # Names as reports show them: what a harness wrote may be of the raw folder.
-        same = dict(_pair(printable(words)) for words in self.same)
+        for word in map(printable, self.same):
+            name, _, other = word.partition("=")
+            if not (name and other):
+                raise InputError(
+                    f"--same must be A=B, got {word!r}",
+                    hint="such as --same Pythia=EleutherAI/pythia-160m",
+                )
+            same[name] = other
         by_model: dict[str, list[Audited]] = {}
         for one in audits:
             for name in map(printable, one.names):
@@ -316,11 +318,9 @@ class Annotate:
         lines = [f"{printable(self.results)} ({file.kind}):"]
         for score in file.scores:
             name = f"{score.model} on {score.benchmarks[0]}"
-            names = map(printable, score.benchmarks)
-            benchmarks = {same.get(word, word) for word in names}
-            word = printable(score.model)
-            model = same.get(word, word).removesuffix("@main")
-            own = by_model.get(model, [])
+            model, *words = map(printable, (score.model, *score.benchmarks))
+            benchmarks = {same.get(word, word) for word in words}
+            own = by_model.get(same.get(model, model).removesuffix("@main"), [])
             _check_one(own, "model_fingerprint", score.model)
             found = [one for one in own if printable(one.benchmark) in benchmarks]
             _check_one(found, "benchmark_fingerprint", name)
@@ -342,12 +342,11 @@ class Annotate:
         write_new_files([(out, file.text().encode(errors="backslashreplace"), 0o666)])
         if without:
             lines.append(f"{NOT_AUDITED}, {len(without)}: {_few(without)}")
-        lines += [
-            f"no score for {audited.names[0]} on {audited.benchmark} "
-            f"({audited.fields['report']})"
-            for audited in audits
-            if (audited.fields["report"], audited.benchmark) not in used
-        ]
+        for one in audits:
+            report = one.fields["report"]
+            if (report, one.benchmark) not in used:
+                words = f"no score for {one.names[0]} on {one.benchmark} ({report})"
+                lines.append(words)
         console.say(*lines, f"\nannotated: {printable(out)}")
 
 
@@ -375,43 +374,27 @@ def _audits_of(folder: Path) -> list[Audited]:
         return []
     words = [*report.command[1:2], report.model.name]
     names = tuple(dict.fromkeys(word.removesuffix("@main") for word in words))
-    tests = [row for row in report.results if getattr(row, "primary", False)]
-    found = []
-    for row in (*tests, *report.unscored):
-        assert isinstance(row, OrderResult | UnscoredFile)
-        found.append(
-            Audited(
-                names=names,
-                benchmark=row.benchmark,
-                fields=verdict_fields(report, row, folder.as_posix()),
-                weight=(report.reference is not None, report.started),
-            )
+    tests = [row for row in report.results if isinstance(row, OrderResult)]
+    return [
+        Audited(
+            names=names,
+            benchmark=row.benchmark,
+            fields=verdict_fields(report, row, folder.as_posix()),
+            weight=(report.reference is not None, report.started),
         )
-    return found
+        for row in (*(test for test in tests if test.primary), *report.unscored)
+    ]
 
 
 def _passed_over(found: Sequence[Audited], chosen: Audited) -> list[str]:
     digest = chosen.fields["report_digest"]
-    others = {
-        one.fields["report"]: one.fields["verdict"]
-        for one in found
-        if one.fields["report_digest"] != digest
-    }
+    fields = [one.fields for one in found if one.fields["report_digest"] != digest]
+    others = {own["report"]: own["verdict"] for own in fields}
     if not others:
         return []
     kind = "the newest beside a reference" if chosen.weight[0] else "the newest"
     said = "; ".join(f"{verdict} in {folder}" for folder, verdict in others.items())
     return [f"    {kind} of {len(others) + 1} audits; not counted: {said}"]
-
-
-def _pair(word: str) -> tuple[str, str]:
-    name, sign, other = word.partition("=")
-    if not (name and sign and other):
-        raise InputError(
-            f"--same must be A=B, got {word!r}",
-            hint="such as --same Pythia=EleutherAI/pythia-160m",
-        )
-    return name, other
 
 
 def _check_one(found: Sequence[Audited], field: str, what: str) -> None:

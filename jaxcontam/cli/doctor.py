@@ -1,5 +1,6 @@
 """`jaxcontam doctor`: what is here, what is missing, and how to get it."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import os
@@ -119,14 +120,16 @@ def devices() -> Iterator[Finding]:
     n_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         n_cores = len(os.sched_getaffinity(0))
-    yield ("ok", f"{n_cores} cores, {_memory()}", "")
-    idle = None
+    memory = "memory unknown"
+    with contextlib.suppress(ValueError, OSError):
+        n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = f"{n_bytes / _GIB:.0f} GiB of memory"
+    yield ("ok", f"{n_cores} cores, {memory}", "")
+    unused = "there is {} that JAX does not use"
     if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
-        idle = "an NVIDIA GPU", "cuda"
+        yield ("note", unused.format("an NVIDIA GPU"), _install("cuda"))
     elif Path("/dev/accel0").exists():
-        idle = "a TPU", "tpu"
-    if idle is not None:
-        yield ("note", f"there is {idle[0]} that JAX does not use", _install(idle[1]))
+        yield ("note", unused.format("a TPU"), _install("tpu"))
 
 
 def folders() -> Iterator[Finding]:
@@ -199,10 +202,8 @@ def model_findings(model: str) -> Iterator[Finding]:
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    n_bytes = sum(path.stat().st_size for path in files)
-    size = f"{n_bytes / _GIB:.2f} GiB"
-    if n_bytes < _GIB:
-        size = f"{n_bytes / 2**20:.3g} MiB"
+    n = sum(path.stat().st_size for path in files)
+    size = f"{n / 2**20:.3g} MiB" if n < _GIB else f"{n / _GIB:.2f} GiB"
     about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
     kind = raw.get("model_type")
     yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
@@ -239,8 +240,7 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
         "which audit asks first, does not mind"
     )
     for file in checked.unscored:
-        command = ("audit", "MODEL", benchmark)
-        (step,) = next_steps(file, command, WORDS)
+        (step,) = next_steps(file, ("audit", "MODEL", benchmark), WORDS)
         hint = f"it points forwards: {step}"
     yield ("note", f"its order is not random: {names}", hint)
 
@@ -264,11 +264,3 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _memory() -> str:
-    try:
-        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return "memory unknown"
-    return f"{pages * page / _GIB:.0f} GiB of memory"

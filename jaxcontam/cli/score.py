@@ -96,14 +96,13 @@ def _by_ids(
 ) -> dict[str, Any]:
     # Without a prefix the first token has no context and no score.
     first = [] if prefix_id is not None or not len(ids) else [None]
-    named = zip(("logprobs", "means", "variances"), scores_RT, strict=False)
-    fields = {name: first + values.tolist() for name, values in named}
+    names = ("logprobs", "means", "variances")
+    found = zip(names, scores_RT, strict=False)
     return {
         "prefix_id": prefix_id,
         "token_ids": ids.tolist(),
-        "logprobs": fields["logprobs"],
-        "means": fields.get("means"),
-        "variances": fields.get("variances"),
+        **dict.fromkeys(names),
+        **{name: first + values.tolist() for name, values in found},
     }
 
 

@@ -41,18 +41,19 @@ from jaxcontam.reports.terms import (
     SUSPECTED_LEVEL,
     RankingVerdict,
 )
-from jaxcontam.stats.roc import Difference, auc_delong, auc_interval, paired_delong
+from jaxcontam.stats.roc import (
+    Clusters,
+    Difference,
+    auc_delong,
+    auc_interval,
+    paired_delong,
+)
 
 HIGHER: RankingVerdict = "members rank higher"
-
 MAYBE: RankingVerdict = "may rank higher"
-
 NO_DIFFERENCE: RankingVerdict = "no difference"
-
 LOWER: RankingVerdict = "members rank lower"
-
 INCONCLUSIVE: RankingVerdict = "inconclusive"
-
 CONFOUNDED: RankingVerdict = "confounded"
 """The texts alone tell the labels apart, so that a score shows no memory."""
 
@@ -86,25 +87,18 @@ the null hypothesis the AUC has twice the variance that DeLong's error assumes."
 # Distinct words and character n-grams that keep their own feature; more than
 # these share one now and then, which costs a little power and no validity.
 _N_HASHES = 1 << 18
-
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-
 # Space of two characters and more, and every space that is no blank.
 _WIDE = re.compile(r"\s{2,}|[^\S ]")
-
 _YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
-
 _MONTH = re.compile(
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
     r"aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
     re.IGNORECASE,
 )
 
-# A text without a year: before all of them, so that one cut tells it apart.
-_NO_YEAR = 0.0
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-
 _WORD_ORDER, _CHARACTER_ORDER = 3, 5
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -181,14 +175,13 @@ def blind_baselines(
             f"no blind baseline: the smaller group has {n_documents} distinct {what}, "
             f"and {FEWEST} are needed"
         )
-        nothing = np.empty((N, 0))
         folds_N = np.zeros(N, np.int64)
-        return Blind((), nothing, folds_N, None, False, warnings=(warning,))
+        return Blind((), np.empty((N, 0)), folds_N, None, False, warnings=(warning,))
     folds_N = grouped_folds(labels_N, codes_N, n_folds=_FOLDS, seed=seed)
-    fluency_NF = _filled(
-        ngram_fluency(texts, folds_N) if reference_N2 is None else reference_N2
-    )
-    names = NAMES if reference_N2 is None else (*NAMES[:-1], REFERENCE)
+    if reference_N2 is None:
+        names, fluency_NF = NAMES, _filled(ngram_fluency(texts, folds_N))
+    else:
+        names, fluency_NF = (*NAMES[:-1], REFERENCE), _filled(reference_N2)
     fits = (
         bag_of_words(texts),
         boosted_trees(length_features(texts), seed),
@@ -210,15 +203,14 @@ def blind_baselines(
         lows.append(auc_interval(auc, se, n=n, level=corrected)[0])
         chance = auc_interval(auc, INFLATION * se, n=n, level=corrected)
         surest = max(surest, chance[0])
+    both_N3 = np.column_stack([fluency_NF, scores_NB[:, -1]])
     return Blind(
         rows=tuple(rows),
         scores=scores_NB,
         folds=folds_N,
         low=max(lows),
         above_chance=surest > 0.5,
-        reference=None
-        if reference_N2 is None
-        else np.column_stack([fluency_NF, scores_NB[:, -1]]),
+        reference=None if reference_N2 is None else both_N3,
     )
 
 
@@ -252,13 +244,18 @@ def increment(
         cross_validated(logistic(features_NF), labels_N, folds_N)
         for features_NF in (both_NF, blind_NF)
     ]
-    sides = None
-    if clusters_N is not None:
-        codes_N = np.asarray(clusters_N)[kept_N]
-        sides = codes_N[labels_N], codes_N[~labels_N]
-    parts = [side for one in predicted for side in (one[labels_N], one[~labels_N])]
-    found = paired_delong(*parts, clusters=sides)
+    codes_N = None if clusters_N is None else np.asarray(clusters_N)[kept_N]
+    parts = [side for one_N in predicted for side in _split(one_N, labels_N)]
+    found = paired_delong(*parts, clusters=_sides(codes_N, labels_N))
     return dataclasses.replace(found, p_value=_one_sided(found))
+
+
+def _split(values_N: np.ndarray, labels_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return values_N[labels_N], values_N[~labels_N]
+
+
+def _sides(codes_N: np.ndarray | None, labels_N: np.ndarray) -> Clusters | None:
+    return None if codes_N is None else _split(codes_N, labels_N)
 
 
 def _one_sided(found: Difference) -> float:
@@ -282,19 +279,14 @@ def beside_reference(
     """
     if blind.reference is None:
         return None
-    sides = None
-    if clusters_N is not None:
-        sides = clusters_N[labels_N], clusters_N[~labels_N]
-
-    theirs = blind.reference.T
+    theirs, sides = blind.reference.T, _sides(clusters_N, labels_N)
 
     def auc(one_N: np.ndarray) -> float:
-        return auc_delong(one_N[labels_N], one_N[~labels_N])[0]
+        return auc_delong(*_split(one_N, labels_N))[0]
 
     def p_value(other_N: np.ndarray, share: float) -> float:
-        sets = (score_N[labels_N], score_N[~labels_N])
-        others = (other_N[labels_N], other_N[~labels_N])
-        return _one_sided(paired_delong(*sets, *others, clusters=sides, share=share))
+        sets = (*_split(score_N, labels_N), *_split(other_N, labels_N))
+        return _one_sided(paired_delong(*sets, clusters=sides, share=share))
 
     return BesideReference(
         score=score,
@@ -449,13 +441,10 @@ def _auc(
     scores_N: np.ndarray, labels_N: np.ndarray, codes_N: np.ndarray | None
 ) -> tuple[float, float, int]:
     """AUC, its error, and the size of the smaller group, in documents if there are."""
-    sides = None
-    n = min(int(labels_N.sum()), int((~labels_N).sum()))
-    if codes_N is not None:
-        sides = codes_N[labels_N], codes_N[~labels_N]
-        n = min(len(np.unique(side)) for side in sides)
-    auc, se = auc_delong(scores_N[labels_N], scores_N[~labels_N], clusters=sides)
-    return auc, se, n
+    sides = _sides(codes_N, labels_N)
+    units = _split(np.arange(len(labels_N)), labels_N) if sides is None else sides
+    auc, se = auc_delong(*_split(scores_N, labels_N), clusters=sides)
+    return auc, se, min(len(np.unique(side)) for side in units)
 
 
 def cross_validated(fit: Fit, labels_N: np.ndarray, folds_N: np.ndarray) -> np.ndarray:
@@ -494,7 +483,10 @@ def boosted_trees(features_NF: np.ndarray, seed: int) -> Fit:
         model = GradientBoostingClassifier(
             n_estimators=50, max_depth=2, min_samples_leaf=3, random_state=seed
         )
-        model.fit(features_NF[training], labels, sample_weight=_balanced(labels))
+        # Both labels weigh the same.
+        share = labels.mean()
+        weights = np.where(labels, 0.5 / share, 0.5 / (1 - share))
+        model.fit(features_NF[training], labels, sample_weight=weights)
         return model.decision_function(features_NF[held_out])
 
     return fit
@@ -550,12 +542,6 @@ def _hashed(texts: Sequence[str], **how: Any) -> Any:
     return counts[:, np.union1d([0], counts.indices)]
 
 
-def _balanced(labels_N: np.ndarray) -> np.ndarray:
-    """(N,) weights under which both labels weigh the same."""
-    share = labels_N.mean()
-    return np.where(labels_N, 0.5 / share, 0.5 / (1 - share))
-
-
 def length_features(texts: Sequence[str]) -> np.ndarray:
     """(N, 11) float64: sizes of a text, on a log scale, and how it is built.
 
@@ -591,24 +577,16 @@ def number_features(texts: Sequence[str]) -> np.ndarray:
     """
     rows = []
     for text in texts:
+        # A text without a year stands before all of them: one cut tells it apart.
         years = [float(year) for year in _YEAR.findall(text)]
-        numbers = _NUMBER.findall(text)
-        n_words = max(1, len(text.split()))
-        digits = sum(c.isdigit() for c in text)
+        span = min(years, default=0.0), max(years, default=0.0)
+        numbers, n_words = _NUMBER.findall(text), max(1, len(text.split()))
+        digits = sum(c.isdigit() for c in text) / max(1, len(text))
+        found = (years, _MONTH.findall(text), numbers)
         # Beyond 15 digits a number is a code, and a float holds no more.
         largest = max((float(re.sub(r"\D", "", n)[:15]) for n in numbers), default=0.0)
-        rows.append(
-            [
-                min(years, default=_NO_YEAR),
-                max(years, default=_NO_YEAR),
-                len(years) / n_words,
-                len(_MONTH.findall(text)) / n_words,
-                len(numbers) / n_words,
-                digits / max(1, len(text)),
-                np.log1p(largest),
-                np.log1p(len(numbers)),
-            ]
-        )
+        logs = np.log1p([largest, len(numbers)])
+        rows.append([*span, *(len(one) / n_words for one in found), digits, *logs])
     return np.array(rows, np.float64).reshape(len(texts), 8)
 
 
@@ -636,22 +614,13 @@ def ngram_fluency(texts: Sequence[str], folds_N: np.ndarray) -> np.ndarray:
         Interpolation of Witten and Bell (1991), over a uniform law of all tokens.
     """
     words = [_WORD.findall(text.casefold()) for text in texts]
-    return np.hstack(
-        [
-            _features(words, folds_N, _WORD_ORDER),
-            _features([list(text) for text in texts], folds_N, _CHARACTER_ORDER),
-        ]
-    )
-
-
-def _features(
-    tokens: Sequence[Sequence[str]], folds_N: np.ndarray, order: int
-) -> np.ndarray:
-    lengths_N = np.array([len(some) for some in tokens], np.int64)
-    found = np.split(
-        held_out_logprobs(tokens, folds_N, order=order), np.cumsum(lengths_N)[:-1]
-    )
-    return np.array([fluency_of(some) for some in found]).reshape(len(tokens), 2)
+    features = []
+    for tokens, order in ((words, _WORD_ORDER), (texts, _CHARACTER_ORDER)):
+        ends_N = np.cumsum([len(some) for some in tokens], dtype=np.int64)
+        logprobs_P = held_out_logprobs(tokens, folds_N, order=order)
+        found = [fluency_of(some) for some in np.split(logprobs_P, ends_N[:-1])]
+        features.append(np.array(found).reshape(len(texts), 2))
+    return np.hstack(features)
 
 
 def held_out_logprobs(

@@ -15,15 +15,13 @@ from jaxcontam.members.page import (
     beside_words,
     blind_name,
     decisive_row,
-    increment_words,
     membership_sentence,
-    operating_header,
+    ranking_columns,
     rate_sentence,
     rate_table,
     share_sentences,
     study_of,
     sweep_sentence,
-    tpr_words,
 )
 from jaxcontam.members.result import BlindBaseline, ScoreResult
 from jaxcontam.progress import progress_bar
@@ -38,7 +36,6 @@ from jaxcontam.reports.flags import (
     open_for,
     runs_here,
 )
-from jaxcontam.reports.numbers import plain_p
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.terminal import Terminal, printable
@@ -49,6 +46,8 @@ if TYPE_CHECKING:
 
 # Documents of the printed table, as in table 2 of Shi et al.; the page has all.
 _PRINTED = 20
+# Titles of the page's columns that are shorter here.
+_SHORT = {"p, permuted labels": "p", "gain over blind (95 %)": "gain over\nblind"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,12 +153,12 @@ def print_membership(report: Report, console: Terminal) -> None:
                 f"non-members {row.fpr_low:.3f} to {row.fpr_high:.3f}); "
                 f"{row.n_discoveries} by Benjamini-Hochberg at {row.fpr:.3g}."
             )
-    console.print(
-        f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"
-        + (f", {study.n_unscored} texts without a token" * (study.n_unscored > 0))
-        + (f", {study.n_left_out} left out as prefix" * (study.n_left_out > 0))
-        + "."
-    )
+    counts = [f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"]
+    if study.n_unscored:
+        counts.append(f"{study.n_unscored} texts without a token")
+    if study.n_left_out:
+        counts.append(f"{study.n_left_out} left out as prefix")
+    console.print(f"{', '.join(counts)}.")
     if study.sweep is not None:
         console.print(sweep_sentence(study.sweep))
     if study.documents is not None:
@@ -186,20 +185,14 @@ def _ranking(
     n_rates: int,
 ) -> Table:
     points = rows[0].operating_points
-    rates = (operating_header(point) for point in points[:n_rates])
-    gain = ["gain over\nblind"] * has_gain
-    header = ("score", "AUC (95 %)", *rates, "p", *gain)
-    header = [name.replace(" at FPR ", "\nFPR ") for name in header]
-    table = bare_table(header, gap=2)
+    columns = ranking_columns(points[:n_rates], intervals=intervals)
+    columns = columns if has_gain else columns[:-1]
+    titles = (_SHORT.get(title, title) for title, _ in columns)
+    header = [title.replace(" at FPR ", "\nFPR ") for title in titles]
+    table = bare_table(("score", *header), gap=2)
     for row in rows:
-        table.add_row(
-            row.method,
-            auc_words(row),
-            *(tpr_words(p, interval=intervals) for p in row.operating_points[:n_rates]),
-            plain_p(row.p_value),
-            *(increment_words(row, interval=intervals) for _ in gain),
-            style="bold" if row.primary else None,
-        )
+        cells = (cell(row) for _, cell in columns)
+        table.add_row(row.method, *cells, style="bold" if row.primary else None)
     for one in blind:
         table.add_row(f"blind: {blind_name(one.name)}", auc_words(one), style="dim")
     if n_rates < len(points):

@@ -163,15 +163,11 @@ def _ranked(
     kept_N = chosen_N.copy()
     kept_N[chosen_N] = ranking.kept
     scores, labels = table.rows(kept_N), run.with_role(MEMBER)[kept_N]
-    rates = None
+    primary_N, rates = table.values[:, table.names.index(study.primary)], None
     if run.clusters is not None:
+        sides = dict(known_N=kept_N, asked_N=asked_N)
         rates = document_rates(
-            study.primary,
-            table.values[:, table.names.index(study.primary)],
-            run.clusters,
-            run.roles,
-            known_N=kept_N,
-            asked_N=asked_N,
+            study.primary, primary_N, run.clusters, run.roles, **sides
         )
     chosen = swept(scores, labels, run.clusters_of(kept_N), seed)
     return JudgedRun(
@@ -208,9 +204,7 @@ def _asked(
     p_N, adjusted_N = np.full((2, len(run.texts)), np.nan)
     p_N[asked_N] = judgement.p_values[:, column]
     adjusted_N[asked_N] = judgement.adjusted[:, column]
-    why: dict[int, str | None] = dict(
-        zip(np.flatnonzero(asked_N).tolist(), judgement.why, strict=True)
-    )
+    whys = iter(judgement.why)
     if not found.results:
         # Else labelled texts decide, and there is no second verdict.
         results = () if judgement.set_result is None else (judgement.set_result,)
@@ -222,7 +216,7 @@ def _asked(
         thresholds=tuple(row for row in rows if row.method == study.primary),
         p_values=p_N,
         p_adjusted=adjusted_N,
-        no_p_value=tuple(why.get(i) for i in range(len(run.texts))),
+        no_p_value=tuple(next(whys) if is_asked else None for is_asked in asked_N),
         warnings=found.warnings + judgement.warnings,
     )
 
@@ -272,9 +266,8 @@ def _compare(
     sides: Any,
 ) -> _Comparison:
     scored_N = _scored_texts(table.values)
-    alike = compared(
-        rows_of(texts, scored_N), first_N[scored_N], rows_of(documents, scored_N), sides
-    )
+    scored = rows_of(texts, scored_N), first_N[scored_N], rows_of(documents, scored_N)
+    alike = compared(*scored, sides)
     kept_N = scored_N.copy()
     kept_N[scored_N] = alike.kept
     documents = rows_of(documents, kept_N)
@@ -353,6 +346,9 @@ def judge(
         *_constant_warnings(primary, primary_N),
         *blind.warnings,
     )
+    drawn: dict[str, Any] = dict(
+        convention=convention, clusters=sides, n_boot=n_boot, seed=seed
+    )
     results = []
     for m, method in enumerate(table.names):
         score_N = table.values[:, m]
@@ -362,13 +358,8 @@ def judge(
         p_value, is_primary = float(p_M[m]), method == primary
         extra, verdict = {}, None
         if not is_primary:
-            found = paired_delong(
-                members_P,
-                others_Q,
-                primary_N[labels_N],
-                primary_N[~labels_N],
-                clusters=sides,
-            )
+            beside = primary_N[labels_N], primary_N[~labels_N]
+            found = paired_delong(members_P, others_Q, *beside, clusters=sides)
             extra |= _fields("difference", found)
         if blind.rows:
             found = increment(blind, score_N, labels_N, clusters_N=codes_N)
@@ -389,18 +380,6 @@ def judge(
             )
             warnings += verdict_warnings(verdict, p_value, auc, unmet)
             extra["beside_reference"] = beside
-        points = tuple(
-            operating_point(
-                members_P,
-                others_Q,
-                fpr,
-                convention=convention,
-                clusters=sides,
-                n_boot=n_boot,
-                seed=seed,
-            )
-            for fpr in fprs
-        )
         results.append(
             ScoreResult(
                 benchmark=name,
@@ -415,7 +394,9 @@ def judge(
                 auc_se=se,
                 auc_low=low,
                 auc_high=high,
-                operating_points=points,
+                operating_points=tuple(
+                    operating_point(members_P, others_Q, fpr, **drawn) for fpr in fprs
+                ),
                 p_value=p_value,
                 p_adjusted=p_value if is_primary else None,
                 verdict=verdict,
@@ -646,13 +627,8 @@ def _set_test(
 ) -> dict[str, Any]:
     """AUC, p-value, verdict and warnings of a set, of which a side has `n_units`."""
     values, is_suspect, sides = both.table.values, both.first, both.sides
-    found = set_level_test(
-        values,
-        is_suspect,
-        clusters_N=both.codes,
-        n_permutations=n_permutations,
-        seed=seed,
-    )
+    drawn = dict(n_permutations=n_permutations, seed=seed)
+    found = set_level_test(values, is_suspect, clusters_N=both.codes, **drawn)
 
     def delong(scores: np.ndarray) -> tuple[float, float]:
         return auc_delong(scores[is_suspect], scores[~is_suspect], clusters=sides)
@@ -693,15 +669,13 @@ def _pool_warnings(
     set_result: SetResult | None,
     blind: Blind,
 ) -> tuple[str, ...]:
-    found = []
     unit = "non-members" if codes_L is None else "documents of non-members"
-    for fpr in fprs:
-        if fpr * (n_pool + 1) < 1:
-            found.append(
-                f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of "
-                f"at least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are "
-                f"{n_pool}"
-            )
+    found = [
+        f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of at "
+        f"least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are {n_pool}"
+        for fpr in fprs
+        if fpr * (n_pool + 1) < 1
+    ]
     if codes_L is not None and n_pool < len(codes_L):
         found.append(
             f"the pool comes from {n_pool} documents, each of which counts as one: a "
@@ -719,8 +693,7 @@ def _pool_warnings(
             "thresholds and the share seen may show a difference of kind or date, not "
             "of memory"
         )
-    found.extend(blind.warnings)
-    return tuple(found)
+    return (*found, *blind.warnings)
 
 
 def _scored_texts(values_NM: np.ndarray) -> np.ndarray:
@@ -747,19 +720,17 @@ def _is_constant(scores_N: np.ndarray) -> bool:
 
 def _constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
     """One sentence where a score is the same for every text, else nothing."""
-    if not _is_constant(scores_N):
-        return ()
-    return (
+    said = (
         f"{name} is the same for every text, so that it shows nothing, neither memory "
         "nor the lack of it",
     )
+    return said if _is_constant(scores_N) else ()
 
 
 def _unscored_warnings(n: int) -> list[str]:
     """One sentence where texts have no score, else nothing."""
-    if not n:
-        return []
-    return [
+    said = (
         f"texts without a score, which are left out: {n} (empty, or without a token "
         "that could be scored)"
-    ]
+    )
+    return [said] if n else []

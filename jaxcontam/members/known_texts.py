@@ -11,11 +11,8 @@ Formats that are recognised by their fields, unless flags name others:
 A label of 1 says member. A row without a known label is kept, as unknown. Records that
 have none of these fields, and may be no texts as a whole, are refused.
 
-A word is a run of characters without white space. A part of a text is a slice of it,
-with the line breaks and spaces inside it, since a model was trained on those; white
-space around it is stripped.
-
-Nothing here needs a model, so that what cannot be run is refused before one is opened.
+A part of a text keeps the line breaks and spaces inside it, since a model was trained
+on those. Nothing here needs a model: what cannot be run is refused before one is open.
 
 Dimension key
     N  texts of a run
@@ -23,6 +20,7 @@ Dimension key
 
 import dataclasses
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -65,7 +63,6 @@ WEIGHTS: frozenset[Reading] = frozenset({"moments", "gradients"})
 
 # Readings that cost one more pass at most, or that their own flag asked for.
 _CHEAP: frozenset[Reading] = frozenset({"moments", "lowercase", "reference", "corpus"})
-
 _PREFIXES: tuple[tuple[Reading, str], ...] = (
     ("nonmember_prefix", NONMEMBER),
     ("member_prefix", MEMBER),
@@ -78,17 +75,11 @@ LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
 
 _LABELLED_FIELDS = ("input", "snippet")
-
 _TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
-
 _CLUSTER_FIELDS = ("book_id", "book")
-
 _MEMBER = {"1", "1.0", "true", "member", "members", "seen"}
-
 _NONMEMBER = {"0", "0.0", "false", "nonmember", "nonmembers", "unseen"}
-
 _NON = ("non-", "non_", "non ")
-
 _WORD = re.compile(r"\S+")
 
 
@@ -164,8 +155,8 @@ class LabelledTexts:
 
     name: str
     texts: tuple[str, ...]
-    labels: tuple[bool | None, ...] | None
-    clusters: tuple[str, ...] | None
+    labels: tuple[bool | None, ...] | None = None
+    clusters: tuple[str, ...] | None = None
     rows: tuple[Row, ...]
     text_field: str | None = None
     whole_rows: bool = False
@@ -197,20 +188,12 @@ def read_texts(asked: MembershipDesign) -> RunTexts:
     def read(source: Source, *, with_labels: bool = False) -> LabelledTexts:
         if not isinstance(source, str | Path):
             found = tuple(source)
-            return LabelledTexts(
-                name="texts",
-                texts=found,
-                labels=None,
-                clusters=None,
-                rows=(None,) * len(found),
-            ).drawn(asked.limit)
-        if Path(source).is_dir():
-            return load_snippets(
-                Path(source),
-                n_snippets=asked.limit or N_SNIPPETS,
-                n_words=asked.length or SNIPPET_WORDS,
-                seed=asked.seed,
-            )
+            rows = (None,) * len(found)
+            given = LabelledTexts(name="texts", texts=found, rows=rows)
+            return given.drawn(asked.limit)
+        if (folder := Path(source)).is_dir():
+            n, length = asked.limit or N_SNIPPETS, asked.length or SNIPPET_WORDS
+            return load_snippets(folder, n_snippets=n, n_words=length, seed=asked.seed)
         return load_labelled(
             source,
             template=asked.template,
@@ -246,11 +229,11 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
             "non-members with --nonmembers",
         )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
-    warnings = tuple(_how_read(texts, length))
+    warnings = _how_read(texts, length)
     if n_unknown := texts.labels.count(None):
-        warnings += (
+        warnings.append(
             f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
-            "no part in the comparison",
+            "no part in the comparison"
         )
     return RunTexts(
         name=texts.name,
@@ -258,7 +241,7 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
         roles=tuple(role[label] for label in texts.labels),
         clusters=texts.clusters,
         sources=(texts.name,) * len(texts.texts),
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
 
 
@@ -415,7 +398,7 @@ def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, 
     if not has_field(rows, field):
         _value(field, rows[0], f"{name}: row 1", "--label-field")
     return tuple(
-        parse_label(None if row is None else row.get(field), f"{name}: row {number}")
+        parse_label((row or {}).get(field), f"{name}: row {number}")
         for number, row in enumerate(rows, 1)
     )
 
@@ -460,11 +443,9 @@ def _check_text_field(found: str | None, rows: Sequence[Row], name: str) -> None
 
 def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
     """The first name that all records have, or else that some have."""
-    shared = (
-        name for name in names if all(row is not None and name in row for row in rows)
-    )
-    some = (name for name in names if has_field(rows, name))
-    return next(shared, None) or next(some, None)
+    some = [name for name in names if has_field(rows, name)]
+    shared = (name for name in some if all(name in (row or ()) for row in rows))
+    return next(shared, None) or next(iter(some), None)
 
 
 def _value(field: str, row: Row, where: str, flag: str) -> object:
@@ -508,7 +489,6 @@ def load_snippets(
     return LabelledTexts(
         name=folder.resolve().name,
         texts=tuple(text for _, text in texts),
-        labels=None,
         clusters=tuple(name for name, _ in texts),
         rows=(None,) * len(texts),
         n_short=sum(count_words(text) < n_words for _, text in texts),
@@ -571,7 +551,15 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
     if left_out_N is None:
         left_out_N = np.zeros(len(run.texts), bool)
     others_N = run.with_role(NONMEMBER)
-    _check_documents(run, others_N)
+    others = set(run.clusters_of(~others_N) or ())
+    known = dict.fromkeys(run.clusters_of(others_N) or ())
+    if split := [document for document in known if document in others]:
+        raise InputError(
+            f"{run.name}: {len(split)} documents hold non-members and other texts, "
+            f"such as {split[0]!r}",
+            hint="documents are compared as a whole; leave --document-field out where "
+            "each text was given its label by lot",
+        )
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
         first_N = run.with_role(role)
         if not first_N.any() or not others_N.any():
@@ -597,20 +585,6 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
             )
 
 
-def _check_documents(run: RunTexts, nonmembers_N: np.ndarray) -> None:
-    if run.clusters is None:
-        return
-    others = set(run.clusters_of(~nonmembers_N) or ())
-    known = dict.fromkeys(run.clusters_of(nonmembers_N) or ())
-    if split := [document for document in known if document in others]:
-        raise InputError(
-            f"{run.name}: {len(split)} documents hold non-members and other texts, "
-            f"such as {split[0]!r}",
-            hint="documents are compared as a whole; leave --document-field out where "
-            "each text was given its label by lot",
-        )
-
-
 def choose(
     asked: MembershipDesign,
     run: RunTexts,
@@ -624,14 +598,15 @@ def choose(
     `available` is what the model can be read for; flags name other readings.
     """
     names = tuple(part for word in asked.scores for part in word.split(",") if part)
+    has_company = draw_company(run, np.zeros(len(run.texts), bool), seed=asked.seed)
+    had: dict[Reading, object] = {
+        "reference": asked.reference is not None,
+        "corpus": asked.corpus,
+        "own_file": has_company,
+        **{reading: run.with_role(role).any() for reading, role in _PREFIXES},
+    }
     readings: set[Reading] = {"lowercase", "neighbours", *available}
-    if asked.reference is not None:
-        readings.add("reference")
-    if asked.corpus:
-        readings.add("corpus")
-    if draw_company(run, np.zeros(len(run.texts), bool), seed=asked.seed):
-        readings.add("own_file")
-    readings |= {reading for reading, role in _PREFIXES if run.with_role(role).any()}
+    readings |= {reading for reading, is_had in had.items() if is_had}
     methods = _methods(names, readings, asked.k / 100, sweep=sweep_k)
     primary = _primary(asked.primary, methods, asked.k / 100)
     if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
@@ -706,25 +681,23 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
 
     They are drawn from their side at random, whatever the order of the file.
     """
-    candidates = np.flatnonzero(run.with_role(role))
-    seen: set[str] = set()
-    distinct = []
-    for i in candidates.tolist():
-        if run.texts[i].strip() and run.texts[i] not in seen:
-            seen.add(run.texts[i])
-            distinct.append(i)
+    # Text -> its first place.
+    distinct: dict[str, int] = {}
+    for i in np.flatnonzero(run.with_role(role)).tolist():
+        if run.texts[i].strip():
+            distinct.setdefault(run.texts[i], i)
     if len(distinct) < n_shots + FEWEST:
         raise InputError(
             f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
             f"{n_shots} of them as a prefix",
             hint=f"give more {role}s, or leave recall and con_recall out",
         )
-    digest = content_digest([run.texts[i] for i in distinct])
+    digest = content_digest([*distinct])
     words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)
     drawn = np.random.default_rng([seed, *words.tolist()])
     # Sorted by text, so that the draw does not depend on the order of the file.
-    by_text = sorted(distinct, key=lambda i: run.texts[i])
-    return np.array([by_text[j] for j in drawn.permutation(len(by_text))[:n_shots]])
+    by_text = np.array([i for _, i in sorted(distinct.items())])
+    return by_text[drawn.permutation(len(by_text))[:n_shots]]
 
 
 def draw_company(
@@ -745,11 +718,8 @@ def draw_company(
         # A text without words has no score that counts.
         before |= {(role, text): ring[0] for text in texts}
         before |= {(role, ring[i - 1]): text for i, text in enumerate(ring)}
-    return tuple(
-        before[role, text]
-        for role, text, is_out in zip(run.roles, run.texts, left_out_N, strict=True)
-        if not is_out
-    )
+    scored = itertools.compress(zip(run.roles, run.texts, strict=True), ~left_out_N)
+    return tuple(before[key] for key in scored)
 
 
 def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
@@ -757,11 +727,9 @@ def left_out(run: RunTexts, shots: Sequence[int]) -> np.ndarray:
 
     They are left out of every comparison: a text is known to its own prefix.
     """
-    shown = {run.texts[i] for i in shots}
-    documents = set() if run.clusters is None else {run.clusters[i] for i in shots}
-    return np.array(
-        [
-            text in shown or (run.clusters is not None and run.clusters[i] in documents)
-            for i, text in enumerate(run.texts)
-        ]
-    )
+    shown, clusters = {run.texts[i] for i in shots}, run.clusters
+    out_N = np.array([text in shown for text in run.texts])
+    if clusters is not None:
+        shown = {clusters[i] for i in shots}
+        out_N |= np.array([cluster in shown for cluster in clusters])
+    return out_N

@@ -1,6 +1,7 @@
 """Reports of `jaxcontam membership`: one sentence to paste, the page and its plots."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -203,22 +204,32 @@ def blind_name(name: str) -> str:
     return _BLIND.get(name, name)
 
 
-def tpr_words(point: OperatingPoint, *, interval: bool = True) -> str:
-    """A true-positive rate with its interval; a dash where there is none."""
-    low = point.tpr_low if interval else None
-    return interval_words(point.tpr, low, point.tpr_high)
+def ranking_columns(
+    points: Sequence[OperatingPoint], *, intervals: bool = True
+) -> list[tuple[str, Callable[[ScoreResult], str]]]:
+    """Columns behind a score's name, its gain last: a title, and the cell of a row."""
 
+    def rate(row: ScoreResult, i: int) -> str:
+        one = row.operating_points[i]
+        return interval_words(one.tpr, one.tpr_low if intervals else None, one.tpr_high)
 
-def increment_words(row: ScoreResult, *, interval: bool = True) -> str:
-    """The gain of a score over the blind baseline, with its interval."""
-    low = row.increment_low if interval else None
-    return interval_words(row.increment, low, row.increment_high, "+.2f")
+    def gain(row: ScoreResult) -> str:
+        low = row.increment_low if intervals else None
+        return interval_words(row.increment, low, row.increment_high, "+.2f")
 
-
-def operating_header(point: OperatingPoint) -> str:
-    """Header of a column of true-positive rates."""
-    sign = "≤" if point.convention == "le" else "<"
-    return f"TPR at FPR {sign} {point.fpr:.3g}"
+    signs = {"le": "≤", "lt": "<"}
+    return [
+        ("AUC (95 %)", auc_words),
+        *(
+            (
+                f"TPR at FPR {signs[point.convention]} {point.fpr:.3g}",
+                functools.partial(rate, i=i),
+            )
+            for i, point in enumerate(points)
+        ),
+        ("p, permuted labels", lambda row: plain_p(row.p_value)),
+        ("gain over blind (95 %)", gain),
+    ]
 
 
 def sweep_sentence(sweep: Sweep) -> str:
@@ -309,11 +320,10 @@ def _documents(found: DocumentRates | None) -> list[Section]:
     known = rate_table(found, "member", "nonmember")
     first: list[Part] = [Paragraph(rate_sentence(found)), Paragraph(_RATES, "quiet")]
     first[1:1] = [asked] * bool(asked.rows)
+    last = [Paragraph(_HELD_OUT, "quiet"), known]
     return [
         Section(first, "How much of each document?"),
-        Section(
-            [Paragraph(_HELD_OUT, "quiet"), known], "Known documents", is_folded=True
-        ),
+        Section(last, "Known documents", is_folded=True),
     ]
 
 
@@ -327,22 +337,15 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
         parts = [Table(header, blind, label), Paragraph(counts, "quiet")]
         title = "Can the two files be told apart without the model?"
         return [Section(parts, title)] if blind else []
-    points = ranked[0].operating_points
+    columns = ranking_columns(ranked[0].operating_points)
     rows = [
-        [
-            f"{row.method} {row.setting}".rstrip(),
-            auc_words(row),
-            *map(tpr_words, row.operating_points),
-            plain_p(row.p_value),
-            increment_words(row),
-        ]
+        [f"{row.method} {row.setting}".rstrip(), *(cell(row) for _, cell in columns)]
         for row in ranked
     ]
     # Blind baselines have an AUC and nothing else.
-    blanks = [""] * (len(points) + 2)
+    blanks = [""] * (len(columns) - 1)
     rows += [[f"blind: {name}", auc, *blanks] for name, auc in blind]
-    header = ("score", "AUC (95 %)", *map(operating_header, points))
-    header += ("p, permuted labels", "gain over blind (95 %)")
+    header = ("score", *(title for title, _ in columns))
     looks = ["primary" if row.primary else "" for row in ranked]
     label = "how well each score ranks"
     parts: list[Part] = [
@@ -459,14 +462,11 @@ def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
 
 
 def _top_texts(texts: Sequence[TextScores], primary: str) -> list[Section]:
-    asked = [
-        (value, row)
-        for row in texts
-        if row.role == "text" and (value := row.scores[primary]) is not None
-    ]
+    asked = [(row.scores[primary], row) for row in texts if row.role == "text"]
+    scored = [(value, row) for value, row in asked if value is not None]
     with_p = any(row.p_value is not None for row in texts)
     rows = []
-    for value, row in sorted(asked, key=lambda one: -one[0])[:_N_TOP]:
+    for value, row in sorted(scored, key=lambda one: -one[0])[:_N_TOP]:
         rows.append([str(row.id), row.text[:_BEGINNING], f"{value:.4g}"])
         p_value = row.no_p_value or plain_p(row.p_value)
         rows[-1] += [p_value, plain_p(row.p_adjusted)] if with_p else []

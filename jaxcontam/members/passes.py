@@ -81,19 +81,16 @@ class TextModel:
         """Ids of each text, the tokenizer's BOS or EOS once before them if any."""
         prefix_id = self.model.prefix_id
         prefix = [] if prefix_id is None else [prefix_id]
-        return [
-            np.array([*prefix, *ids], np.int32)
-            for ids in encode_texts(self.model.tokenizer, texts, after=prefix_id)
-        ]
+        found = encode_texts(self.model.tokenizer, texts, after=prefix_id)
+        return [np.array([*prefix, *ids], np.int32) for ids in found]
 
     def is_same_as(self, other: "TextModel") -> bool:
         """True if the two give the same scores."""
-        mine, others = self.model, other.model
-        return (mine.fingerprint, mine.info.dtype, mine.prefix_id) == (
-            others.fingerprint,
-            others.info.dtype,
-            others.prefix_id,
+        mine, others = (
+            (one.fingerprint, one.info.dtype, one.prefix_id)
+            for one in (self.model, other.model)
         )
+        return mine == others
 
 
 def text_model(
@@ -178,11 +175,10 @@ def score_texts(
     """
     inputs = inputs or Inputs()
     plan = _planned(texts, methods, model, inputs, seed)
-    own, scored, passes = plan.own, plan.scored, plan.passes
+    own, scored, passes, total = plan.own, plan.scored, plan.passes, plan.n_targets
     scorer = model.plain
     if "moments" in plan.reads and model.with_moments is not None:
         scorer = model.with_moments
-    total = plan.n_targets
     try:
         table, n_cached = _token_scores(scorer, own, progress_after(progress, 0, total))
     except ShareScored:
@@ -222,13 +218,10 @@ def score_texts(
         scores_RT = table[plan.sequences[i].tobytes()]
         if not scores_RT.size:
             continue
-        text = _scored_text(
-            texts[i],
-            plan.sequences[i],
-            scores_RT,
-            corpus_V,
-            {reading: values[place] for reading, values in rewrites.items()},
-        )
+        read: dict[Reading, np.ndarray] = {
+            reading: values[place] for reading, values in rewrites.items()
+        }
+        text = _scored_text(texts[i], plan.sequences[i], scores_RT, corpus_V, read)
         n_tokens_N[i] = len(text.logprobs)
         values_NM[i] = [method.score(text) for method in methods]
         if not np.isfinite(values_NM[i]).all():
@@ -298,7 +291,7 @@ class _Sequences:
         return n_targets(self.fresh)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     """Sequences to read, `scored` ones of which have a target, and passes over them."""
 
@@ -324,14 +317,11 @@ def _planned(
     reads: set[Reading] = {name for method in methods for name in method.reads}
     if inputs.reference is not None:
         reads.add("reference")
-    prefixes: dict[Reading, tuple[str, ...]] = {
-        reading: shots
-        for reading, shots in (
-            ("nonmember_prefix", inputs.nonmember_prefix),
-            ("member_prefix", inputs.member_prefix),
-        )
-        if reading in reads
-    }
+    prefixes: dict[Reading, tuple[str, ...]] = {}
+    if "nonmember_prefix" in reads:
+        prefixes["nonmember_prefix"] = inputs.nonmember_prefix
+    if "member_prefix" in reads:
+        prefixes["member_prefix"] = inputs.member_prefix
     # A text after itself is no surprise: prefixes are of other texts.
     shown = {text for shots in prefixes.values() for text in shots}
     for i, text in enumerate(texts):
@@ -360,15 +350,12 @@ def _planned(
         passes.append(_reference_pass(reference.plain, _sequences_of(theirs, scored)))
     if (pairs := model.plain.pairs) is not None:
         for reading, shots in prefixes.items():
-            prefix_P = _prefix_of(shots, reading, own, model)
-            passes.append(_prefix_pass(reading, pairs, prefix_P, own, model))
+            passes.append(_prefix_pass(reading, pairs, shots, own, model))
         if "own_file" in reads:
             passes.append(_company_pass(pairs, inputs.company, own, model))
     if "gradients" in reads and isinstance(model.plain, Scorer):
         passes.append(_gradient_pass(model.checkpoint.decoder, own, model.plain))
-    return _Plan(
-        reads=reads, sequences=sequences, own=own, scored=scored, passes=passes
-    )
+    return _Plan(reads, sequences, own, scored, passes)
 
 
 def _check_inputs(
@@ -386,15 +373,18 @@ def _check_inputs(
     if model.model.checkpoint is None:
         missing["gradients"] = "the weights of the model", directory
     if model.plain.pairs is None:
-        both = "a model that reads many texts after one prefix", "leave the score out"
-        missing["nonmember_prefix"] = missing["member_prefix"] = both
-        missing["own_file"] = both
+        many = "a model that reads many texts after one prefix", "leave the score out"
+        missing |= dict.fromkeys(
+            ("nonmember_prefix", "member_prefix", "own_file"), many
+        )
     if not inputs.nonmember_prefix:
         unseen = "texts that the model did not see", "--nonmembers FILE names some"
         missing["nonmember_prefix"] = unseen
     if not inputs.member_prefix:
-        seen = "texts that the model saw", "--members FILE names some"
-        missing["member_prefix"] = seen
+        missing["member_prefix"] = (
+            "texts that the model saw",
+            "--members FILE names some",
+        )
     if not inputs.company:
         two = "give 2 distinct texts or more of each side"
         missing["own_file"] = "another text beside each one", two
@@ -418,11 +408,8 @@ def _sequences_of(
         if key is not None and key not in known:
             fresh.setdefault(key, (ids, owner))
         keys.append(key)
-    return _Sequences(
-        tuple(ids for ids, _ in fresh.values()),
-        tuple(owner for _, owner in fresh.values()),
-        tuple(keys),
-    )
+    sequences, of_texts = zip(*fresh.values(), strict=True) if fresh else ((), ())
+    return _Sequences(sequences, of_texts, tuple(keys))
 
 
 def _token_scores(
@@ -454,17 +441,14 @@ def _means_pass(
 
     `rewrites` holds those of each text, `owners` the text's index.
     """
-    flat = [
-        (ids, owner)
-        for of_texts in rewrites.values()
-        for ids, owner in zip(
-            model.sequences([text for some in of_texts for text in some]),
-            [owner for owner, some in zip(owners, of_texts, strict=True) for _ in some],
-            strict=True,
-        )
-    ]
+    sequences: list[np.ndarray] = []
+    flat_owners: list[int] = []
+    for of_texts in rewrites.values():
+        sequences += model.sequences([text for some in of_texts for text in some])
+        for owner, some in zip(owners, of_texts, strict=True):
+            flat_owners += [owner] * len(some)
     known = {key for key in own.keys if key is not None}
-    plan = _sequences_of([ids for ids, _ in flat], [owner for _, owner in flat], known)
+    plan = _sequences_of(sequences, flat_owners, known)
 
     def read(known: Mapping[bytes, float], progress: Progress | None) -> Found:
         with _named(plan):
@@ -502,12 +486,13 @@ def _reference_pass(scorer: SequenceScorer, own: _Sequences) -> _Pass:
 def _prefix_pass(
     reading: Reading,
     pairs: PairSource,
-    prefix_P: np.ndarray,
+    shots: Sequence[str],
     own: _Sequences,
     model: TextModel,
 ) -> _Pass:
     """Mean log-probabilities of the texts after a prefix."""
     texts = [ids[model.n_before :] for ids in own.fresh]
+    prefix_P = _prefix_of(shots, reading, texts, model)
     score = functools.partial(
         prefixed_sums, pairs, prefix_P, texts, n_heads=model.model.n_heads
     )
@@ -546,12 +531,8 @@ def _means_after(
         with _named(own):
             # Without BOS or EOS the text's first token has no score of its own.
             sums = score(skip=1 - model.n_before, progress=progress)
-        means = np.divide(
-            sums.loglik,
-            sums.n_scored,
-            out=np.full(len(texts), np.nan),
-            where=sums.n_scored > 0,
-        )
+        means, n = np.full(len(texts), np.nan), sums.n_scored
+        np.divide(sums.loglik, n, out=means, where=n > 0)
         return {reading: _of_texts(own, means.tolist())}, sums.n_cached
 
     return _Pass(sum(map(len, texts)), read)
@@ -594,14 +575,12 @@ def _scored_text(
 ) -> ScoredText:
     """Readings of one text, for the scores."""
     mean = scores_RT[0].mean(dtype=np.float64)
-    means_T, variances_T, tops_T = scores_RT[1:] if len(scores_RT) > 1 else [None] * 3
+    moments = dict(zip(("means", "variances", "tops"), scores_RT[1:], strict=False))
     return ScoredText(
         text=text,
         ids=ids_T[1:],
         logprobs=scores_RT[0],
-        means=means_T,
-        variances=variances_T,
-        tops=tops_T,
+        **moments,
         corpus_logprobs=None if corpus_V is None else corpus_V[ids_T[1:]],
         rewrites={
             reading: np.where(np.isnan(values), mean, values)
@@ -611,21 +590,20 @@ def _scored_text(
 
 
 def _prefix_of(
-    shots: Sequence[str], reading: Reading, own: _Sequences, model: TextModel
+    shots: Sequence[str],
+    reading: Reading,
+    texts: Sequence[np.ndarray],
+    model: TextModel,
 ) -> np.ndarray:
-    """Ids of the shots that fit the context with the longest text, in their order.
-
-    Each shot is tokenised alone and ends in a newline; BOS or EOS stands before them.
-    """
-    context = model.context
-    longest = max((len(ids) - model.n_before for ids in own.fresh), default=0)
+    """Ids of the shots that fit the context with the longest text, after BOS or EOS."""
+    longest = max(map(len, texts), default=0)
     ids = _shot_ids(shots, model)
     kept = _fitting(ids, longest, model)
     if not kept:
         flag = "--members" if reading == "member_prefix" else "--nonmembers"
         raise InputError(
-            f"no text of {flag} fits the model's context of {context} tokens before "
-            f"the longest text ({longest} tokens)",
+            f"no text of {flag} fits the model's context of {model.context} tokens "
+            f"before the longest text ({longest} tokens)",
             hint="cut texts with --length, or leave recall and con_recall out",
         )
     return np.concatenate([*model.sequences([""]), *(ids[i] for i in kept)])
@@ -639,8 +617,7 @@ def _shot_ids(shots: Sequence[str], model: TextModel) -> list[np.ndarray]:
 
 
 def _fitting(ids: Sequence[np.ndarray], longest: int, model: TextModel) -> list[int]:
-    room = model.context - longest - model.n_before
-    kept = []
+    room, kept = model.context - longest - model.n_before, []
     for i, shot in enumerate(ids):
         if len(shot) <= room:
             room -= len(shot)
@@ -653,60 +630,36 @@ def _neighbour(text: str, rng: np.random.Generator) -> str:
     n_edits = math.ceil(SHARE * len(parts) - 1e-9)
     # From the end on, so that an edit moves no word that is still to be edited.
     for place in sorted(rng.choice(len(parts), n_edits, replace=False), reverse=True):
-        edit = _EDITS[rng.integers(len(_EDITS))]
-        edit(parts, int(place), rng)
+        _edit(parts, int(place), _EDITS[rng.integers(len(_EDITS))], rng)
     changed = "".join(parts)
     # Dropping the only word, or swapping two equal ones, is no neighbour; a character
     # said twice always is.
     return changed if changed and changed != text else _stuttered(text, rng)
 
 
-def _drop(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    del parts[place]
+_EDITS = ("drop", "repeat", "swap", "swap letters", "drop letter", "repeat letter")
 
 
-def _repeat(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    word = parts[place]
-    spaced = word if word[-1].isspace() else word + " "
-    parts[place : place + 1] = [spaced, word]
-
-
-def _swap(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    """Swap two words; each place keeps its own white space."""
-    if place + 1 == len(parts):
-        return
-    (a, a_space), (b, b_space) = _split(parts[place]), _split(parts[place + 1])
-    parts[place], parts[place + 1] = b + a_space, a + b_space
-
-
-def _swap_characters(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    word, space = _split(parts[place])
-    if len(word) < 2:
-        return
-    i = int(rng.integers(len(word) - 1))
-    parts[place] = word[:i] + word[i + 1] + word[i] + word[i + 2 :] + space
-
-
-def _drop_character(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    word, space = _split(parts[place])
-    if len(word) < 2:
-        return
-    i = int(rng.integers(len(word)))
-    parts[place] = word[:i] + word[i + 1 :] + space
-
-
-def _repeat_character(parts: list[str], place: int, rng: np.random.Generator) -> None:
-    parts[place] = _stuttered(parts[place], rng)
-
-
-_EDITS: tuple[Callable[[list[str], int, np.random.Generator], None], ...] = (
-    _drop,
-    _repeat,
-    _swap,
-    _swap_characters,
-    _drop_character,
-    _repeat_character,
-)
+def _edit(parts: list[str], place: int, edit: str, rng: np.random.Generator) -> None:
+    part = parts[place]
+    word, space = _split(part)
+    if edit == "drop":
+        del parts[place]
+    elif edit == "repeat":
+        spaced = part if part[-1].isspace() else part + " "
+        parts[place : place + 1] = [spaced, part]
+    elif edit == "swap" and place + 1 < len(parts):
+        # Each place keeps its own white space.
+        after, gap = _split(parts[place + 1])
+        parts[place : place + 2] = [after + space, word + gap]
+    elif edit == "swap letters" and len(word) > 1:
+        i = int(rng.integers(len(word) - 1))
+        parts[place] = word[:i] + word[i + 1] + word[i] + word[i + 2 :] + space
+    elif edit == "drop letter" and len(word) > 1:
+        i = int(rng.integers(len(word)))
+        parts[place] = word[:i] + word[i + 1 :] + space
+    elif edit == "repeat letter":
+        parts[place] = _stuttered(part, rng)
 
 
 def _split(part: str) -> tuple[str, str]:

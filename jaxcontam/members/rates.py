@@ -64,13 +64,9 @@ def operating_point(
             # For `lt`, whose threshold is one rank higher, it may miss the rate itself.
             low, high = min(low, tpr), max(high, tpr)
         else:
+            statistic, sides = tpr_statistic(fpr, convention), (members_P, nonmembers_Q)
             drawn = bootstrap(
-                tpr_statistic(fpr, convention),
-                members_P,
-                nonmembers_Q,
-                clusters=clusters,
-                n_boot=n_boot,
-                seed=seed,
+                statistic, *sides, clusters=clusters, n_boot=n_boot, seed=seed
             )
             # Resamples of a rate of 0 are all 0, which is no proof of 0.
             n = len(np.unique(clusters[0]))
@@ -92,29 +88,25 @@ def score_pictures(table: Scores, labels_N: np.ndarray) -> tuple[ScorePicture, .
     values_NM = table.values
     scored_N = np.isfinite(values_NM).all(axis=1)
     is_member_N = np.asarray(labels_N, bool)
-    pictures = []
-    for m, method in enumerate(table.names):
-        members_P = values_NM[scored_N & is_member_N, m]
-        others_Q = values_NM[scored_N & ~is_member_N, m]
+
+    def picture(method: str, score_N: np.ndarray) -> ScorePicture:
+        members_P = score_N[scored_N & is_member_N]
+        others_Q = score_N[scored_N & ~is_member_N]
         fpr_R, tpr_R = roc_curve(members_P, others_Q)
-        pictures.append(
-            ScorePicture(
-                method=method,
-                auc=float(np.trapezoid(tpr_R, fpr_R)),
-                fpr=fpr_R,
-                tpr=tpr_R,
-                members=members_P,
-                nonmembers=others_Q,
-            )
+        return ScorePicture(
+            method=method,
+            auc=float(np.trapezoid(tpr_R, fpr_R)),
+            fpr=fpr_R,
+            tpr=tpr_R,
+            members=members_P,
+            nonmembers=others_Q,
         )
-    return tuple(pictures)
+
+    return tuple(map(picture, table.names, values_NM.T))
 
 
 def swept(
-    table: Scores,
-    labels: np.ndarray,
-    clusters: Sequence[str] | None,
-    seed: int,
+    table: Scores, labels: np.ndarray, clusters: Sequence[str] | None, seed: int
 ) -> Sweep | None:
     """Min-K%'s best share of tokens, where a run swept it; else None."""
     names = [method.name for method in sweep_methods()]
@@ -251,18 +243,18 @@ def document_rates(
             rest_N = np.ones(len(scores_N), bool)
             rest_N[places] = False
             of_others, _ = cut(rest_N)
-        n_above = int(np.count_nonzero(scored >= of_others))
-        low, high = (
-            wilson_interval(n_above, len(scored)) if len(scored) else (None,) * 2
-        )
+        n_above = rate = low = high = None
+        if n := len(scored):
+            n_above = int(np.count_nonzero(scored >= of_others))
+            rate, (low, high) = n_above / n, wilson_interval(n_above, n)
         rates.append(
             DocumentRate(
                 document=name,
                 role=role,
                 n_texts=len(own),
-                n_scored=len(scored),
-                n_above=n_above if len(scored) else None,
-                rate=n_above / len(scored) if len(scored) else None,
+                n_scored=n,
+                n_above=n_above,
+                rate=rate,
                 rate_low=low,
                 rate_high=high,
                 threshold=of_others,
@@ -297,9 +289,8 @@ def codec_shares(run: RunTexts, table: Scores) -> tuple[CodecShare, ...]:
         if n := len(scored):
             n_lowered = sum(value > 0 for value in scored)
             low, high = wilson_interval(n_lowered, n)
+            share = n_lowered / n
             found.append(
-                CodecShare(
-                    role=role, n_texts=n, share=n_lowered / n, low=low, high=high
-                )
+                CodecShare(role=role, n_texts=n, share=share, low=low, high=high)
             )
     return tuple(found)

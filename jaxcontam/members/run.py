@@ -61,12 +61,7 @@ from jaxcontam.members.score import Reading
 from jaxcontam.members.scores import token_frequencies
 from jaxcontam.processes import is_first
 from jaxcontam.progress import Progress, default_bar, progress_bar
-from jaxcontam.reports.archive import (
-    DAMAGED_ARRAY,
-    TEXTS_NAME,
-    texts_bytes,
-    typed_rows,
-)
+from jaxcontam.reports.archive import DAMAGED_ARRAY, TEXTS_NAME, texts_bytes, typed_rows
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
@@ -139,7 +134,7 @@ class MembershipAnalysis(Writable):
         return membership_figure(self.results, self.blind)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class MembershipPlan:
     """Texts that a run scores, and with what; `left_out` (N,) stand in a prefix."""
 
@@ -223,13 +218,9 @@ def membership(
             *own, _ = inspect.signature(membership).parameters
             known = dict.fromkeys([*own, *fields])
             raise unknown_name("argument of membership", name, [*known])
-    asked = MembershipDesign(
-        texts=texts,
-        members=members,
-        nonmembers=nonmembers,
-        reference=reference,
-        **{"fpr": tuple(fprs), **design},
-    )
+    sources = dict(texts=texts, members=members, nonmembers=nonmembers)
+    others = {"fpr": tuple(fprs), "reference": reference, **design}
+    asked = MembershipDesign(**sources, **others)
     for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
@@ -247,21 +238,16 @@ def membership(
     available: set[Reading] = set(WEIGHTS) if target.checkpoint is not None else set()
     if target.has_moments:
         available.add("moments")
+    given: dict[str, Any] = {"n_neighbours": n_neighbours}
     if corpus_counts is not None:
         available.add("corpus")
-    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
-    inputs = inputs_of(asked, target, other)
-    if corpus_counts is not None:
-        inputs = dataclasses.replace(inputs, corpus_counts=corpus_counts)
+        given["corpus_counts"] = corpus_counts
     if neighbours is not edited:
-        inputs = dataclasses.replace(inputs, neighbours=neighbours)
-    plan = plan_membership(
-        asked,
-        run,
-        chosen,
-        text_model(target, store=folder, batch_tokens=batch_tokens),
-        dataclasses.replace(inputs, n_neighbours=n_neighbours),
-    )
+        given["neighbours"] = neighbours
+    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
+    inputs = dataclasses.replace(inputs_of(asked, target, other), **given)
+    own = text_model(target, store=folder, batch_tokens=batch_tokens)
+    plan = plan_membership(asked, run, chosen, own, inputs)
     with default_bar(progress, "scoring texts") as told:
         return score_and_judge(
             plan,
@@ -347,24 +333,13 @@ def plan_membership(
     chosen = _fitted(run, chosen, model)
     left_out_N = left_out(run, chosen.shown)
     check_sides(run, left_out_N)
-    prefixes = {
+    prefixes: dict[str, Any] = {
         reading: tuple(run.texts[i] for i in some)
         for reading, some in chosen.shots.items()
     }
-    inputs = dataclasses.replace(
-        inputs,
-        nonmember_prefix=prefixes.get("nonmember_prefix", ()),
-        member_prefix=prefixes.get("member_prefix", ()),
-        company=draw_company(run, left_out_N, seed=asked.seed),
-    )
-    return MembershipPlan(
-        asked=asked,
-        run=run,
-        chosen=chosen,
-        left_out=left_out_N,
-        inputs=inputs,
-        model=model,
-    )
+    company = draw_company(run, left_out_N, seed=asked.seed)
+    inputs = dataclasses.replace(inputs, company=company, **prefixes)
+    return MembershipPlan(asked, run, chosen, left_out_N, inputs, model)
 
 
 def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScores:
@@ -391,13 +366,9 @@ def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScor
             )
         elif 0 < len(fits) < len(some):
             shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
-            note = (
-                f"{len(fits)} of {len(some)} shots fit before the longest text for "
-                f"{' and '.join(names)}"
-            )
-            chosen = dataclasses.replace(
-                chosen, shots=shots, notes=(*chosen.notes, note)
-            )
+            fitting = f"{len(fits)} of {len(some)} shots fit before the longest text"
+            notes = (*chosen.notes, f"{fitting} for {' and '.join(names)}")
+            chosen = dataclasses.replace(chosen, shots=shots, notes=notes)
     return chosen
 
 
@@ -446,26 +417,26 @@ def score_and_judge(
     warnings = (*model.notes(), *plan.chosen.notes, *found.warnings)
     study = dataclasses.replace(found.study, warnings=warnings)
     settings = {method.name: method.setting for method in plan.chosen.methods}
+    results = [
+        dataclasses.replace(row, setting=settings.get(row.method, ""))
+        if isinstance(row, ScoreResult)
+        else row
+        for row in found.results
+    ]
     report = watch.report(
         command,
         plan.asked.seed,
-        (
-            dataclasses.replace(row, setting=settings.get(row.method, ""))
-            if isinstance(row, ScoreResult)
-            else row
-            for row in found.results
-        ),
+        results,
         model=model.info,
         device=model.device,
         blind=found.blind,
         thresholds=found.thresholds,
         study=dataclasses.asdict(study),
     )
-    rows = text_rows(
-        run, whole, n_tokens=n_tokens_N, left_out=plan.left_out, found=found
-    )
+    more = dict(n_tokens=n_tokens_N, left_out=plan.left_out)
+    rows = tuple(text_rows(run, whole, found=found, **more))
     return MembershipAnalysis(
-        report=report, rows=tuple(rows), table=whole, pictures=found.pictures
+        report=report, rows=rows, table=whole, pictures=found.pictures
     )
 
 
@@ -491,9 +462,8 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
         if inputs.reference is not None:
             words += " What the reference model costs is not counted."
         return first + words
-    n_targets = count_targets(
-        plan.texts, methods, model, inputs=inputs, seed=plan.asked.seed
-    )
+    seed = plan.asked.seed
+    n_targets = count_targets(plan.texts, methods, model, inputs=inputs, seed=seed)
     if not isinstance(model.plain, Scorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
     lengths = [len(ids) for ids in model.sequences(plan.texts)]

@@ -95,7 +95,7 @@ class ScoreMethod(MethodRow):
 
     @property
     def example(self) -> str:
-        """Of any score."""
+        """The command that asks for this score alone."""
         return f"jaxcontam membership MODEL labelled.jsonl --scores {self.name}"
 
 

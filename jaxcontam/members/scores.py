@@ -346,10 +346,7 @@ def name_at(name: str, fraction: float) -> str:
     return name if fraction == FRACTION else f"{name}_{100 * fraction:g}"
 
 
-MIN_K = min_k_at(FRACTION)
-
-MIN_K_PP = min_k_pp_at(FRACTION)
-
+MIN_K, MIN_K_PP = min_k_at(FRACTION), min_k_pp_at(FRACTION)
 AT_K = {"min_k": min_k_at, "min_k_pp": min_k_pp_at}
 """Scores of any share of tokens."""
 
@@ -474,20 +471,8 @@ def corpus_logprobs(counts_V: np.ndarray) -> np.ndarray:
 
 
 _HERE: tuple[ScoreMethod, ...] = (
-    MIN_K,
-    MIN_K_PP,
-    LOSS,
-    ZLIB,
-    SURP,
-    GAP_K,
-    DC_PDD,
-    LOWERCASE,
-    NEIGHBOURHOOD,
-    REFERENCE,
-    RECALL,
-    CON_RECALL,
-    CODEC,
-    GRADIENT_NORM,
+    *(MIN_K, MIN_K_PP, LOSS, ZLIB, SURP, GAP_K, DC_PDD, LOWERCASE, NEIGHBOURHOOD),
+    *(REFERENCE, RECALL, CON_RECALL, CODEC, GRADIENT_NORM),
 )
 
 SCORES: Mapping[str, ScoreMethod]

@@ -7,6 +7,7 @@ Dimension key
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,16 +82,14 @@ def plan_options(
     Raises:
         InputError: If no item can take part, or the right option is not known.
     """
-    if fixed:
-        for item in items:
-            if item.answer is None:
-                raise InputError(
-                    f"{benchmark.name}: example {item.number}: no field tells the "
-                    "right option",
-                    hint="--answer-field names it; --fix-answer needs it",
-                )
+    if fixed and (lacking := next((i for i in items if i.answer is None), None)):
+        raise InputError(
+            f"{benchmark.name}: example {lacking.number}: no field tells the right "
+            "option",
+            hint="--answer-field names it; --fix-answer needs it",
+        )
     digest = options_digest(items)
-    design = _drawn(items, seed, n_orders, fixed=fixed)
+    design = option_orders(items, seed, n_orders, fixed=fixed)
     if not design.orders:
         raise InputError(
             f"{benchmark.name}: no item can take part: {_reasons(design)}",
@@ -104,14 +103,17 @@ def plan_options(
     encoded = iter(encode_examples(tokenizer, texts, separator="").ids)
     rows = [[next(encoded) for _ in orders] for orders in design.orders]
     plan = plan_versions(rows, prefix_id=prefix_id, seed=seed, content_digest=digest)
-    orders_KMS = _padded_orders(design.orders)
+    # -1 where an item has fewer orders or options.
+    shape = np.array([found.shape for found in design.orders]).max(axis=0)
+    orders_KMS = np.full((len(design.orders), *shape), -1, np.int32)
+    for k, found in enumerate(design.orders):
+        orders_KMS[k, : found.shape[0], : found.shape[1]] = found
+    n_dropped = len(benchmark) - len(orders_KMS)
     return PlannedTest(
         benchmark=benchmark,
         method=dataclasses.replace(METHOD, null=FIXED_NULL) if fixed else METHOD,
         layout=Layout(
-            design=OrderDesign(
-                orders_KMS, plan.place, len(benchmark) - len(orders_KMS)
-            ),
+            design=OrderDesign(orders_KMS, plan.place, n_dropped),
             plan=plan,
             cut=None,
             items=tuple(items[i].number - 1 for i in design.items.tolist()),
@@ -121,21 +123,15 @@ def plan_options(
         content_digest=digest,
         order_provenance=order_provenance,
         effect_unit=EFFECT_UNIT,
-        checks=lambda: _checks(items, design, seed, fixed=fixed),
+        checks=functools.partial(options_pretests, items, design, seed, fixed=fixed),
         warnings=_warnings(benchmark, items, design, fixed=fixed),
     )
 
 
-def options_pretests(
-    items: Sequence[Item], *, seed: int, n_orders: int | None, fixed: bool
-) -> tuple[Pretest, ...]:
-    """Pre-tests of the items that take part; arguments as of `plan_options`."""
-    return _checks(items, _drawn(items, seed, n_orders, fixed=fixed), seed, fixed=fixed)
-
-
-def _drawn(
+def option_orders(
     items: Sequence[Item], seed: int, n_orders: int | None, *, fixed: bool
 ) -> OptionDesign:
+    """Draw the orders of the items that take part; see `plan_options`."""
     return draw_option_orders(
         [item.options for item in items],
         _DEFAULT_ORDERS if n_orders is None else n_orders,
@@ -146,16 +142,13 @@ def _drawn(
     )
 
 
-def _checks(
+def options_pretests(
     items: Sequence[Item], drawn: OptionDesign, seed: int, *, fixed: bool
 ) -> tuple[Pretest, ...]:
+    """Pre-tests of the items that take part."""
     used = [items[i] for i in drawn.items.tolist()]
-    return option_pretests(
-        [item.options for item in used],
-        [item.answer for item in used],
-        seed=seed,
-        fixed=fixed,
-    )
+    options, answers = [one.options for one in used], [one.answer for one in used]
+    return option_pretests(options, answers, seed=seed, fixed=fixed)
 
 
 def options_fingerprint(items: Sequence[Item]) -> str:
@@ -169,11 +162,11 @@ def options_digest(items: Sequence[Item]) -> str:
 
 
 def _item_digests(items: Sequence[Item]) -> list[str]:
-    digests = []
-    for item in items:
-        literals = [part for part in item.parts if isinstance(part, str)]
-        digests.append(content_digest([fingerprint(literals), *item.sources]))
-    return digests
+    literals = ([p for p in item.parts if isinstance(p, str)] for item in items)
+    return [
+        content_digest([fingerprint(own), *item.sources])
+        for own, item in zip(literals, items, strict=True)
+    ]
 
 
 def _warnings(
@@ -181,10 +174,9 @@ def _warnings(
 ) -> tuple[str, ...]:
     n_items, warnings = len(items), []
     if n_out := n_items - len(drawn.orders):
-        warnings.append(
-            f"{n_out} of {n_items} items {'was' if n_out == 1 else 'were'} left "
-            f"out: {_reasons(drawn)}"
-        )
+        were = "was" if n_out == 1 else "were"
+        said = f"{n_out} of {n_items} items {were} left out: {_reasons(drawn)}"
+        warnings.append(said)
     if n_without := len(benchmark) - n_items:
         has = "record has" if n_without == 1 else "records have"
         warnings.append(f"{n_without} {has} no options")
@@ -197,20 +189,10 @@ def _warnings(
 
 
 def _reasons(design: OptionDesign) -> str:
-    found = sorted(design.left_out.items())
     return ", ".join(
         f"{count} {_OF_ONE[reason] if count == 1 else reason}"
-        for reason, count in found
+        for reason, count in sorted(design.left_out.items())
     )
-
-
-def _padded_orders(orders: Sequence[np.ndarray]) -> np.ndarray:
-    """(K, M, S) int32, -1 where an item has fewer orders or options."""
-    shape = np.array([found.shape for found in orders]).max(axis=0)
-    orders_KMS = np.full((len(orders), *shape), -1, np.int32)
-    for k, found in enumerate(orders):
-        orders_KMS[k, : found.shape[0], : found.shape[1]] = found
-    return orders_KMS
 
 
 METHOD = VersionMethod(

@@ -141,13 +141,8 @@ def order_checks(
         benchmark, texts=benchmark.texts[:most], rows=benchmark.rows[:most]
     )
     groups = None if group_field is None else benchmark.groups(group_field)
-    return pretest_battery(
-        benchmark.texts,
-        columns(benchmark.rows),
-        seed=design.seed,
-        groups=groups,
-        say=say,
-    )
+    read = benchmark.texts, columns(benchmark.rows)
+    return pretest_battery(*read, seed=design.seed, groups=groups, say=say)
 
 
 def _sources(texts: Texts) -> list[str | Path | Benchmark]:
@@ -173,9 +168,7 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
                 "--template and --text-field go with files", hint="texts are texts"
             )
         benchmark = dataclasses.replace(
-            source,
-            texts=source.texts[: design.limit],
-            rows=source.rows[: design.limit],
+            source, texts=source.texts[: design.limit], rows=source.rows[: design.limit]
         )
         if not len(benchmark):
             raise InputError(f"{source.name}: no examples", hint="nothing to test")
@@ -195,11 +188,9 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
 
 
 def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
-    file = (
-        source
-        if isinstance(source, Benchmark)
-        else load_benchmark(source, limit=design.limit, no_header=design.no_header)
-    )
+    file = source
+    if not isinstance(file, Benchmark):
+        file = load_benchmark(file, limit=design.limit, no_header=design.no_header)
     return read_items(
         file,
         options_field=design.options_field,
@@ -212,9 +203,8 @@ def _refused(
     benchmark: Benchmark, pretests: Sequence[Pretest], method: str, n_repeats: int
 ) -> UnscoredFile | None:
     null = cast(Null, TESTS[method].null)
-    if benchmark.order_provenance in ("seeded", RELEASED):
-        null = DESIGNED
-    if null == DESIGNED or not refusals(null, pretests):
+    is_drawn = null == DESIGNED or benchmark.order_provenance in ("seeded", RELEASED)
+    if is_drawn or not refusals(null, pretests):
         return None
     return UnscoredFile(
         benchmark=benchmark.name,
@@ -270,22 +260,19 @@ def whole_blocks(benchmark: Benchmark, field: str, limit: int) -> Benchmark:
 
 def as_blocks(benchmark: Benchmark, starts_B: np.ndarray) -> Benchmark:
     """A benchmark whose examples are blocks, with the fields that a block shares."""
-    texts, rows = [], []
-    for part in _runs(starts_B, len(benchmark)):
-        texts.append("\n".join(benchmark.texts[i] for i in part))
-        rows.append(_shared([benchmark.rows[i] for i in part]))
-    return dataclasses.replace(benchmark, texts=tuple(texts), rows=tuple(rows))
+    parts = _runs(starts_B, len(benchmark))
+    texts = tuple("\n".join(benchmark.texts[i] for i in part) for part in parts)
+    rows = tuple(_shared([benchmark.rows[i] for i in part]) for part in parts)
+    return dataclasses.replace(benchmark, texts=texts, rows=rows)
 
 
 def encoded_blocks(encoded: Encoded, starts_B: np.ndarray) -> Encoded:
     """Ids of blocks: those of their examples, each with its separator."""
-    parts = list(_runs(starts_B, len(encoded.ids)))
+    parts = _runs(starts_B, len(encoded.ids))
     return Encoded(
         ids=tuple(np.concatenate([encoded.ids[i] for i in part]) for part in parts),
         separator=encoded.separator,
-        n_cut_ids=np.array(
-            [int(encoded.n_cut_ids[part].sum()) for part in parts], np.int32
-        ),
+        n_cut_ids=np.add.reduceat(encoded.n_cut_ids, starts_B, dtype=np.int32),
     )
 
 
@@ -293,9 +280,7 @@ def _runs(starts_B: np.ndarray, n: int) -> list[np.ndarray]:
     return np.split(np.arange(n), starts_B[1:])
 
 
-def _shared(
-    rows: list[dict[str, object] | None],
-) -> dict[str, object] | None:
+def _shared(rows: list[dict[str, object] | None]) -> dict[str, object] | None:
     """Fields with the same value in all records of a block."""
     first = rows[0]
     if first is None:

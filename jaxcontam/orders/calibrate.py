@@ -20,7 +20,6 @@ from jaxcontam.progress import Progress, progress_after, progress_bar
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.proof.publish import report_name, shown
 from jaxcontam.proof.result import Evidence
-from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.archive import P_VALUES_NAME, archive_bytes
 from jaxcontam.reports.flags import (
     ReportFlags,
@@ -40,6 +39,7 @@ from jaxcontam.reports.page import (
     Page,
     PageWords,
     Paragraph,
+    Part,
     Section,
     Table,
     report_page,
@@ -134,6 +134,11 @@ class DrawnPValues:
     p_value: np.ndarray
     p_randomised: np.ndarray | None = None
 
+    @property
+    def compared(self) -> np.ndarray:
+        """(R,) values that are compared with the uniform law."""
+        return self.p_value if self.p_randomised is None else self.p_randomised
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport(Report):
@@ -170,9 +175,8 @@ def calibrate_test(
     groups = None if group_field is None else benchmark.groups(group_field)
     n_fresh = 1
     if is_exact:
-        is_cheap = method.default_orders == 1 or (
-            method.scores_pairs and not method.whole
-        )
+        some_pairs = method.scores_pairs and not method.whole
+        is_cheap = method.default_orders == 1 or some_pairs
         n_fresh = n_draws or (_N_FRESH_CHEAP if is_cheap else _N_FRESH)
     n_scored = n_cached = n_targets = 0
     found: list[tuple[float, float]] = []
@@ -195,12 +199,9 @@ def calibrate_test(
             n_targets = n_fresh * first.n_targets
             if begun is not None:
                 begun(first, n_fresh)
+        after = progress_after(progress, n_scored + n_cached, n_targets)
         try:
-            scored = score_test(
-                planned,
-                scorer,
-                progress_after(progress, n_scored + n_cached, n_targets),
-            )
+            scored = score_test(planned, scorer, after)
         except ShareScored as e:
             over = e
             continue
@@ -215,8 +216,7 @@ def calibrate_test(
     assert first is not None
     drawn = DrawnPValues(relabelled_R)
     if is_exact:
-        shown, compared = zip(*found, strict=True)
-        drawn = DrawnPValues(np.array(shown), np.array(compared))
+        drawn = DrawnPValues(*np.array(found).T)
     result = CalibrationResult(
         benchmark=benchmark.name,
         fingerprint=benchmark.fingerprint,
@@ -225,7 +225,7 @@ def calibrate_test(
         method=method.name,
         validity=method.validity,
         drawn=FRESH if is_exact else RELABELLED,
-        n_strata=first.layout.n_strata,
+        n_strata=first.layout.design.n_strata,
         n_orders=first.layout.n_orders,
         group_field=group_field,
         tokens_scored=n_scored,
@@ -237,12 +237,10 @@ def calibrate_test(
 
 def counts_of(drawn: DrawnPValues) -> dict[str, Any]:
     """Fields of a `CalibrationResult` that follow from its p-values."""
-    compared_R = drawn.p_value if drawn.p_randomised is None else drawn.p_randomised
-    rejections = tuple(rejection(drawn.p_value, level) for level in LEVELS)
-    statistic, p_value = distance_from_uniform(compared_R)
+    statistic, p_value = distance_from_uniform(drawn.compared)
     return {
         "n_draws": len(drawn.p_value),
-        "rejections": rejections,
+        "rejections": tuple(rejection(drawn.p_value, level) for level in LEVELS),
         "ks_statistic": statistic,
         "ks_p_value": p_value,
     }
@@ -264,18 +262,12 @@ def fresh_order(
         places.setdefault(value, []).append(i)
     for own in places.values():
         order[own] = rng.permutation(own)
+    texts = tuple(benchmark.texts[i] for i in order)
+    rows = tuple(benchmark.rows[i] for i in order)
+    ids = tuple(encoded.ids[i] for i in order)
     return FreshOrder(
-        benchmark=Benchmark(
-            benchmark.name,
-            tuple(benchmark.texts[i] for i in order),
-            tuple(benchmark.rows[i] for i in order),
-            "seeded",
-        ),
-        encoded=Encoded(
-            tuple(encoded.ids[i] for i in order),
-            encoded.separator,
-            encoded.n_cut_ids[order],
-        ),
+        benchmark=Benchmark(benchmark.name, texts, rows, "seeded"),
+        encoded=Encoded(ids, encoded.separator, encoded.n_cut_ids[order]),
         seed=int(rng.integers(2**31)),
         uniform=float(rng.random()),
     )
@@ -285,14 +277,17 @@ def p_values(
     planned: PlannedTest, evidence: Evidence, *, uniform: float
 ) -> tuple[float, float]:
     """The p-value that a report would show, and its randomised version."""
-    method = planned.method
-    p_value = _p_value(method, planned, evidence)
+    # Where in the file the evidence lies enters no p-value, and takes time.
+    method = dataclasses.replace(planned.method, locates=False)
     if evidence.scores is not None:
         opposite = dataclasses.replace(evidence, scores=-evidence.scores)
     else:
         assert evidence.pairs is not None
         opposite = dataclasses.replace(evidence, pairs=-evidence.pairs)
-    return p_value, randomised(p_value, _p_value(method, planned, opposite), uniform)
+    p_value, other = (
+        planned.numbers(one, method).p_value for one in (evidence, opposite)
+    )
+    return p_value, randomised(p_value, other, uniform)
 
 
 def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.ndarray:
@@ -306,11 +301,6 @@ def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.
         n_draws=n_draws,
         seed=planned.seed,
     )
-
-
-def _p_value(method: TestRow, planned: PlannedTest, evidence: Evidence) -> float:
-    # Where in the file the evidence lies enters no p-value, and takes time.
-    return planned.numbers(evidence, dataclasses.replace(method, locates=False)).p_value
 
 
 _WORDS = PageWords(
@@ -413,6 +403,12 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
         make_folder(out)
         scorer = self.scorer(model, out)
 
+        def announce(planned: PlannedTest, n: int) -> None:
+            console.say(
+                f"{planned.method.name}: {n} fresh order{'s' * (n > 1)} of "
+                f"{len(benchmark):,} examples, about {n * planned.n_targets:,} tokens"
+            )
+
         def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:
             with progress_bar(name) as progress:
                 return calibrate_test(
@@ -426,7 +422,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
                     n_draws=self.draws,
                     n_orders=self.n_orders,
                     group_field=self.group_field,
-                    begun=_announce,
+                    begun=announce,
                     progress=progress,
                 )
 
@@ -445,14 +441,6 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
             lambda console: _print(results, console),
             as_json=self.json,
         )
-
-
-def _announce(planned: PlannedTest, n_fresh: int) -> None:
-    Terminal(stderr=True).say(
-        f"{planned.method.name}: {n_fresh} fresh order{'s' * (n_fresh > 1)} of "
-        f"{len(planned.benchmark):,} examples, about "
-        f"{n_fresh * planned.n_targets:,} tokens"
-    )
 
 
 def _print(results: Sequence[CalibrationResult], console: Terminal) -> None:
@@ -476,7 +464,13 @@ def calibration_page(
 ) -> Page:
     """The page of a calibration; `drawn` are the p-values of each row."""
     rows = [row for row in report.results if isinstance(row, CalibrationResult)]
-    sentences = [calibration_sentence(row) for row in rows]
+    sentences = [
+        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
+        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. Distance "
+        f"of the p-values from uniform {row.ks_statistic:.3f} (Kolmogorov-Smirnov p "
+        f"{row.ks_p_value:.2g})."
+        for row in rows
+    ]
     sections = [Section([Items(sentences), Paragraph(MEANING)])]
     sections += [_section(row, one) for row, one in zip(rows, drawn, strict=True)]
     model = "" if report.model is None else f"{report.model.name}, "
@@ -490,16 +484,6 @@ def calibration_page(
     )
 
 
-def calibration_sentence(row: CalibrationResult) -> str:
-    """Name the draws, and how far from uniform their p-values are."""
-    return (
-        f"{row.method} on {row.n_examples:,} examples of {row.benchmark}: "
-        f"{row.n_draws:,} {row.drawn}, {row.tokens_scored:,} tokens scored. "
-        f"Distance of the p-values from uniform "
-        f"{row.ks_statistic:.3f} (Kolmogorov-Smirnov p {row.ks_p_value:.2g})."
-    )
-
-
 def rate_text(cell: Rejection) -> str:
     """A rate of rejection with its interval."""
     low, high = (f"{end:.3f}".removeprefix("0") for end in (cell.low, cell.high))
@@ -510,13 +494,13 @@ def _section(row: CalibrationResult, drawn: DrawnPValues) -> Section:
     # matplotlib takes a third of a second to import: only for a page.
     from jaxcontam.proof.plots import qq_plot
 
-    values = drawn.p_value if drawn.p_randomised is None else drawn.p_randomised
     rates = [
         [f"{cell.level:g}", f"{cell.n_rejected:,}", rate_text(cell)]
         for cell in row.rejections
     ]
     header = ("p at most", "draws", "rate (95 % interval)")
-    meaning = [Paragraph(_RELABELLED_MEANING)] * (row.drawn == RELABELLED)
     table = Table(header, rates, "rates of rejection")
-    parts = [*meaning, table, Figure(qq_plot(values), _QQ)]
+    parts: list[Part] = [table, Figure(qq_plot(drawn.compared), _QQ)]
+    if row.drawn == RELABELLED:
+        parts.insert(0, Paragraph(_RELABELLED_MEANING))
     return Section(parts, f"{row.method}, {row.drawn}")

@@ -47,17 +47,18 @@ def chat_texts(
             f"--chat-template: {model.name} has no chat template",
             hint="name a model directory with one, or leave the flag out",
         )
-    chats, parts = [], []
-    for i, text in enumerate(benchmark.texts):
-        asked, answer = (text, "") if turn == "user" else ("", text)
-        if turn == "both":
-            place = f"{benchmark.name}: example {i + 1}"
-            asked, answer = _question_and_answer(benchmark.rows[i], place)
-        messages = [{"role": "user", "content": asked}]
-        if turn != "user":
-            messages.append({"role": "assistant", "content": answer})
-        chats.append(messages)
-        parts.append((asked, answer))
+    parts = [(text, "") if turn == "user" else ("", text) for text in benchmark.texts]
+    if turn == "both":
+        places = (f"{benchmark.name}: example {i + 1}" for i in range(len(benchmark)))
+        parts = [*map(_question_and_answer, benchmark.rows, places)]
+    roles = ("user",) if turn == "user" else ("user", "assistant")
+    chats = [
+        [
+            {"role": role, "content": text}
+            for role, text in zip(roles, own, strict=False)
+        ]
+        for own in parts
+    ]
     # Else a text could tell its place in the file by the time of its writing.
     reads_clock = "strftime_now" in layout.template.source
     if reads_clock:

@@ -85,12 +85,8 @@ class Audit(ScoringFlags, AuditDesign):
     def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
         """`run` on the model that `opened` gives once the files were read."""
         watch = Stopwatch()
-        command = (
-            "audit",
-            self.model,
-            *map(path_word, self.benchmark),
-            *flags_of(self),
-        )
+        words = map(path_word, self.benchmark)
+        command = ("audit", self.model, *words, *flags_of(self))
         with waiting_for("reading the files") as say:
             files = read_files(self.benchmark, self)
             most = HEAD if self.dry_run else None

@@ -123,8 +123,14 @@ class AuditDesign:
     @property
     def test_names(self) -> tuple[str, ...]:
         """Tests to run, the deciding one first."""
-        known = self.shuffled or bool(self.seed_file)
-        return chosen_tests(self.tests, known=known)
+        if self.tests is None:
+            names = (DIRECTION.name, ADJACENCY.name)
+            return names[::-1] if self.shuffled or self.seed_file else names
+        names = [name.strip() for name in self.tests.split(",")]
+        if ADJACENCY.name in names:
+            # Its pairs tell the direction, too.
+            names.append(DIRECTION.name)
+        return tuple(dict.fromkeys(names))
 
     @property
     def tests_options(self) -> bool:
@@ -165,18 +171,6 @@ class AuditDesign:
                 "--reference goes with direction, adjacency or options",
                 hint="--tests direction",
             )
-
-
-def chosen_tests(tests: str | None, *, known: bool) -> tuple[str, ...]:
-    """Order tests that flags ask for, the deciding one first."""
-    if tests is None:
-        names = (DIRECTION.name, ADJACENCY.name)
-        return names[::-1] if known else names
-    names = [name.strip() for name in tests.split(",")]
-    if ADJACENCY.name in names:
-        # Its pairs tell the direction, too.
-        names.append(DIRECTION.name)
-    return tuple(dict.fromkeys(names))
 
 
 def design_of(**fields: Any) -> AuditDesign:

@@ -13,7 +13,7 @@ from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
-from jaxcontam.scoring.cost import scoring_seconds
+from jaxcontam.scoring.cost import ScoringCost, scoring_seconds
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
@@ -112,17 +112,16 @@ def dry_run(
                 price=price,
                 compiled_in=compiled_in(),
             )
+    document = dataclasses.asdict(found)
     if as_json:
-        print(json_text(dataclasses.asdict(found)))
+        print(json_text(document))
     else:
         _print(found, Terminal())
-    return dataclasses.asdict(found)
+    return document
 
 
 def _estimated_tests(
-    planned: Sequence[PlannedTest],
-    scorer: Scorer | RemoteScorer,
-    names: Sequence[str],
+    planned: Sequence[PlannedTest], scorer: Scorer | RemoteScorer, names: Sequence[str]
 ) -> tuple[tuple[TestEstimate, ...], collections.Counter[tuple[int, ...]]]:
     """Cost of each test, and what all read: shapes of batches -> positions."""
     tests: list[TestEstimate] = []
@@ -134,37 +133,31 @@ def _estimated_tests(
         is_alone = n_of_pairs == 1 and test.method.scores_pairs
         cost = test.layout.cost(scorer, None if is_alone else promised)
         positions += cost.positions
-        rows = [
-            dataclasses.replace(
-                _free_estimate(test, level),
-                n_sequences=test.layout.n_scored,
-                n_targets=cost.n_targets,
-                n_cached=cost.n_cached,
-                store_kb=cost.store_bytes / 1000,
-            )
-        ]
+        rows = [_estimate(test, level, test.layout.n_scored, cost)]
         if DIRECTION.name in names and test.method.whole:
             # Direction is read from the same pairs.
             method = DIRECTION
             layout = dataclasses.replace(test.layout, statistic=method.statistic)
             read = dataclasses.replace(test, method=method, layout=layout)
             is_after = test.method.name in names[: names.index(method.name)]
-            rows.insert(is_after, _free_estimate(read, level))
+            rows.insert(is_after, _estimate(read, level))
         tests += rows
     return tuple(tests), positions
 
 
-def _free_estimate(test: PlannedTest, level: float) -> TestEstimate:
+def _estimate(
+    test: PlannedTest, level: float, n_scored: int = 0, cost: ScoringCost | None = None
+) -> TestEstimate:
     mde_low, mde_high = _mde_range(test, level)
     # The published order is best in every stratum, and nothing ties with it.
     is_exact = test.method.validity == "exact"
     return TestEstimate(
         benchmark=test.benchmark.name,
         method=test.method.name,
-        n_sequences=0,
-        n_targets=0,
-        n_cached=0,
-        store_kb=0.0,
+        n_sequences=n_scored,
+        n_targets=cost.n_targets if cost else 0,
+        n_cached=cost.n_cached if cost else 0,
+        store_kb=cost.store_bytes / 1000 if cost else 0.0,
         log10_p_floor=test.layout.log10_floor if is_exact else None,
         mde_low=mde_low,
         mde_high=mde_high,
@@ -212,9 +205,8 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(f"\n{sending_words(found.requests)}")
         return
     assert found.minutes is not None
-    time = f"{found.minutes:.0f} minutes"
-    if found.minutes < 2:
-        time = f"{60 * found.minutes:.0f} seconds"
+    m = found.minutes
+    time = f"{60 * m:.0f} seconds" if m < 2 else f"{m:.0f} minutes"
     if left := sum(test.n_targets - test.n_cached for test in found.tests):
         words = f"{left:,} tokens to score: about {time} at the speed of one batch now"
         words += "." if found.price is None else f", at a price of {found.price:.2g}."
@@ -234,12 +226,9 @@ def _print(found: Estimate, console: Terminal) -> None:
 def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | None]:
     if not test.is_of_file or test.group_field is not None:
         return None, None
-    design = scored_design(
-        test.method.name,
-        len(test.benchmark),
-        test.layout.n_strata + test.layout.n_dropped,
-        test.layout.n_orders,
-    )
+    layout, n = test.layout, len(test.benchmark)
+    n_strata = layout.design.n_strata + layout.design.n_dropped
+    design = scored_design(test.method.name, n, n_strata, layout.n_orders)
     if design is None:
         return None, None
     spreads = SD_OF_PAIRS if test.method.scores_pairs else SD_OF_ORDERS

@@ -84,7 +84,7 @@ DIRECTION = PairMethod(
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
             "examples was as likely to be published backwards, given all others; like "
-            "examples may stand together, if kind follows kind as often either way",
+            "examples may stand together, if kind follows kind as often either way"
         },
         chance="in each of {n_strata} strata every run of at most four examples would "
         "be as likely to stand backwards{within} (up to {n_versions} ways); the summed "
@@ -99,9 +99,13 @@ DIRECTION = PairMethod(
 )
 
 
-def fitting_strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
-    """Contiguous strata that fit the context."""
-    size = stratum_size(file.n_examples, file.n_ids, file.context, n_orders)
+def fitting_strata(
+    file: OrderFile, n_orders: int, *, limit: int | None = None
+) -> list[np.ndarray]:
+    """Contiguous strata that fit the context, of at most `limit` examples."""
+    size = stratum_size(
+        file.n_examples, file.n_ids, file.context, n_orders, limit=limit
+    )
     return split_strata(file.n_examples, size)
 
 
@@ -135,14 +139,6 @@ STRATIFIED = OrderMethod(
 )
 
 
-def short_strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
-    """Contiguous strata of at most 6 examples."""
-    size = stratum_size(
-        file.n_examples, file.n_ids, file.context, n_orders, limit=LARGEST_STRATUM
-    )
-    return split_strata(file.n_examples, size)
-
-
 def reversal_numbers(
     loglik_KM: np.ndarray, boundaries_K: np.ndarray, seed: int
 ) -> OrderNumbers:
@@ -160,7 +156,7 @@ def reversal_numbers(
 
 REVERSAL = OrderMethod(
     name="reversal",
-    strata=short_strata,
+    strata=functools.partial(fitting_strata, limit=LARGEST_STRATUM),
     analyse=reversal_numbers,
     draw=reversed_orders,
     default_orders=1,
@@ -237,9 +233,8 @@ def t_numbers(
     gains_K = loglik_KM[:, 0] - loglik_KM[:, 1:].mean(axis=1)
     tolerance = MODEL_TOLERANCE * float(np.abs(loglik_KM).max())
     spread = float(gains_K.std(ddof=ddof))
-    if float(np.abs(gains_K).max()) <= tolerance:
-        statistic, log_p = 0.0, 0.0
-    else:
+    statistic = log_p = 0.0
+    if float(np.abs(gains_K).max()) > tolerance:
         statistic = float(gains_K.mean()) / max(spread, tolerance) * math.sqrt(K)
         log_p = float(stats.t.logsf(statistic, K - 1))
     effect = order_effect(
@@ -284,21 +279,15 @@ SHARDED_T_RELEASED = dataclasses.replace(
 
 
 _HERE: tuple[TestRow, ...] = (
-    DIRECTION,
-    ADJACENCY,
-    STRATIFIED,
-    REVERSAL,
-    PERMUTATION,
-    SHARDED_T,
-    SHARDED_T_RELEASED,
-    answer_options.METHOD,
+    *(DIRECTION, ADJACENCY, STRATIFIED, REVERSAL, PERMUTATION),
+    *(SHARDED_T, SHARDED_T_RELEASED, answer_options.METHOD),
 )
 
 TESTS: Mapping[str, TestRow]
 """Tests that may follow `--tests`, those of other packages last."""
 
 WORDS: Words
-"""What reports say of each."""
+"""Words of reports for each."""
 
 
 def methods_to_score(names: Sequence[str]) -> list[TestRow]:

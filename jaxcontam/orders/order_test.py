@@ -68,16 +68,6 @@ class Layout:
     runs: np.ndarray | None = None
 
     @property
-    def n_strata(self) -> int:
-        """Strata with more than one order."""
-        return self.design.n_strata
-
-    @property
-    def n_dropped(self) -> int:
-        """Strata with a single order."""
-        return self.design.n_dropped
-
-    @property
     def columns(self) -> list[int]:
         """Orders of each stratum that are compared, the published one included."""
         orders_KMS = self.design.orders
@@ -289,7 +279,7 @@ class PlannedTest:
             null=null,
             validity=cast(Validity, method.validity),
             n_strata=n_strata,
-            n_dropped=layout.n_dropped,
+            n_dropped=layout.design.n_dropped,
             n_orders=n_orders,
             group_field=self.group_field,
             block_field=self.block_field,
@@ -333,11 +323,10 @@ def plan_test(
             or groups leave no order to compare with.
     """
     groups = None if group_field is None else benchmark.groups(group_field)
-    if len(benchmark) < method.fewest_examples:
-        unit = "example" if block_field is None else "block"
+    if (n := len(benchmark)) < method.fewest_examples:
+        units = ("example" if block_field is None else "block") + "s" * (n > 1)
         raise InputError(
-            f"{benchmark.name}: {len(benchmark)} {unit}"
-            f"{'s' * (len(benchmark) > 1)}, {method.name} needs "
+            f"{benchmark.name}: {n} {units}, {method.name} needs "
             f"{method.fewest_examples}",
             hint="an order needs examples that could stand otherwise",
         )
@@ -360,9 +349,9 @@ def plan_test(
         ),
         encoded,
     )
-    if layout.n_strata < method.fewest_strata:
+    if (n_strata := layout.design.n_strata) < method.fewest_strata:
         raise NothingToPermuteError(
-            f"{benchmark.name}: {layout.n_strata} strata have two different orders"
+            f"{benchmark.name}: {n_strata} strata have two different orders"
             + (f" with equal {group_field!r} at each place" if group_field else "")
             + f", {method.name} needs {method.fewest_strata}",
             hint=f"too few examples near each other have equal {group_field!r}; "
@@ -387,9 +376,7 @@ def plan_test(
 
 
 def score_test(
-    planned: PlannedTest,
-    scorer: SequenceScorer,
-    progress: Progress | None = None,
+    planned: PlannedTest, scorer: SequenceScorer, progress: Progress | None = None
 ) -> ScoredTest:
     """Score everything that a planned test asks for."""
     try:
@@ -422,7 +409,7 @@ def _warnings(
     kept = [encoded.cut(i, int(length)).tobytes() for i, length in enumerate(lengths)]
     if n_same := n - len(set(kept)):
         warnings.append(f"{n_same} of {n} examples repeat another one")
-    if dropped := layout.n_dropped:
+    if dropped := layout.design.n_dropped:
         warnings.append(f"{dropped} strata have a single order and were left out")
     return tuple(warnings)
 

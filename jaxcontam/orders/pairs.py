@@ -167,11 +167,7 @@ def where_in_pairs(
 ) -> Local:
     """The best run of strata of a pair test."""
     rows = sampled_columns(
-        strata,
-        statistic,
-        seed=seed,
-        content_digest=content_digest,
-        n_orders=_N_SAMPLED,
+        strata, statistic, seed=seed, content_digest=content_digest, n_orders=_N_SAMPLED
     )
     largest_KS = np.nan_to_num(np.abs(strata.pairs)).max(axis=2)
     ties_K = MODEL_TOLERANCE * largest_KS.sum(axis=1)

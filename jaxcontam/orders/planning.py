@@ -192,11 +192,12 @@ class Plan:
         file = FilePlan(
             n_examples=0,
             example_tokens=self.example_tokens
-            or (pilot.example_tokens if pilot else 64),
+            or (pilot and pilot.example_tokens)
+            or 64,
             context=self.context or (pilot and pilot.context) or 2048,
             symmetry=pilot.symmetry if pilot else 0.0,
         )
-        examples = self.examples or (pilot.n_examples if pilot else None)
+        examples = self.examples or (pilot and pilot.n_examples)
         sd = dict.fromkeys(self.test_names, self.sd or 0.0)
         if self.sd is None and pilot is not None:
             sd = {name: pilot.sd[pilot.spread_of(name)] for name in self.test_names}
@@ -289,10 +290,8 @@ def _print(
     )
     table, _ = first_that_fits([bare_table(header, rows)], console)
     console.print(table, crop=False)
-    spreads = sorted(set(found.sd.values()))
-    spread = f"{spreads[0]:.3g}"
-    if len(spreads) > 1:
-        spread += f" to {spreads[-1]:.3g}"
+    ends = sorted({min(found.sd.values()), max(found.sd.values())})
+    spread = " to ".join(f"{end:.3g}" for end in ends)
     console.print(
         f"\nTo find {found.effect:.3g} nats a boundary at p <= {plan.level:g} with "
         f"probability {plan.power:g}, where chance adds {spread} nats to each; "
@@ -342,8 +341,8 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
             f"{path}: {name}: its orders kept to groups",
             hint="a pilot needs orders of whole strata",
         )
-    known = [row.numbers.symmetry for row in rows if row.numbers.symmetry is not None]
-    symmetry = known[0] if known else 0.0
+    known = (row.numbers.symmetry for row in rows)
+    symmetry = next((one for one in known if one is not None), 0.0)
     sd: dict[str, float] = {}
     effects: list[tuple[bool, float]] = []
     lengths: list[float] = []

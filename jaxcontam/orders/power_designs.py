@@ -91,12 +91,7 @@ def power_design(name: str, file: FilePlan, n_orders: int | None) -> PowerDesign
 
 
 def scored_design(
-    name: str,
-    n_examples: int,
-    n_strata: int,
-    n_orders: int,
-    *,
-    symmetry: float = 0.0,
+    name: str, n_examples: int, n_strata: int, n_orders: int, *, symmetry: float = 0.0
 ) -> PowerDesign | None:
     """The design of a test of a real file; None for tests that cannot be planned."""
     row = PLANNED.get(name)
@@ -109,19 +104,14 @@ def workload(name: str, file: FilePlan, design: PowerDesign) -> Workload:
     """Cost of a design of `power_design`."""
     tokens, row = file.example_tokens, PLANNED[name]
     if isinstance(row.method, PairMethod):
-        length = run_length(file.n_examples)
-        n_pairs = sum(
-            count
-            * (
-                size * (size - 1)
-                if row.method.whole
-                else int(needed_pairs(runs_of(size, length)).sum())
-            )
-            for size, count in stratum_sizes(file.n_examples, row.n_strata(file, 0))
-        )
-        return Workload(
-            n_sequences=n_pairs, n_targets=n_pairs * tokens, n_read=n_pairs * tokens
-        )
+        length, n_pairs = run_length(file.n_examples), 0
+        for size, count in stratum_sizes(file.n_examples, row.n_strata(file, 0)):
+            n_each = size * (size - 1)
+            if not row.method.whole:
+                n_each = int(needed_pairs(runs_of(size, length)).sum())
+            n_pairs += count * n_each
+        n = n_pairs * tokens
+        return Workload(n_sequences=n_pairs, n_targets=n, n_read=n)
     m = design.n_orders or 0
     n_used = sum(kind.count * kind.size for kind in design.kinds)
     n_targets = n_used * (m + 1) * tokens

@@ -36,12 +36,8 @@ from jaxcontam.orders.order_test import (
 )
 from jaxcontam.progress import Bar, Progress, default_bar, progress_after
 from jaxcontam.proof.publish import AuditResult
-from jaxcontam.proof.result import (
-    DECLARED,
-    Evidence,
-    OrderResult,
-)
-from jaxcontam.proof.test_row import TestRow, reference_result
+from jaxcontam.proof.result import DECLARED, Evidence, OrderResult
+from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.scoring.load import load
@@ -147,15 +143,6 @@ def about_reference() -> Iterator[None]:
         raise InputError(f"the reference model: {e}", hint=e.hint) from e
 
 
-def _check_other(reference: OpenModel, model: OpenModel) -> None:
-    same = reference.info.fingerprint == model.info.fingerprint
-    if same and reference.checkpoint is not None:
-        raise InputError(
-            f"{reference.name}: the reference is the model itself",
-            hint="name a model that cannot have seen the file",
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ReadyAudit:
     """A model, its tests of all benchmarks, and what scores them."""
@@ -181,7 +168,13 @@ def run_audit(
         ShareScored: If this process scores a share; it is scored then.
     """
     if reference is not None and target is not None:
-        _check_other(reference.model, target.model)
+        one, model = reference.model, target.model
+        is_same = one.info.fingerprint == model.info.fingerprint
+        if is_same and one.checkpoint is not None:
+            raise InputError(
+                f"{one.name}: the reference is the model itself",
+                hint="name a model that cannot have seen the file",
+            )
 
     def rows_of(one: ReadyAudit, title: str) -> list[Row]:
         with bar(title) as progress:
@@ -325,10 +318,8 @@ def scored_rows(
     rows: list[Row] = []
     for scored, test in zip(each_scored(calls), planned, strict=True):
         own, name = test.method, test.benchmark.name
-        read: list[TestRow | None] = [None]
-        if DIRECTION.name in names and own.whole:
-            read.append(DIRECTION)
-        for method in read:
+        also = [DIRECTION] * (DIRECTION.name in names and own.whole)
+        for method in (None, *also):
             result = test.result(
                 scored,
                 primary=(method or own).name == names[0],
@@ -346,15 +337,11 @@ def with_reference(
     rows: Sequence[Row], reference: Sequence[Row], info: ModelInfo, *, seed: int
 ) -> list[Row]:
     """Rows beside the same tests of a reference model, where they can be."""
-    of_reference = {
-        (one.benchmark, one.method): (one, evidence) for one, evidence in reference
-    }
+    of_reference = {(row[0].benchmark, row[0].method): row for row in reference}
     found: list[Row] = []
     for result, evidence in rows:
-        method = TESTS[result.method]
-        theirs, other = of_reference.get(
-            (result.benchmark, result.method), (None, None)
-        )
+        method, key = TESTS[result.method], (result.benchmark, result.method)
+        theirs, other = of_reference.get(key, (None, None))
         if method.words.takes_reference and evidence is not None and theirs and other:
             evidence = dataclasses.replace(
                 evidence, reference_pairs=other.pairs, reference_scores=other.scores

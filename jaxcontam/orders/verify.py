@@ -35,7 +35,6 @@ from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.archive import P_VALUES_NAME, read_arrays
 from jaxcontam.reports.flags import open_for
 from jaxcontam.reports.kinds import Asked, Checked, Kind
-from jaxcontam.reports.page import Page
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.recompute import UNREADABLE, differences, digest_faults
 from jaxcontam.reports.report import Report
@@ -105,13 +104,11 @@ def _parsed(words: Sequence[str]) -> Audit:
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:
-    known = {(one.name, one.fingerprint) for one in files.benchmarks}
-    known |= {(one.name, one.fingerprint) for one in checked.benchmarks}
+    read = (*files.benchmarks, *checked.benchmarks)
+    known = {(one.name, one.fingerprint) for one in read}
     known |= {(one.benchmark, one.fingerprint) for one in checked.unscored}
-    known |= {
-        (name, answer_options.options_fingerprint(own))
-        for name, own in files.items.items()
-    }
+    options = answer_options.options_fingerprint
+    known |= {(name, options(own)) for name, own in files.items.items()}
     for row in (*report.results, *report.unscored):
         # The digest of blocks is that of texts which only their test joins.
         is_blocks = getattr(row, "block_field", None) is not None
@@ -128,12 +125,15 @@ def _pretest_faults(
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
         if row.method == answer_options.METHOD.name:
-            again = answer_options.options_pretests(
+            items, seed, fixed = (
                 files.items[row.benchmark],
-                seed=design.seed,
-                n_orders=design.n_orders,
-                fixed=design.fix_answer,
+                design.seed,
+                design.fix_answer,
             )
+            drawn = answer_options.option_orders(
+                items, seed, design.n_orders, fixed=fixed
+            )
+            again = answer_options.options_pretests(items, drawn, seed, fixed=fixed)
         stated = getattr(row, "pretests", None)
         if again is not None and stated is not None:
             yield from differences(
@@ -202,7 +202,7 @@ class _Sample:
 
     def __init__(self, scorer: Any, n: int):
         self._scorer, self._n, self.n_asked = scorer, n, 0
-        # What a forger cannot know.
+        # A seed that no forger can know.
         self._rng = np.random.default_rng()
 
     def __getattr__(self, name: str) -> Any:
@@ -247,10 +247,6 @@ def _drawn(report: Report, directory: Path) -> list[DrawnPValues]:
     return drawn
 
 
-def _calibration_page(report: Report, directory: Path) -> Page:
-    return calibration_page(report, _drawn(report, directory), WORDS)
-
-
 def _check_calibration(
     directory: Path, document: dict[str, Any], asked: Asked
 ) -> Checked:
@@ -261,12 +257,8 @@ def _check_calibration(
     faults, n = digest_faults(directory, document, P_VALUES_NAME), 0
     try:
         report = read_result(CalibrationReport, document, REPORT_NAME, more=True)
-        again = [
-            dataclasses.replace(row, **counts_of(drawn))
-            for row, drawn in zip(
-                report.results, _drawn(report, directory), strict=True
-            )
-        ]
+        rows = zip(report.results, _drawn(report, directory), strict=True)
+        again = [dataclasses.replace(row, **counts_of(drawn)) for row, drawn in rows]
         faults += differences("results", document["results"], again, noise=1e-9)
         n = len(again)
     except UNREADABLE as e:
@@ -281,6 +273,8 @@ def _check_calibration(
 CALIBRATION = Kind(
     report=CalibrationReport,
     words=lambda report: WORDS,
-    page=_calibration_page,
+    page=lambda report, directory: calibration_page(
+        report, _drawn(report, directory), WORDS
+    ),
     check=_check_calibration,
 )

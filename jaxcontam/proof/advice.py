@@ -38,7 +38,7 @@ _KNOWN: dict[Provenance, str] = {
 }
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
-# What means something to a reader, of rows and of options.
+# Orders that mean something to a reader, of rows and of options.
 _ROWS_MEAN = "causes before effects, events by date, a list that the world knows"
 _OPTIONS_MEAN = "never before always, small before large, the likely one first"
 
@@ -49,7 +49,7 @@ OF_REFERENCE: tuple[Reason, ...] = (
     "reference may share it",
     "reference too close",
 )
-"""What a reference leaves open; one sentence gives them together."""
+"""Points that a reference leaves open; one sentence gives them together."""
 
 
 _SENTENCES: dict[Reason, str] = {
@@ -89,7 +89,6 @@ _POINTS_FORWARD = (
 )
 _SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
 _EXACT = "take an exact test"
-
 _PLAIN = {
     "length_autocorrelation": "neighbours of like length",
     "length_trend": "length that rises or falls along the file",
@@ -174,18 +173,12 @@ class AuditedFile:
 def audited_files(results: Sequence[Any]) -> list[AuditedFile]:
     """Each primary order test of a report, with the tests beside it."""
     tests = [result for result in results if isinstance(result, OrderResult)]
-    return [
-        AuditedFile(
-            test,
-            tuple(
-                other
-                for other in tests
-                if other.benchmark == test.benchmark and other.method != test.method
-            ),
-        )
-        for test in tests
-        if test.primary
-    ]
+    files = []
+    for test in (one for one in tests if one.primary):
+        own = [one for one in tests if one.benchmark == test.benchmark]
+        beside = tuple(one for one in own if one.method != test.method)
+        files.append(AuditedFile(test, beside))
+    return files
 
 
 def why(file: AuditedFile) -> str:
@@ -199,8 +192,11 @@ def why(file: AuditedFile) -> str:
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
     if test.verdict == "suspected":
+        means = _OPTIONS_MEAN if is_of_options(test) else _ROWS_MEAN
         words += [
-            _said_of(reason, file)
+            _attraction_words(file)
+            if reason == "attraction"
+            else _SENTENCES[reason].format(means=means)
             for reason in test.reasons
             if reason not in OF_REFERENCE
         ]
@@ -217,7 +213,7 @@ def why(file: AuditedFile) -> str:
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
     """True for a null that a file can satisfy, of its order or of its options."""
     if test.null == DESIGNED:
-        # Of secrets and rewrites, whose owner drew them.
+        # Secrets and rewrites, whose owner drew them.
         return test.order_provenance != "declared"
     of_file = base_null(test.null) in ("exchangeability", "reversibility")
     return of_file or is_of_options(test)
@@ -291,13 +287,6 @@ def _why_contaminated(file: AuditedFile) -> str:
     )
 
 
-def _said_of(reason: Reason, file: AuditedFile) -> str:
-    if reason == "attraction":
-        return _attraction_words(file)
-    means = _OPTIONS_MEAN if is_of_options(file.test) else _ROWS_MEAN
-    return _SENTENCES[reason].format(means=means)
-
-
 def _attraction_words(file: AuditedFile) -> str:
     stronger, weaker = file.attracting, file.test
     if stronger is None:
@@ -327,10 +316,8 @@ def _unsettled(file: AuditedFile) -> list[str]:
     differs = reference.difference_p
     if differs <= CONTAMINATED_LEVEL:
         need += " once it is counted for every file"
-    ignored, reverse = (
-        "what stands before",
-        "it prefers the order reversed, so the file is not as good backwards",
-    )
+    ignored = "what stands before"
+    reverse = "it prefers the order reversed, so the file is not as good backwards"
     if is_of_options(test):
         ignored = "the order of options"
         reverse = "it prefers other orders, so the options do not stand at random"
@@ -383,13 +370,11 @@ def next_steps(
     More orders of the same file after a look at the result would be a second test, and
     hardly a stronger one: only more examples are.
     """
-    test = file if isinstance(file, UnscoredFile) else file.test
+    test, steps = file if isinstance(file, UnscoredFile) else file.test, []
     if test.verdict == "invalid design":
         steps = [_out_of_invalid(test, command, words)]
     elif isinstance(file, AuditedFile) and test.verdict == "suspected":
         steps = _after_suspicion(file, command, words) if is_of_order(test) else []
-    else:
-        steps = []
     if list(command[:1]) == ["audit"]:
         return tuple(steps)
     return tuple(Step(step.words) for step in steps)
@@ -405,7 +390,7 @@ def _out_of_invalid(
         if flag and flag not in command:
             return Step(said, (flag,))
         return Step(own.otherwise)
-    # Of several fields the one with the most equal neighbours explains the most.
+    # The field with the most equal neighbours explains the most.
     failed.sort(key=lambda check: -check.statistic)
     cures = [tuple(shlex.split(check.remedy)) for check in failed]
     moved = isinstance(test, OrderResult) and test.group_field is not None

@@ -23,9 +23,9 @@ from jaxcontam.reports.archive import DAMAGED_ARRAY
 from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of
 from jaxcontam.terminal import Terminal, printable
 
-# Of a file, and of what an .npz unpacks to.
+# Most that a file holds, and that an .npz unpacks to.
 _MOST_BYTES = 1 << 30
-# Of a .csv, at once.
+# Lines of a .csv that are read at once.
 _LINES = 2**15
 _WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
 
@@ -129,11 +129,8 @@ def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:
         raise InputError(f"{path}: {n_columns} columns (needs {wanted})")
     check_cells(matrix, str(path))
     if columns is None and not is_array:
-        check_labels(
-            matrix,
-            str(path),
-            hint=f"{_WITHOUT_LABELS}; if these are scores, save them as .npy",
-        )
+        hint = f"{_WITHOUT_LABELS}; if these are scores, save them as .npy"
+        check_labels(matrix, str(path), hint=hint)
     return matrix
 
 

@@ -9,15 +9,8 @@ import numpy as np
 
 from jaxcontam.progress import log_of_large
 from jaxcontam.proof.advice import audited_files, why
-from jaxcontam.proof.result import (
-    MATRIX as MATRIX_METHOD,
-)
-from jaxcontam.proof.result import (
-    Evidence,
-    NullPicture,
-    OrderReport,
-    OrderResult,
-)
+from jaxcontam.proof.result import MATRIX as MATRIX_METHOD
+from jaxcontam.proof.result import Evidence, NullPicture, OrderReport, OrderResult
 from jaxcontam.proof.sentences import gains_of
 from jaxcontam.proof.test_row import TestRow, pair_strata
 from jaxcontam.proof.verify import commitment_faults, verify_report
@@ -38,7 +31,7 @@ MATRIX_WORDS = MethodWords(
     "knows nothing of where the numbers come from",
     source="the randomisation test of Fisher, summed over rows, p counted exactly",
 )
-"""What a report says of `prove`."""
+"""Words of reports for `prove`."""
 
 _CHECKED = (
     "recomputed from {name}: p-values, effects, verdicts and digests agree; {more}"
@@ -78,7 +71,7 @@ def kind_of_tests(
         report=OrderReport,
         words=words or (lambda report: known),
         page=page,
-        check=functools.partial(_check, tests=tests, ask_again=ask_again or _not_asked),
+        check=functools.partial(_check, tests=tests, ask_again=ask_again),
         rows=table_rows,
     )
 
@@ -91,10 +84,8 @@ def table_rows(report: Report) -> list[dict[str, Any]]:
         row = result_row(result)
         if isinstance(result, OrderResult) and (found := result.numbers.neighbours):
             for name, gain in gains_of(found).items():
-                row["neighbours"] |= {
-                    f"{name}_low": gain.low,
-                    f"{name}_high": gain.high,
-                }
+                ends = {f"{name}_low": gain.low, f"{name}_high": gain.high}
+                row["neighbours"] |= ends
         if words := said.get(id(result)):
             row["why"] = words
         rows.append(row)
@@ -107,7 +98,7 @@ def _check(
     asked: Asked,
     *,
     tests: Mapping[str, TestRow],
-    ask_again: AskAgain,
+    ask_again: AskAgain | None,
 ) -> Checked:
     archive = directory / ARCHIVE_NAME
     with log_of_large(archive, f"recomputing from {ARCHIVE_NAME}"):
@@ -115,23 +106,20 @@ def _check(
     more = "other differences come first"
     if not faults:
         faults, sealed = commitment_faults(directory)
-        again, notes = ask_again(directory, asked)
+        why_not = "a report of another command than audit"
+        again, notes = [], [f"pre-tests were not run again ({why_not})"]
+        if ask_again is None:
+            asked.refuse()
+        else:
+            again, notes = ask_again(directory, asked)
         faults += again
         more = "; ".join([*sealed, *notes])
     words = _CHECKED.format(name=ARCHIVE_NAME, more=more)
     return Checked(faults=faults, n=n, unit="test", words=words)
 
 
-def _not_asked(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
-    asked.refuse()
-    why_not = "a report of another command than audit"
-    return [], [f"pre-tests were not run again ({why_not})"]
-
-
 def null_pictures(
-    report: Report,
-    evidence: Sequence[Evidence | None],
-    tests: Mapping[str, TestRow],
+    report: Report, evidence: Sequence[Evidence | None], tests: Mapping[str, TestRow]
 ) -> list[NullPicture | None]:
     """Plots' numbers of each exact primary test; None for other results."""
     return [
@@ -152,14 +140,13 @@ def _picture(
         strata = pair_strata(evidence)
         statistic = tests[row.method].statistic
         assert statistic is not None
-        contributions_K = np.array(
+        matrices = map(statistic.matrix, strata.matrices())
+        contributions_K = np.concatenate(
             [
-                statistic.sums(
-                    statistic.matrix(pairs_SS), np.arange(len(pairs_SS))[None]
-                )
-                for pairs_SS in strata.matrices()
+                statistic.sums(one_SS, np.arange(len(one_SS))[None])
+                for one_SS in matrices
             ]
-        ).ravel()
+        )
         sums = drawn_sums(
             strata,
             statistic,

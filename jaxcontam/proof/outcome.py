@@ -189,8 +189,7 @@ def print_table(
 
 
 def print_results(
-    results: Sequence[OrderResult | MembershipResult],
-    console: Console,
+    results: Sequence[OrderResult | MembershipResult], console: Console
 ) -> None:
     """One line a benchmark: the primary test, then what stands beside it.
 
@@ -198,9 +197,8 @@ def print_results(
     stands before the p-value that decides. Where the terminal is narrow, standard
     errors are left out, then the effect.
     """
-    longest = max(
-        len("benchmark"), *(len(visible(result.benchmark)) for result in results)
-    )
+    names = ("benchmark", *(visible(result.benchmark) for result in results))
+    longest = max(map(len, names))
     name_width = min(longest, _NAME_WIDTH)
     kinds = ((True, console.width >= _WIDE), (True, False), (False, False))
     tables = [_table(results, effect=effect, errors=errors) for effect, errors in kinds]
@@ -213,10 +211,7 @@ def print_results(
 
 
 def _table(
-    results: Sequence[OrderResult | MembershipResult],
-    *,
-    effect: bool,
-    errors: bool,
+    results: Sequence[OrderResult | MembershipResult], *, effect: bool, errors: bool
 ) -> Table:
     primaries = [r for r in results if isinstance(r, OrderResult) and r.primary]
     names = {primary.benchmark for primary in primaries}

@@ -54,7 +54,6 @@ from jaxcontam.reports.page import (
     Part,
     Section,
     Table,
-    Text,
     looks_sentence,
     model_words,
     report_page,
@@ -155,15 +154,11 @@ def order_page(
     """The page of order tests; a picture a result, None where nothing is drawn."""
     files, unscored = audited_files(report.results), report.unscored
     own = [proof_words(words, file.test.method) for file in files]
-    drawn = {
-        id(result): picture
-        for result, picture in zip(report.results, pictures, strict=True)
-    }
-    verdicts: dict[str, Verdict | None] = {
-        file.test.benchmark: file.test.verdict for file in files
-    }
-    verdicts |= {file.benchmark: file.verdict for file in unscored}
+    drawn = dict(zip(map(id, report.results), pictures, strict=True))
     tests = [file.test for file in files]
+    verdicts: dict[str, Verdict | None] = {
+        one.benchmark: one.verdict for one in (*tests, *unscored)
+    }
     sections = [
         Section([Paragraph(headline(verdicts), "headline"), _next(verdicts)]),
         Section(_results(tests, report, words), "Results"),
@@ -172,24 +167,12 @@ def order_page(
     if planted:
         parts = [Figure(copies_plot(planted), _COPIES)]
         sections.append(Section(parts, "Strength against copies", is_folded=True))
-    is_folded = len(files) + len(unscored) > _MOST_OPEN
+    of_file = [_file_parts(f, drawn[id(f.test)], report, words) for f in files]
+    of_file += [_unscored_parts(file, report, words) for file in unscored]
+    is_folded = len(of_file) > _MOST_OPEN
     sections += [
-        Section(
-            _file_parts(file, drawn[id(file.test)], report, words),
-            file.test.benchmark,
-            file.test.verdict,
-            is_folded,
-        )
-        for file in files
-    ]
-    sections += [
-        Section(
-            _unscored_parts(file, report, words),
-            file.benchmark,
-            file.verdict,
-            is_folded,
-        )
-        for file in unscored
+        Section(parts, one.benchmark, one.verdict, is_folded)
+        for one, parts in zip((*tests, *unscored), of_file, strict=True)
     ]
     is_of_order = any(one.limits == "order" for one in own) or not own
     limits = [said for said in dict.fromkeys(one.silence for one in own) if said]
@@ -218,12 +201,16 @@ def headline(verdicts: dict[str, Verdict | None]) -> str:
 
 
 def _next(verdicts: dict[str, Verdict | None]) -> Items:
-    lines: list[Text] = []
-    for verdict, words in _NEXT.items():
-        names = [name for name, found in verdicts.items() if found == verdict]
-        if names:
-            lines.append((Badge(verdict), f" {told(names)}: {words}."))
-    return Items(lines)
+    names: dict[str | None, list[str]] = {}
+    for name, verdict in verdicts.items():
+        names.setdefault(verdict, []).append(name)
+    return Items(
+        [
+            (Badge(verdict), f" {told(names[verdict])}: {words}.")
+            for verdict, words in _NEXT.items()
+            if verdict in names
+        ]
+    )
 
 
 def _about(report: Report) -> list[str]:
@@ -242,23 +229,13 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
     has_copies = any(test.copies is not None for test in tests)
     header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
     header += ["test", "p", "effect ± se", "detectable"]
-    rows: list[list[Cell]] = [
-        [
-            test.benchmark,
-            Badge(test.verdict or ""),
-            f"{test.n_examples:,}",
-            *[str(test.copies)] * has_copies,
-            test.method,
-            *_numbers(test),
-        ]
-        for test in tests
-    ]
-    rows += [
-        [file.benchmark, Badge(file.verdict), f"{file.n_examples:,}"]
-        + [""] * has_copies
-        + [file.method, "not scored", "", ""]
-        for file in report.unscored
-    ]
+    rows: list[list[Cell]] = []
+    for one in (*tests, *report.unscored):
+        is_scored = isinstance(one, OrderResult)
+        cells = [one.benchmark, Badge(one.verdict or ""), f"{one.n_examples:,}"]
+        cells += [str(one.copies) if is_scored else ""] * has_copies
+        numbers = _numbers(one) if is_scored else ["not scored", "", ""]
+        rows.append([*cells, one.method, *numbers])
     units = list(dict.fromkeys(test.effect_unit for test in tests))
     effect = "in " + " or ".join(units)
     if units == ["nats per example boundary"]:
@@ -294,22 +271,21 @@ def _numbers(test: OrderResult) -> list[str]:
 def _file_parts(
     file: AuditedFile, picture: NullPicture | None, report: Report, words: Words
 ) -> list[Part]:
-    """All that is said of one file: a sentence, a picture, what to do; then evidence.
+    """Parts on one file: a sentence, a picture, what to do; then evidence.
 
     A file whose test is silent shows noise alone, so nothing is said of its details.
     """
     test = file.test
-    is_silent = test.verdict in _SILENT
     parts: list[Part] = [Paragraph(verdict_sentence(test, words, file.attracting))]
-    pairs = None if is_silent else pair_test(file)
     figures = _figures(test, picture, words)
-    if pairs is not None and (svg := split_plot(pairs.numbers)) is not None:
-        figures.insert(0, Figure(svg, _SPLIT))
-    if not is_silent:
+    if test.verdict not in _SILENT:
+        pairs = pair_test(file)
+        if pairs is not None and (svg := split_plot(pairs.numbers)) is not None:
+            figures.insert(0, Figure(svg, _SPLIT))
         parts += figures[:1]
         figures = figures[1:]
-    if pairs is not None:
-        parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
+        if pairs is not None:
+            parts.append(Paragraph(attraction_sentence(pairs, test.verdict) or ""))
     if test.verdict == "suspected":
         parts.append(Paragraph(why(file)))
     parts += _steps(file, report, words)
@@ -374,11 +350,11 @@ def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
 
 
 def _unscored_parts(file: UnscoredFile, report: Report, words: Words) -> list[Part]:
-    evidence = [Paragraph(checked_sentence(file, words))]
+    checks = [Paragraph(checked_sentence(file, words)), *_own_order(file.pretests)]
     return [
         Paragraph(f"{invalid_sentence(file, words)} It was not scored."),
         *_steps(file, report, words),
-        Details("How it was checked", parts=[*evidence, *_own_order(file.pretests)]),
+        Details("How it was checked", parts=checks),
     ]
 
 
@@ -392,20 +368,16 @@ def _steps(
 
 
 def _alone(test: OrderResult, report: Report) -> list[Part]:
-    alone = [
-        (other.benchmark, other.numbers)
-        for other in report.results
-        if isinstance(other, OrderResult)
-        and other is not test
-        and other.numbers.exposure is not None
-        and other.content_digest == test.content_digest
-    ]
-    if not alone:
-        return []
     rows = [
-        [name, p_text(numbers.log10_p), f"{numbers.exposure:.1f}"]
-        for name, numbers in alone
+        [one.benchmark, p_text(one.numbers.log10_p), f"{one.numbers.exposure:.1f}"]
+        for one in report.results
+        if isinstance(one, OrderResult)
+        and one is not test
+        and one.numbers.exposure is not None
+        and one.content_digest == test.content_digest
     ]
+    if not rows:
+        return []
     header = ("each alone", "p at most", "exposure, bits")
     return [Table(header, rows, "each secret alone"), Paragraph(_EXPOSURE, "quiet")]
 

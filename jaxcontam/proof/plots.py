@@ -6,7 +6,9 @@ Dimension key
 """
 
 import io
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -117,12 +119,12 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
     axes.set_xticks(lags, [str(lag) for lag in lags])
     axes.set(xlabel="places between two examples", ylabel=unit)
     axes.legend(frameon=False, loc="upper right")
-    told = [
-        f"{lag} {side[0]}: {value:.2f}"
-        for side in sides
-        for lag, value in zip(lags, side[1], strict=True)
+    told = (
+        f"{lag} {label}: {value:.2f}"
+        for label, values, *_ in sides
+        for lag, value in zip(lags, values, strict=True)
         if value is not None
-    ]
+    )
     said = f"How expected an example is by places from another, {unit}; "
     return said + ", ".join(told)
 
@@ -130,19 +132,16 @@ def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
 def copies_plot(tests: Sequence[OrderResult]) -> str:
     """Strength of primary tests, each with `copies`, against that count."""
     points = [(test.copies or 0, -test.numbers.log10_p) for test in tests]
+    kinds: dict[bool, dict[str, Any]] = {
+        False: dict(color=BLUE, marker="o", label="planted in one order"),
+        True: dict(color=ORANGE, marker="s", label="each copy in an order of its own"),
+    }
     with plotted(SMALL) as (figure, axes):
-        for shuffled, colour, marker, label in (
-            (False, BLUE, "o", "planted in one order"),
-            (True, ORANGE, "s", "each copy in an order of its own"),
-        ):
-            chosen = [
-                point
-                for point, test in zip(points, tests, strict=True)
-                if bool(test.copies_shuffled) == shuffled
-            ]
-            if chosen:
-                x, y = zip(*chosen, strict=True)
-                axes.scatter(x, y, color=colour, marker=marker, label=label, zorder=3)
+        for is_shuffled, look in kinds.items():
+            own = [bool(test.copies_shuffled) == is_shuffled for test in tests]
+            if any(own):
+                x, y = zip(*itertools.compress(points, own), strict=True)
+                axes.scatter(x, y, **look, zorder=3)
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({copies for copies, _ in points})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -163,9 +162,8 @@ def qq_plot(p_values_R: np.ndarray) -> str:
 
     n = len(p_values_R)
     # All of the smallest, and then ever fewer: thousands of points make no picture.
-    ranks = np.unique(
-        np.geomspace(1, n, min(n, _MOST_P_VALUES)).round().astype(np.int64)
-    )
+    spread = np.geomspace(1, n, min(n, _MOST_P_VALUES))
+    ranks = np.unique(spread.round().astype(np.int64))
     expected = -np.log10((ranks - 0.5) / n)
     observed = -np.log10(np.sort(p_values_R)[ranks - 1])
     low, high = (

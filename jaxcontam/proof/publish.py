@@ -114,7 +114,7 @@ class AuditResult(Writable):
 
     @property
     def next_steps(self) -> tuple[Step, ...]:
-        """What to do about a suspicion or an invalid design, best first: words, flags.
+        """Steps after a suspicion or an invalid design, best first: words, flags.
 
         Raises:
             ValueError: If there are several benchmarks.
@@ -136,11 +136,8 @@ class AuditResult(Writable):
             KeyError: If it was not made, or several benchmarks have it.
         """
         benchmark, method = key if isinstance(key, tuple) else (None, key)
-        found = [
-            row
-            for row in self.results
-            if row.method == method and benchmark in (None, row.benchmark)
-        ]
+        named = [row for row in self.results if row.method == method]
+        found = [row for row in named if benchmark in (None, row.benchmark)]
         if len(found) != 1:
             made = sorted({f"{row.benchmark}, {row.method}" for row in self.results})
             raise KeyError(f"{key!r}: {len(found)} such tests among: {'; '.join(made)}")

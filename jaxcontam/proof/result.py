@@ -221,11 +221,8 @@ def refusals(null: Null, pretests: Sequence[Pretest]) -> tuple[Pretest, ...]:
     rules a reversible order out.
     """
     of_direction = base_null(null) == "reversibility"
-    return tuple(
-        test
-        for test in pretests
-        if not test.passed and (test.directional or not of_direction)
-    )
+    failed = (test for test in pretests if not test.passed)
+    return tuple(test for test in failed if test.directional or not of_direction)
 
 
 EFFECT_UNIT = "nats per example boundary"

@@ -81,7 +81,9 @@ def kind_of(found: Neighbours) -> Kind:
         return "both" if backward.low > 0 else "memory"
     if excess.high < 0:
         return "against"
-    total = _sum_of(found)
+    # Var(f + b) = 2 Var f + 2 Var b - Var(f - b).
+    variance = 2 * found.forward_se**2 + 2 * found.backward_se**2 - found.excess_se**2
+    total = _gain(found.forward + found.backward, math.sqrt(max(0.0, variance)))
     if total.high < 0:
         return "unlike"
     if backward.low > 0:
@@ -94,13 +96,17 @@ def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | Non
     found = test.numbers.neighbours
     if found is None:
         return None
-    forward, backward, _ = gains_of(found).values()
-    digits = _digits(found)
+    # Decimals that the standard errors leave a meaning.
+    se = max(found.forward_se, found.backward_se)
+    digits = 1 if se <= 0 else min(4, max(0, -math.floor(math.log10(se))))
+    # z: what rounds to -0.0 is 0.0.
+    (gain, *ends), (back, *others), _ = (
+        [f"{value:z.{digits}f}" for value in one] for one in gains_of(found).values()
+    )
     return (
-        "After the example published before it an example gains "
-        f"{_number(forward.mean, digits)} nats ({_range(forward, digits)}), after the "
-        f"one behind it {_number(backward.mean, digits)} ({_range(backward, digits)}): "
-        f"{_conclusion(test, kind_of(found), verdict)}."
+        f"After the example published before it an example gains {gain} nats "
+        f"({' to '.join(ends)}), after the one behind it {back} "
+        f"({' to '.join(others)}): {_conclusion(test, kind_of(found), verdict)}."
     )
 
 
@@ -127,36 +133,14 @@ def _gain(mean: float, se: float) -> Gain:
     return Gain(mean, mean - WIDTH * se, mean + WIDTH * se)
 
 
-def _sum_of(found: Neighbours) -> Gain:
-    """Forward and backward together: Var(f + b) = 2 Var f + 2 Var b - Var(f - b)."""
-    variance = 2 * found.forward_se**2 + 2 * found.backward_se**2 - found.excess_se**2
-    total = found.forward + found.backward
-    return _gain(total, math.sqrt(max(0.0, variance)))
-
-
-def _digits(found: Neighbours) -> int:
-    """Decimals that the standard errors leave a meaning."""
-    se = max(found.forward_se, found.backward_se)
-    return 1 if se <= 0 else min(4, max(0, -math.floor(math.log10(se))))
-
-
-def _number(value: float, digits: int) -> str:
-    # Adding 0 turns -0.0 into 0.0.
-    return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def _range(gain: Gain, digits: int) -> str:
-    return f"{_number(gain.low, digits)} to {_number(gain.high, digits)}"
-
-
 OWN_ORDER_HEADER = (
     "copying",
     "neighbours attract",
     "2 to 7 places apart",
     "forwards less backwards",
 )
-_COLUMNS = ("blind_attraction", "blind_lags", "blind_direction")
 _ALIKE, _POINTS = ("blind_attraction", "blind_lags"), "blind_direction"
+_COLUMNS = (*_ALIKE, _POINTS)
 SIDE_BY_SIDE_HEADER = ("model", "p", "effect ± se")
 # A run of examples is named where the chance of one as good is no larger than this.
 _LOCAL_LEVEL = 0.05
@@ -164,7 +148,6 @@ _LOCAL_LEVEL = 0.05
 _SCREENING_LEVEL = 0.05
 # Strata with so many orders are drawn from.
 _DRAWN = 99_999
-
 _ASSUMED = {
     "exchangeability": "that, before any model was trained, every order of these "
     "examples was equally likely to be the published one",
@@ -329,11 +312,8 @@ def screening_sentence(report: Report) -> str | None:
     """Which of several benchmarks are worth a closer look; None where there is one."""
     if not report.screening:
         return None
-    invalid = {
-        result.benchmark
-        for result in report.results
-        if getattr(result, "verdict", None) == "invalid design"
-    }
+    tests = (row for row in report.results if isinstance(row, OrderResult))
+    invalid = {row.benchmark for row in tests if row.verdict == "invalid design"}
     rows = [row for row in report.screening if row.benchmark not in invalid]
     by = [row.benchmark for row in rows if row.by <= _SCREENING_LEVEL]
     e_bh = [row.benchmark for row in rows if row.e_bh <= _SCREENING_LEVEL]
@@ -403,12 +383,17 @@ def reference_sentence(test: OrderResult) -> str | None:
 
 def own_order_rows(pretests: Sequence[Pretest]) -> list[list[str]]:
     """A row for each kind of copying scorer of a file; empty where none was asked."""
-    found = {test.name: test for test in pretests}
-    names = [name.partition(":") for name in found]
-    kinds = dict.fromkeys(kind for column, _, kind in names if column in _COLUMNS)
+    cells: dict[str, dict[str, str]] = {}
+    for test in pretests:
+        column, _, kind = test.name.partition(":")
+        said = _check_words(test)
+        if test.applicable:
+            said = f"{test.statistic:+.2g} nats ({said})"
+        if column in _COLUMNS:
+            cells.setdefault(kind, {})[column] = said
     return [
-        [kind, *(_blind_cell(found.get(f"{column}:{kind}")) for column in _COLUMNS)]
-        for kind in kinds
+        [kind, *(own.get(column, "-") for column in _COLUMNS)]
+        for kind, own in cells.items()
     ]
 
 
@@ -455,20 +440,15 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
     if test.mde_adjusted is None:
-        shared = ""
-        if test.numbers.mde is not None:
-            shared = " once it is counted for every benchmark"
-        return f"this design cannot reach p = 0.001{shared}; {own.more}"
+        many = (
+            ""
+            if test.numbers.mde is None
+            else " once it is counted for every benchmark"
+        )
+        return f"this design cannot reach p = 0.001{many}; {own.more}"
     if test.order_provenance in ("tfds-hash", "unknown"):
         return "the model may have seen the file in another order than this one"
     return (
         f"only an effect of {test.mde_adjusted:.2g} {test.effect_unit} or more would "
         f"have been found with probability 0.8; {own.more}"
     )
-
-
-def _blind_cell(test: Pretest | None) -> str:
-    if test is None:
-        return "-"
-    words = _check_words(test)
-    return f"{test.statistic:+.2g} nats ({words})" if test.applicable else words

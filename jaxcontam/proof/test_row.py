@@ -53,7 +53,7 @@ class TestRow(MethodRow, abc.ABC):
 
     @property
     def example(self) -> str:
-        """Of the tests that `audit` names."""
+        """The command that asks for this test, if `audit` names it; else empty."""
         if self.command != "audit":
             return ""
         return f"jaxcontam audit MODEL benchmark.jsonl --tests {self.name}"
@@ -150,7 +150,8 @@ def reference_result(
         _spread(method, dataclasses.replace(evidence, **{field: one}))
         for one in (scores, reference)
     )
-    scale = max(1.0, _ratio(spread, other))
+    # One where there is nothing to compare.
+    scale = max(1.0, spread / other if spread and other else 1.0)
     own, difference, half = (
         method.numbers(
             dataclasses.replace(evidence, **{field: one}),
@@ -191,11 +192,6 @@ def _spread(method: TestRow, evidence: Evidence) -> float | None:
         runs_S[:size] for runs_S, size in zip(strata.runs, strata.sizes, strict=True)
     ]
     return backward_spread(strata.matrices(), runs)
-
-
-def _ratio(target: float | None, reference: float | None) -> float:
-    """One where there is nothing to compare."""
-    return target / reference if target and reference else 1.0
 
 
 def loglik_gap(evidence: Evidence) -> float:

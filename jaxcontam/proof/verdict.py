@@ -53,17 +53,10 @@ def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderRe
     adjusted = holm(np.array([results[i].numbers.p_value for i in primary]))
     decided, n = list(results), len(primary)
     for i, p_adjusted in zip(primary, adjusted.tolist(), strict=True):
-        beside = [
-            other
-            for other in results
-            if other.benchmark == results[i].benchmark and not other.primary
-        ]
-        numbers = results[i].numbers
-        result = dataclasses.replace(
-            results[i],
-            p_adjusted=p_adjusted,
-            mde_adjusted=mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n),
-        )
+        own, numbers = results[i], results[i].numbers
+        beside = [r for r in results if r.benchmark == own.benchmark and not r.primary]
+        mde = mde_among(numbers.mde, p_floor=numbers.p_floor, n_tests=n)
+        result = dataclasses.replace(own, p_adjusted=p_adjusted, mde_adjusted=mde)
         verdict, reasons = _decided(
             result, p_adjusted, beside, n=n, min_effect=min_effect
         )
@@ -76,18 +69,16 @@ def screen(results: Sequence[OrderResult]) -> tuple[Screening, ...]:
     primary = [result for result in results if result.primary]
     if len(primary) < 2:
         return ()
-    by = benjamini_yekutieli(np.array([one.numbers.p_value for one in primary]))
+    numbers = [one.numbers for one in primary]
     e_values = [
-        calibrated_e(one.numbers.log10_p)
-        if one.numbers.e_value is None
-        else one.numbers.e_value
-        for one in primary
+        calibrated_e(one.log10_p) if one.e_value is None else one.e_value
+        for one in numbers
     ]
+    by = benjamini_yekutieli(np.array([one.p_value for one in numbers])).tolist()
+    by_e = e_bh(np.array(e_values)).tolist()
     return tuple(
-        Screening(benchmark=one.benchmark, by=by_one, e_bh=e_bh_one)
-        for one, by_one, e_bh_one in zip(
-            primary, by.tolist(), e_bh(np.array(e_values)).tolist(), strict=True
-        )
+        Screening(benchmark=one.benchmark, by=p, e_bh=e)
+        for one, p, e in zip(primary, by, by_e, strict=True)
     )
 
 
@@ -100,9 +91,8 @@ def _decided(
     min_effect: float,
 ) -> tuple[Verdict, tuple[Reason, ...]]:
     designed, reference = result.null == DESIGNED, result.reference
-    if not designed and result.refusals:
-        return "invalid design", ()
-    if not designed and reference and reference.p_value <= REFERENCE_LEVEL:
+    prefers = reference is not None and reference.p_value <= REFERENCE_LEVEL
+    if not designed and (result.refusals or prefers):
         return "invalid design", ()
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
@@ -132,11 +122,8 @@ def _obstacles(
         return tuple(found)
     directed = result
     if null == "exchangeability":
-        others = [
-            other
-            for other in beside
-            if base_null(other.null) == "reversibility" and other.validity == "exact"
-        ]
+        exact = [other for other in beside if other.validity == "exact"]
+        others = [one for one in exact if base_null(one.null) == "reversibility"]
         if not others:
             return (*found, "alone")
         directed = min(others, key=lambda other: other.reference is None)

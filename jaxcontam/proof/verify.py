@@ -83,12 +83,8 @@ def verify_report(
 def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
     """Compare commitments with files at hand; differences, and what was checked."""
     report = read_report(directory / REPORT_NAME)
-    stated = {
-        one.file: one
-        for row in report.results
-        if isinstance(row, OrderResult)
-        for one in row.commitments
-    }
+    tests = (row for row in report.results if isinstance(row, OrderResult))
+    stated = {one.file: one for row in tests for one in row.commitments}
     faults, notes = [], []
     for file, one in stated.items():
         try:
@@ -177,13 +173,12 @@ def _evidence_faults(
         return []
     method = _test(tests, result.method)
     drawn = method.redrawn(result, evidence, seed=seed)
-    faults = [
+    return [
         f"{field.name}: not what the seed and the file draw"
         for field in dataclasses.fields(Evidence)
         if (known := getattr(drawn, field.name)) is not None
         and not np.array_equal(getattr(evidence, field.name), known)
     ]
-    return faults
 
 
 def _test(tests: Mapping[str, TestRow], name: str) -> TestRow:
@@ -196,10 +191,7 @@ def _noise(evidence: Evidence | None) -> float:
     """Most that rounding leaves of a difference of sums of the scores."""
     if evidence is None:
         return 0.0
-    arrays = (
-        *(evidence.scores, evidence.reference_scores),
-        *(evidence.pairs, evidence.reference_pairs),
-    )
-    return _ROUNDING * sum(
-        float(np.nansum(np.abs(scores))) for scores in arrays if scores is not None
-    )
+    own, theirs = (evidence.scores, evidence.pairs), evidence.reference_scores
+    arrays = (*own, theirs, evidence.reference_pairs)
+    sums = (float(np.nansum(np.abs(one))) for one in arrays if one is not None)
+    return _ROUNDING * sum(sums)

@@ -4,7 +4,6 @@ Dimension key
     N  pairs
     B  pairs of a batch
     T  tokens, padding at the end
-
 """
 
 import dataclasses
@@ -220,7 +219,7 @@ def _read_model(directory: Path, config: Path) -> Any:
             f"{directory}: cannot load the model ({type(e).__name__}: {first_line(e)})",
             hint=_HINT,
         ) from e
-    # Of a wrong shape: the name, the file's shape, the config's.
+    # Name of a tensor, its shape in the file, and that of the config.
     for name, theirs, wanted in sorted(found["mismatched_keys"]):
         raise InputError(
             f"{directory}: {name} has shape {tuple(theirs)}, where the config says "
@@ -242,9 +241,8 @@ def _read_model(directory: Path, config: Path) -> Any:
 def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
     """The tokenizer, and the most tokens that its own settings allow."""
     settings, own = directory / "tokenizer_config.json", directory / "tokenizer.json"
-    limit = None
-    if settings.is_file():
-        limit = read_json_object(settings).get("model_max_length")
+    fields = read_json_object(settings) if settings.is_file() else {}
+    limit = fields.get("model_max_length")
     # transformers writes a number of 31 digits where there is no limit.
     limit = int(limit) if isinstance(limit, int | float) and limit < 2**31 else 2**31
     try:
@@ -272,10 +270,9 @@ def embedding_measure(checkpoint: Checkpoint) -> Measure:
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         vectors_ND = text_embeddings(checkpoint, texts).astype(np.float64)
         place = {text: i for i, text in enumerate(texts)}
-        first_ND, second_ND = (
-            vectors_ND[[place[pair[side]] for pair in pairs]] for side in (0, 1)
-        )
-        return np.sum(first_ND * second_ND, axis=1)
+        sides = zip(*pairs, strict=True)
+        firsts, seconds = ([place[text] for text in side] for side in sides)
+        return np.sum(vectors_ND[firsts] * vectors_ND[seconds], axis=1)
 
     digest = checkpoint.fingerprint.removeprefix("sha256:")[:12]
     return Measure(
@@ -301,12 +298,9 @@ def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
         not trained for it. Shi et al., arXiv:2310.16789, take SimCSE, an encoder.
     """
     config = checkpoint.config
-    encoded = [
-        np.array(one.ids[: config.context], np.int32)
-        for one in checkpoint.tokenizer.encode_batch(
-            list(texts), add_special_tokens=False
-        )
-    ]
+    tokenizer = checkpoint.tokenizer
+    found = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    encoded = [np.array(one.ids[: config.context], np.int32) for one in found]
     found_ND = np.zeros((len(texts), config.d_model), np.float32)
     filled = [i for i, ids in enumerate(encoded) if len(ids)]
     graphdef, state = nnx.split(checkpoint.decoder)

@@ -51,7 +51,7 @@ from jaxcontam.reports.flags import (
 )
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from jaxcontam.scoring.api.address import PREFIX, ApiModel, Body, parse_api
+from jaxcontam.scoring.api.address import PREFIX, Body, parse_api
 from jaxcontam.scoring.api.budget import Budget, Spending, estimate
 from jaxcontam.scoring.api.chat import N_RANDOM, PATH, answer_seed, chat_body
 from jaxcontam.scoring.completer import Completion
@@ -168,27 +168,22 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         for field in dataclasses.fields(self):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
-                flag = flag_of(field.name)
-                hint = ""
-                if field.name == "reference":
-                    hint = (
-                        "completions of a reference stand beside the model's, as "
-                        "generated_reference_completion"
-                    )
-                raise InputError(f"{flag} does not go with --recorded", hint=hint)
+                beside = (
+                    "completions of a reference stand beside the model's, as "
+                    "generated_reference_completion"
+                )
+                raise InputError(
+                    f"{flag_of(field.name)} does not go with --recorded",
+                    hint=beside if field.name == "reference" else "",
+                )
 
     def run(self) -> int:
         """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
         watch = Stopwatch()
+        prices = dict(price_in=self.price_in or 0.0, price_out=self.price_out or 0.0)
         settings = ServerSettings(
             # A judge included.
-            spending=Spending(
-                Budget(
-                    max_cost=self.budget,
-                    price_in=self.price_in or 0.0,
-                    price_out=self.price_out or 0.0,
-                )
-            ),
+            spending=Spending(Budget(max_cost=self.budget, **prices)),
             concurrency=self.concurrency,
             retry_refused=self.retry_refused,
         )
@@ -274,7 +269,13 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             if word is not None and word.startswith(PREFIX)
         }
         own, other = (
-            _stand_in(served[word]) if word in served else word
+            PromptedModel(
+                name=served_name(served[word]),
+                completer=CountingCompleter(),
+                info=served_info(served[word]),
+            )
+            if word in served
+            else word
             for word in (self.model, self.reference)
         )
         counted = [CountingCompleter(word=word) for word in _TOKENS]
@@ -402,12 +403,6 @@ class CountingCompleter:
         # One word is no copy of a second piece, and so every answer is judged.
         answer = Completion(text=self.word * max_tokens)
         return [(answer,) * n_samples for _ in prompts]
-
-
-def _stand_in(model: ApiModel) -> PromptedModel:
-    return PromptedModel(
-        name=served_name(model), completer=CountingCompleter(), info=served_info(model)
-    )
 
 
 def _local_words(

@@ -46,7 +46,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ComparisonInputs:
-    """All that a method may ask about, and with what; `prompts` are one an instance."""
+    """Inputs of a method that asks; `prompts` are one an instance."""
 
     benchmark: Benchmark
     completer: Completer
@@ -171,7 +171,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         answers by hand into contaminated, suspicious and clean. The rule above is ours.
     """
     benchmark = asked.benchmark
-    # Of the file whole, whatever instances were drawn.
+    # The file whole, whatever instances were drawn.
     asked = dataclasses.replace(asked, fingerprint=benchmark.fingerprint)
     n = min(_N_ASKED, len(benchmark))
     prompt = filled(
@@ -181,11 +181,10 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
         [prompt], max_tokens=asked.max_tokens, seed=asked.seed, progress=progress
     )
     answer = without_thoughts(completion.text)
-    matches: list[str | None] = [None] * n
-    if answer:
-        for i, row in enumerate(benchmark.rows[:n]):
-            texts = [benchmark.texts[i]] if row is None else _leaves(row)
-            matches[i] = match_of(texts, answer)
+    matches = [
+        match_of([text] if row is None else _leaves(row), answer) if answer else None
+        for text, row in zip(benchmark.texts[:n], benchmark.rows, strict=False)
+    ]
     n_exact, n_near, n_short = map(matches.count, ("exact", "near", None))
     signs = format_signs(benchmark, n, answer)
     finding: str = "nothing found"
@@ -290,11 +289,8 @@ def _all_said(names: Sequence[str], said: set[str]) -> bool:
     words = [_words(name) for name in names]
     if not all(one and set(one) <= said for one in words):
         return False
-    return any(
-        len(word) > 2 and word not in _COMMON and not word.isdigit()
-        for one in words
-        for word in one
-    )
+    rare = {word for one in words for word in one} - _COMMON
+    return any(len(word) > 2 and not word.isdigit() for word in rare)
 
 
 def _is_identifier(value: str) -> bool:
@@ -339,6 +335,7 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     """
     instances, prompts, n_samples = asked.instances, asked.prompts, asked.n_samples
     total = len(prompts) * (1 + n_samples)
+    ways = ((0.0, 1, 0), (_TEMPERATURE, n_samples, len(prompts)))
     greedy, sampled = (
         asked.completer.complete(
             prompts,
@@ -349,10 +346,7 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
             stop=asked.stop,
             progress=progress_after(progress, done, total),
         )
-        for temperature, n, done in (
-            (0.0, 1, 0),
-            (_TEMPERATURE, n_samples, len(prompts)),
-        )
+        for temperature, n, done in ways
     )
     rows = [
         _row(instance, first, samples, asked.tokenize or words_and_marks)
@@ -386,12 +380,9 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     finding = (
         f"{n_found} of {len(judged)} instances are peaked" if judged else "refused"
     )
-    both = [row for row in judged if row["rouge_l_kept"] is not None]
-    if both:
-        before, after = (
-            statistics.fmean(row[name] for row in both)
-            for name in ("rouge_l", "rouge_l_kept")
-        )
+    if both := [row for row in judged if row["rouge_l_kept"] is not None]:
+        names = ("rouge_l", "rouge_l_kept")
+        before, after = (statistics.fmean(row[name] for row in both) for name in names)
         finding += f"; mean ROUGE-L of the samples {before:.3f}, by TED {after:.3f}"
     unit = "words and marks" if asked.tokenize is None else "tokens"
     setting = (

@@ -8,7 +8,6 @@ Dimension key
     N  instances of both sides, the benchmark's first
     C  sources of both sides
     K  draws
-
 """
 
 import dataclasses
@@ -154,12 +153,8 @@ class Facts:
 
     def counted(self, labels: Labels) -> list[Judgement | None]:
         """Labels that count: None where an instance is left out."""
-        left_out = {
-            i
-            for mask in (self.follows, self.repeats)
-            for i, is_out in enumerate(mask)
-            if is_out
-        }
+        masks = (self.follows, self.repeats)
+        left_out = {i for mask in masks for i, is_out in enumerate(mask) if is_out}
         return [None if i in left_out else label for i, label in enumerate(labels)]
 
 
@@ -307,15 +302,12 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 
 def _lost_words(which: str, judged: Judged) -> list[str]:
-    n_all, words = len(judged.labels), []
-    if judged.n_unparsed:
-        words.append(
-            f"{which}{judged.n_unparsed} of {n_all} answers of the judge say none of "
-            "the words asked for"
-        )
-    if judged.n_refused:
-        words.append(f"{which}{judged.n_refused} of {n_all} requests were refused")
-    return words
+    lost = {
+        "answers of the judge say none of the words asked for": judged.n_unparsed,
+        "requests were refused": judged.n_refused,
+    }
+    n_all = len(judged.labels)
+    return [f"{which}{n} of {n_all} {words}" for words, n in lost.items() if n]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -400,10 +392,8 @@ def more_copies(own: Side, theirs: Side, *, seed: int) -> MoreCopies:
     is_shared_C = (on_own_C > 0) & (on_own_C < sizes_C)
     # What may change sides: with sources on both, those of as many instances.
     classes_C = np.where(is_shared_C, 0, sizes_C if is_shared_C.any() else 1)
-    whole = [
-        np.flatnonzero(classes_C == size)
-        for size in np.unique(classes_C[classes_C > 0])
-    ]
+    sizes = np.unique(classes_C[classes_C > 0])
+    whole = [np.flatnonzero(classes_C == size) for size in sizes]
     movable = [one for one in whole if 0 < (on_own_C[one] > 0).sum() < len(one)]
 
     def p_of(copies_N: np.ndarray) -> float:
@@ -507,11 +497,11 @@ def beside_reference(
     guessed, met = (
         dataclasses.replace(side, copies=side.reference) for side in (own, theirs)
     )
-    gains = [
+    own_N, theirs_N = (
         np.array(side.copies, float) - np.array(side.reference, float)
         for side in (own, theirs)
-    ]
-    excess_N = np.concatenate([gains[0] / n, -gains[1] / n_control])
+    )
+    excess_N = np.concatenate([own_N / n, -theirs_N / n_control])
     return ReferenceCopies(
         n_instances=n,
         n_copies=sum(map(bool, guessed.copies)),

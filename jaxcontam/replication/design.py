@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from jaxcontam.arguments import check_fields, flag_of
+from jaxcontam.arguments import check_fields
 from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.documents import compared
@@ -28,6 +28,7 @@ from jaxcontam.replication.instances import (
     load_prompts,
     text_keys,
 )
+from jaxcontam.reports.flags import check_positive
 
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
@@ -84,9 +85,7 @@ class ReplicationDesign:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("k", "cdd_samples", "new_tokens"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        check_positive(self, "k", "cdd_samples", "new_tokens")
         if (self.first_field is None) != (self.second_field is None):
             raise InputError("--first-field and --second-field go together")
         check_names("method of --compare", self.comparisons, COMPARISONS)
@@ -132,8 +131,7 @@ class ReplicationPlan:
     @property
     def guided(self) -> list[list[str]]:
         """Prompts that name the dataset, of each arm: all that a reference is asked."""
-        names = {"dataset_name": self.dataset_name}
-        names["split_name"] = self.design.split_name
+        names = dict(dataset_name=self.dataset_name, split_name=self.design.split_name)
         return [
             [self.prompts.guided_prompt(one, **names) for one in arm.instances]
             for arm in self.arms
@@ -160,14 +158,16 @@ class ReplicationPlan:
     def warnings(self) -> list[str]:
         """Warnings about the draw and the prompts."""
         drawn = self.drawn
+        left_out = {
+            "repeat another one": drawn.n_duplicates,
+            "are empty or too short to be cut": drawn.n_too_short,
+        }
         words = [*drawn.warnings]
-        for n, what in (
-            (drawn.n_duplicates, "repeat another one"),
-            (drawn.n_too_short, "are empty or too short to be cut"),
-        ):
-            if n:
-                of_all = f"{n} of {drawn.n_rows} instances"
-                words.append(f"{of_all} {what} and were not drawn")
+        words += [
+            f"{n} of {drawn.n_rows} instances {what} and were not drawn"
+            for what, n in left_out.items()
+            if n
+        ]
         if self.control is not None:
             for name, one in (("benchmark", drawn), ("control", self.control)):
                 if one.n_elsewhere:
@@ -203,19 +203,14 @@ def plan_replication(
                 f"a partition and its control must be files, got {type(path).__name__}",
                 hint="write the texts to a .jsonl file, each as {'text': ...}",
             )
-        found = load_benchmark(
-            path,
-            template=design.template,
-            text_field=design.text_field,
-            check_fields=True,
-        )
+        text, field = design.template, design.text_field
+        found = load_benchmark(path, template=text, text_field=field, check_fields=True)
         return found, find_fields(found, design)
 
     def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
         order = np.random.default_rng(design.seed).permutation(len(found))
         return tuple(found[i] for i in order[: design.k])
 
-    instructions = load_prompts(design.task, design.prompts)
     files = [read(one) for one in (benchmark, design.control) if one is not None]
     # What stands on both sides is no evidence for either; and the smaller file has
     # more of what is frequent, which any model may know by heart, among its distinct
@@ -270,7 +265,7 @@ def plan_replication(
         benchmark=loaded,
         drawn=drawn,
         control=next(iter(controls), None),
-        prompts=instructions,
+        prompts=load_prompts(design.task, design.prompts),
         dataset_name=design.dataset_name or loaded.name,
         items=items,
         issues=issues,

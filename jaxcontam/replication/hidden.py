@@ -125,8 +125,10 @@ def ts_guessing_word(
         template=MASKED_WORD,
         max_tokens=20,
         of=(len(asked.instances), "text"),
-        note="A word can often be guessed from its sentence: compare the rate with "
-        "that of a set that cannot have been seen.",
+        notes=(
+            "A word can often be guessed from its sentence: compare the rate with that "
+            "of a set that cannot have been seen.",
+        ),
     )
 
 
@@ -192,11 +194,11 @@ def hidden_option(item: Item, *, seed: int) -> int | None:
 
 
 def _is_guessable(place: int, option: str, options: Sequence[str]) -> bool:
-    words = plain_text(option).split()
-    if not any(map(str.isalpha, plain_text(option))) or words[0] in _OBVIOUS:
+    plain = plain_text(option)
+    if not any(map(str.isalpha, plain)) or plain.split()[0] in _OBVIOUS:
         return True
     return any(
-        plain_text(other) == plain_text(option) or _overlap(option, other) > _MOST_ALIKE
+        plain_text(other) == plain or _overlap(option, other) > _MOST_ALIKE
         for j, other in enumerate(options)
         if j != place
     )
@@ -241,7 +243,7 @@ def _ask(
     template: str,
     max_tokens: int,
     of: tuple[int, str],
-    note: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Found:
     """Ask for each hidden text; `hidden` holds (index, masked text, its secret)."""
     n_all, what = of
@@ -252,12 +254,10 @@ def _ask(
             hint="leave this method out for this benchmark",
         )
     rows = asked_rows(hidden, template, max_tokens, asked, progress)
-    warnings = []
-    if n_left_out := n_all - len(rows):
-        warnings.append(f"{n_left_out} of {n_all} {what}s have nothing to hide.")
-    if note:
-        warnings.append(note)
-    return hidden_result(rows, method, asked, warnings=tuple(warnings)), rows
+    n_out, warnings = n_all - len(rows), notes
+    if n_out:
+        warnings = (f"{n_out} of {n_all} {what}s have nothing to hide.", *notes)
+    return hidden_result(rows, method, asked, warnings=warnings), rows
 
 
 def asked_rows(
@@ -296,10 +296,7 @@ def hidden_result(
     """Result of answers that are what was hidden, with the rate by chance."""
     answered = [row for row in rows if not row["refused"]]
     n_found = sum(row["found"] for row in answered)
-    chance = rate_by_chance(
-        [row["hidden"] for row in answered],
-        [readings(row["answer"]) for row in answered],
-    )
+    given = [readings(row["answer"]) for row in answered]
     finding = "refused"
     if answered:
         finding = f"{n_found} of {len(answered)} answers are what was hidden"
@@ -313,7 +310,7 @@ def hidden_result(
         n_found=n_found,
         n_answered=len(answered),
         n_refused=len(rows) - len(answered),
-        chance=chance,
+        chance=rate_by_chance([row["hidden"] for row in answered], given),
         finding=finding,
         setting=TS_GUESSING_VERSION,
         **fields,
@@ -425,11 +422,11 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
         named = [bool(row["found"]) for row in own]
         answered = [not row["refused"] for row in own]
         # The second says what all answers being right would have given.
+        sides = (
+            Side(copies=copies, groups=repositories[:n]) for copies in (named, answered)
+        )
         p_value, smallest = (
-            more_copies(
-                Side(copies=copies, groups=repositories[:n]), control, seed=asked.seed
-            ).p_value
-            for copies in (named, answered)
+            more_copies(side, control, seed=asked.seed).p_value for side in sides
         )
         verdict = "inconclusive"
         if p_value <= SUSPECTED_LEVEL:

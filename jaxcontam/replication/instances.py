@@ -130,16 +130,8 @@ _PAIR_NAMES = (
     ("prompt", "completion"),
 )
 _TEXT_NAMES = (
-    "text",
-    "content",
-    "sentence",
-    "review",
-    "document",
-    "article",
-    "passage",
-    "question",
-    "problem",
-    "prompt",
+    *("text", "content", "sentence", "review", "document", "article", "passage"),
+    *("question", "problem", "prompt"),
 )
 _SUMMARY_NAMES = ("summary", "highlights", "abstract")
 
@@ -276,13 +268,13 @@ def draw_instances(
         label = _label(fields.label_of(benchmark, index), design.label_names)
         row = texts, label, index
         rows[key] = min(rows.get(key, row), row)
+    if not rows and n_elsewhere:
+        raise InputError(
+            f"{benchmark.name}: all its instances stand more than once in both files "
+            "together",
+            hint="a control holds other instances, which cannot have been seen",
+        )
     if not rows:
-        if n_elsewhere:
-            raise InputError(
-                f"{benchmark.name}: all its instances stand more than once in both "
-                "files together",
-                hint="a control holds other instances, which cannot have been seen",
-            )
         raise InputError(
             f"{benchmark.name}: no text can be cut in two",
             hint="every text has a single word, or one side of every pair is empty",
@@ -350,18 +342,15 @@ def cut_text(text: str, *, seed: int) -> tuple[str, str, Cut] | None:
         return None
     rng = np.random.default_rng(int.from_bytes(_digest(seed, "cut", text)))
     places = {place: number for number, place in enumerate(words)}
-    starts = [
-        place
-        for place in sentence_starts(text)
-        if _FEWEST_WORDS <= places[place] <= len(words) - _FEWEST_WORDS
-    ]
+    most = len(words) - _FEWEST_WORDS
+    starts = [p for p in sentence_starts(text) if _FEWEST_WORDS <= places[p] <= most]
     kind: Cut = "sentence" if starts else "inside"
     if starts:
-        shares = [places[place] / len(words) for place in starts]
+        shares = {place: places[place] / len(words) for place in starts}
         low, high = _MIDDLE
-        middle = [p for p, s in zip(starts, shares, strict=True) if low <= s <= high]
-        nearest = min(zip(shares, starts, strict=True), key=lambda x: abs(x[0] - 0.5))
-        place = middle[rng.integers(len(middle))] if middle else nearest[1]
+        middle = [place for place, share in shares.items() if low <= share <= high]
+        nearest = min(starts, key=lambda place: abs(shares[place] - 0.5))
+        place = middle[rng.integers(len(middle))] if middle else nearest
     else:
         low, high = _INSIDE
         most = max(1, min(int(high * len(words)), len(words) - _FEWEST_WORDS))
@@ -455,13 +444,9 @@ class Prompts:
         """False where both instructions are the same, so nothing can be compared."""
         return self.guided != self.general
 
-    def guided_prompt(
-        self, instance: Instance, *, dataset_name: str, split_name: str
-    ) -> str:
-        """The prompt that names where the instance comes from."""
-        return _prompt(
-            self.guided, instance, dataset_name=dataset_name, split_name=split_name
-        )
+    def guided_prompt(self, instance: Instance, **names: str) -> str:
+        """The prompt that names `dataset_name` and `split_name` of the instance."""
+        return _prompt(self.guided, instance, **names)
 
     def general_prompt(self, instance: Instance) -> str:
         """The prompt that asks for any continuation."""

@@ -9,6 +9,7 @@ anybody writes those who has read the first piece, and nothing else.
 
 import dataclasses
 import hashlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -272,7 +273,7 @@ def follows_from_first(instance: Instance) -> bool:
         return False
     tried: set[str] = set()
     for period in range(1, min(len(first), _LONGEST) + 1):
-        for rule in (_same, _affine, _one_further):
+        for rule in (operator.itemgetter(0), _affine, _one_further):
             text = _continued(first, n_new, period, rule)
             if text in tried:
                 continue
@@ -302,10 +303,6 @@ def _continued(
         before = tokens[-period : -3 * period - 1 : -period]
         tokens.append((before[0][0], rule([token for _, token in before])))
     return "".join(lead + token for lead, token in tokens[len(first) :])
-
-
-def _same(before: Sequence[str]) -> str:
-    return before[0]
 
 
 def _one_further(before: Sequence[str]) -> str:
@@ -440,7 +437,7 @@ def judge_llm(
     labels: list[Judgement | None] = [
         None if completion.refused else "no" for completion in completions
     ]
-    n_refused, n_unparsed = labels.count(None), 0
+    n_refused = labels.count(None)
     prompts = {
         i: judge_prompt(instance.second_piece, candidate)
         for i, instance in enumerate(instances)
@@ -454,10 +451,8 @@ def judge_llm(
         )
     for i, (answer,) in zip(prompts, answers, strict=True):
         labels[i] = None if answer.refused else parse_judgement(answer.text)
-        if answer.refused:
-            n_refused += 1
-        elif labels[i] is None:
-            n_unparsed += 1
+        n_refused += bool(answer.refused)
+    n_unparsed = labels.count(None) - n_refused
     return Judged(labels=tuple(labels), n_unparsed=n_unparsed, n_refused=n_refused)
 
 
@@ -494,11 +489,8 @@ class Agreement:
 
 def agreement(labels: Labels, others: Labels) -> Agreement:
     """Compare two judges; `others` are to be found, such as humans' labels."""
-    both = [
-        (is_copy(a), is_copy(b))
-        for a, b in zip(labels, others, strict=True)
-        if a is not None and b is not None
-    ]
+    pairs = [pair for pair in zip(labels, others, strict=True) if None not in pair]
+    both = [(is_copy(a), is_copy(b)) for a, b in pairs]
     n = len(both)
     if not n:
         return Agreement(n=0)

@@ -109,10 +109,9 @@ class Partition:
     @functools.cached_property
     def facts(self) -> dict[str, Facts]:
         """Facts of the instances of both sides."""
+        both_sides = (PARTITION, CONTROL)
         sides = {
-            name: arm.instances
-            for name, arm in self.arms.items()
-            if name in (PARTITION, CONTROL)
+            name: self.arms[name].instances for name in both_sides if name in self.arms
         }
         keys = {
             name: [text_key(one.first_piece, one.second_piece) for one in instances]
@@ -139,12 +138,8 @@ class Partition:
         facts, local = self.facts, self.judged_locally
         is_local = not self.llm or not self.llm_decides
         people = None if self.humans is None else self.humans.consensus
-        names: dict[str, Any] = {
-            "benchmark": self.name,
-            "fingerprint": self.fingerprint,
-            "prompt_version": self.prompt_version,
-            "seed": seed,
-        }
+        names: dict[str, Any] = dict(benchmark=self.name, fingerprint=self.fingerprint)
+        names |= dict(prompt_version=self.prompt_version, seed=seed)
         shared = {**names, "facts": facts[PARTITION], "group_field": self.group_field}
 
         def beside(judged: Mapping[str, Judged]) -> dict[str, Any]:
@@ -163,15 +158,14 @@ class Partition:
             *_repeat_words(facts),
         )
         own = (*instance_warnings(self.arm.instances), *self._bleurt_notes())
-        judges = [
-            judge_result(
-                method=LOCAL,
-                judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
-                primary=is_local,
-                warnings=(*of_run, *own) if is_local else own,
-                **beside(local),
-            )
-        ]
+        of_local = judge_result(
+            method=LOCAL,
+            judge_version=judge_version(with_bleurt=self.judges_by_bleurt),
+            primary=is_local,
+            warnings=(*of_run, *own) if is_local else own,
+            **beside(local),
+        )
+        judges = [of_local]
         if self.llm:
             of_llm = judge_result(
                 method=LLM,
@@ -192,11 +186,8 @@ class Partition:
             judges.append(of_people)
         rows: list[OverlapResult | JudgeResult] = [*judges]
         for name, scores in self.overlaps.items():
-            guided_N, general_N = (
-                np.where(facts[PARTITION].repeats, np.nan, scores_N)
-                for scores_N in scores
-            )
-            rows += overlap_results(name, guided_N, general_N, **names)
+            once = (np.where(facts[PARTITION].repeats, np.nan, one) for one in scores)
+            rows += overlap_results(name, *once, **names)
         return rows
 
     def rows(self) -> list[dict[str, Any]]:
@@ -211,16 +202,19 @@ class Partition:
                 labels[HUMAN] = self.humans.consensus
             is_own = name in (PARTITION, OF_REFERENCE[PARTITION])
             rows = _rows(arm, name, facts[PARTITION if is_own else CONTROL], labels)
+            scores: dict[str, np.ndarray] = {}
             if name != PARTITION and self.judges_by_bleurt:
-                _add(rows, "bleurt_guided", self.bleurt_20[name])
+                scores["bleurt_guided"] = self.bleurt_20[name]
             if name == PARTITION:
                 for measure, (guided_N, general_N) in self.overlaps.items():
-                    _add(rows, f"{measure}_guided", guided_N)
-                    _add(rows, f"{measure}_general", general_N)
+                    scores[f"{measure}_guided"] = guided_N
+                    scores[f"{measure}_general"] = general_N
                 if arm.general is None:
                     scores_N = overlap_scores(ROUGE_L, arm.instances, arm.guided)
-                    _add(rows, "rouge_l_guided", scores_N)
-            found += [{"benchmark": self.name, **row} for row in rows]
+                    scores["rouge_l_guided"] = scores_N
+            for i, row in enumerate(rows):
+                row |= {key: number_or_none(one[i]) for key, one in scores.items()}
+                found.append({"benchmark": self.name, **row})
         return found
 
     def _closer(self) -> list[float]:
@@ -243,15 +237,13 @@ class Partition:
 
 
 def _repeat_words(facts: Mapping[str, Facts]) -> list[str]:
-    words = []
-    for name, side in facts.items():
-        where = "of the control, " if name == CONTROL else ""
-        if n := sum(side.repeats):
-            words.append(
-                f"{where}{n} of {len(side.repeats)} instances are left out: their text "
-                "stands before, or in the benchmark and in the control"
-            )
-    return words
+    return [
+        f"{'of the control, ' if name == CONTROL else ''}{n} of {len(side.repeats)} "
+        "instances are left out: their text stands before, or in the benchmark and in "
+        "the control"
+        for name, side in facts.items()
+        if (n := sum(side.repeats))
+    ]
 
 
 def _rows(
@@ -281,11 +273,6 @@ def _rows(
     return rows
 
 
-def _add(rows: Sequence[dict[str, Any]], field: str, scores_N: np.ndarray) -> None:
-    for row, score in zip(rows, scores_N, strict=True):
-        row[field] = number_or_none(score)
-
-
 def measured(
     partition: Partition, measures: Sequence[Measure], *, bar: Bar
 ) -> Partition:
@@ -302,7 +289,7 @@ def measured(
         with bar(f"measuring {measure.name}"):
             overlaps[measure.name] = arm.overlaps(measure)
             if measure.is_bleurt_20:
-                # Of all arms, else the local judge would judge them by different rules.
+                # All arms, else the local judge would judge them by different rules.
                 bleurt_20 = {
                     name: overlap_scores(measure, one.instances, one.guided)
                     for name, one in partition.arms.items()

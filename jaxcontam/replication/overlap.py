@@ -2,7 +2,6 @@
 
 Dimension key
     N  instances
-
 """
 
 import dataclasses
@@ -157,12 +156,10 @@ def overlap_scores(
 
 
 def _rouge_l_f1(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    return np.array(
-        [
-            rouge_l(reference, candidate).f1 if has_rouge_words(reference) else np.nan
-            for reference, candidate in pairs
-        ]
+    shares = (
+        rouge_l(*pair).f1 if has_rouge_words(pair[0]) else np.nan for pair in pairs
     )
+    return np.array([*shares])
 
 
 ROUGE_L = Measure(name="rouge_l", whole_when_inside=False, score=_rouge_l_f1)

@@ -179,13 +179,12 @@ REPLICATION_METHODS: Mapping[str, ReplicationMethod] = {row.name: row for row in
 
 def replication_words(report: Report) -> Words:
     """Words for the methods of a report; BLEURT is one for all tests."""
-    rows = {
-        name: row
+    return {
+        name: words_of(row, name)
         for name in named_methods(report)
         for row in REPLICATION_METHODS.values()
         if name == row.name or name.startswith(f"{row.name}_")
     }
-    return {name: words_of(row, name) for name, row in rows.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +283,7 @@ _CHECK = (
     " reads it back.",
 )
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}
-# Whether a test's p-value is at most 0.05.
+# Does a verdict mean a p-value of at most 0.05?
 _BELOW = {"contaminated": "yes", "suspected": "yes", "no evidence": "no"}
 _RANK = {"exact": 0, "near": 1, "no": 2, None: 3}
 _MOST_SHOWN = 12
@@ -296,11 +295,14 @@ def replication_page(
     """The page of a run of `replicate` on instances of both arms."""
     judges, overlaps, comparisons = replication_rows(report.results)
     (deciding,) = (row for row in judges if row.primary)
-    judge, model = deciding.method, report.model
+    judge = deciding.method
     counted = [one for one in instances if not (one.follows or one.repeats)]
     asked = [one for one in counted if one.arm == "partition"]
-    copied = [one for one in counted if _label(one, judge) in ("exact", "near")]
-    met = [one for one in copied if one.arm == "control"]
+    met = [
+        one
+        for one in counted
+        if one.arm == "control" and getattr(one, judge) in ("exact", "near")
+    ]
     copies, overlap, others = replication_tables(report.results, words)
     sections = [
         Section([Items(replication_sentences(report.results, words))]),
@@ -314,22 +316,21 @@ def replication_page(
         parts = [overlap, Paragraph(_BOOTSTRAPS, "quiet"), *_overlap_plot(asked, judge)]
         sections.append(Section(parts, "Guided against general instruction"))
     if comparisons:
-        notes = [
-            Paragraph(f"{row.method}: {row.setting}", "quiet") for row in comparisons
-        ]
-        sections.append(Section([others, *notes], "Other ways to ask"))
+        notes = (f"{row.method}: {row.setting}" for row in comparisons)
+        parts = [others, *(Paragraph(note, "quiet") for note in notes)]
+        sections.append(Section(parts, "Other ways to ask"))
     versions = [("judge", deciding.judge_version)]
     if deciding.prompt_version:
         versions.append(("instructions", deciding.prompt_version))
     if (other := report.reference) is not None:
         said = f"{model_words(other)}, {other.fingerprint}"
         versions.append((f"reference {other.name}", said))
+    asked_of = "" if report.model is None else f", asked of {report.model.name}"
     return report_page(
         report,
         sections,
         words,
-        title=f"Replication: {deciding.benchmark}"
-        + ("" if model is None else f", asked of {model.name}"),
+        title=f"Replication: {deciding.benchmark}{asked_of}",
         verdict=deciding.verdict,
         kind=_WORDS,
         check=_CHECK,
@@ -422,15 +423,18 @@ def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
 def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
     found = []
     if row.primary:
-        found.append(_verdict_sentence(row, name))
         left_out = {"": row.n_follows, "In the control, ": row.n_control_follows}
-        found += [
-            f"{where}{n} instances are left out: their second pieces follow from the "
-            "first by repeating or counting on."
-            for where, n in left_out.items()
-            if n
+        found = [
+            _verdict_sentence(row, name),
+            *(
+                f"{where}{n} instances are left out: their second pieces follow from "
+                "the first by repeating or counting on."
+                for where, n in left_out.items()
+                if n
+            ),
+            *_control_sentences(row),
+            *_reference_sentences(row),
         ]
-        found += [*_control_sentences(row), *_reference_sentences(row)]
         if row.reason is not None:
             found.append(_WHY[row.reason])
     elif row.n_short:
@@ -451,9 +455,8 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
 
 def _verdict_sentence(row: JudgeResult, name: str) -> str:
     if not row.n_instances:
-        why = ""
-        if row.n_follows:
-            why = f"; {row.n_follows} follow from their first pieces"
+        n = row.n_follows
+        why = f"; {n} follow from their first pieces" if n else ""
         return f"No verdict: the {name} judged none of the completions{why}."
     counted = (
         f"{row.n_exact + row.n_near} of {row.n_instances} completions are copies "
@@ -485,8 +488,9 @@ def _control_sentences(row: JudgeResult) -> list[str]:
                 f"({row.n_control_refused} refused, {row.n_control_unparsed} "
                 "answers of the judge not readable)."
             ]
-        lacks = "No control was given, so copies of well-known texts count, too."
-        return [lacks] if row.n_exact + row.n_near else []
+        if row.n_exact + row.n_near:
+            return ["No control was given, so copies of well-known texts count, too."]
+        return []
     found = f"In the control, {row.control_copies} of {row.n_control} are copies"
     if row.p_control is None:
         return [f"{found}."]
@@ -522,9 +526,8 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     one = row.reference
     if one is None:
         return []
-    refused = ""
-    if one.n_refused:
-        refused = f"; {one.n_refused} requests to it were refused"
+    n = one.n_refused
+    refused = f"; {n} requests to it were refused" if n else ""
     return [
         f"The reference copies {one.n_copies} of {one.n_instances}, and "
         f"{one.control_copies} of {one.n_control} of the control "
@@ -564,11 +567,11 @@ def _closest(
     instances: Sequence[AskedInstance], judge: str, *, is_open: bool = False
 ) -> list[Details]:
     def place(one: AskedInstance) -> tuple[int, float, int]:
-        return _RANK[_label(one, judge)], -(one.rouge_l_guided or 0.0), one.id
+        return _RANK[getattr(one, judge)], -(one.rouge_l_guided or 0.0), one.id
 
     found = []
     for one in sorted(instances, key=place)[:_MOST_SHOWN]:
-        summary = f"Instance {one.id + 1}: {_label(one, judge) or 'not judged'}"
+        summary = f"Instance {one.id + 1}: {getattr(one, judge) or 'not judged'}"
         if one.rouge_l_guided is not None:
             summary += f", ROUGE-L {one.rouge_l_guided:.2f}"
         texts = [
@@ -591,7 +594,7 @@ def _overlap_plot(asked: Sequence[AskedInstance], judge: str) -> list[Figure]:
         for one in asked
         if one.rouge_l_general is not None
         and one.rouge_l_guided is not None
-        and (label := _label(one, judge)) is not None
+        and (label := getattr(one, judge)) is not None
     ]
     if not points:
         return []
@@ -628,10 +631,6 @@ def replication_figure(report: Report, words: Words) -> "matplotlib.figure.Figur
     if not rows:
         raise ValueError("nothing was judged, so there is no share")
     return intervals_figure(rows, "share of instances that are found", nothing=0.0)
-
-
-def _label(one: AskedInstance, judge: str) -> str | None:
-    return getattr(one, judge, None)
 
 
 def _p_text(p: float | None) -> str:

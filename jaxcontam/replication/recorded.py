@@ -118,9 +118,8 @@ def recorded_partition(
 ) -> Partition:
     """Read completions, those of the control as well, and measure them."""
     group_field = design.group_field
-    files = {PARTITION: read_recorded(path, group_field=group_field)}
-    recorded = files[PARTITION]
-    warnings = []
+    recorded = read_recorded(path, group_field=group_field)
+    files, warnings = {PARTITION: recorded}, []
     if design.control is not None:
         files[CONTROL] = read_recorded(design.control, group_field=group_field)
         others = [row for file in files.values() for row in file.others]
@@ -130,21 +129,19 @@ def recorded_partition(
         for name, file in files.items()
     }
     arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=recorded.general)
-    of_reference = {
-        OF_REFERENCE[name]: Arm(instances=file.instances, guided=file.reference)
-        for name, file in files.items()
-        if file.reference is not None
-    }
+    of_reference, judged = {}, {}
+    for name, file in files.items():
+        if (guided := file.reference) is not None:
+            of_reference[OF_REFERENCE[name]] = Arm(
+                instances=file.instances, guided=guided
+            )
+        if file.model_judge is not None:
+            judged[name] = file.model_judge
     if len(of_reference) == len(OF_REFERENCE):
         arms |= of_reference
     humans = None
     if recorded.people:
         humans = People(labels=recorded.people, source="people's labels in the file")
-    judged = {
-        name: file.model_judge
-        for name, file in files.items()
-        if file.model_judge is not None
-    }
     partition = Partition(
         name=recorded.name,
         fingerprint=instances_fingerprint(recorded.instances),
@@ -158,20 +155,18 @@ def recorded_partition(
         warnings=tuple(warnings),
     )
     partition = measured(partition, measures, bar=bar)
-    # What can be measured again is; a score of a model that is not here is kept.
-    overlaps = {**partition.overlaps}
-    for name, scores in recorded.scores.items():
-        overlaps.setdefault(name, scores)
-    changes: dict[str, Any] = {"overlaps": overlaps}
     bleurt_20 = {
         name: file.scores["bleurt"][0]
         for name, file in files.items()
         if "bleurt" in file.scores
     }
     if bleurt_20 and "bleurt" not in partition.overlaps:
-        changes["bleurt_20"] = bleurt_20
-        changes["warnings"] = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
-    return dataclasses.replace(partition, **changes)
+        words = (*partition.warnings, _TAKEN_FOR_BLEURT_20)
+        partition = dataclasses.replace(partition, bleurt_20=bleurt_20, warnings=words)
+    # What can be measured again is; a score of a model that is not here is kept.
+    measured_here = partition.overlaps
+    overlaps = {**measured_here, **recorded.scores, **measured_here}
+    return dataclasses.replace(partition, overlaps=overlaps)
 
 
 def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
@@ -215,16 +210,11 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
             parse_judgement(_cell(record, _MODEL_JUDGE)) for record in records
         )
         judged = Judged(labels=labels, n_unparsed=labels.count(None))
+    has_label = "label" in columns
     return Recorded(
         name=printable(path.stem),
         instances=tuple(
-            _instance(
-                record,
-                i,
-                *pieces,
-                has_label="label" in columns,
-                group_field=group_field,
-            )
+            _instance(record, i, *pieces, has_label=has_label, group_field=group_field)
             for i, record in enumerate(records)
         ),
         guided=completions("guided") or (),
@@ -343,11 +333,8 @@ def sheet_text(
 
 def is_filled(path: Path) -> bool:
     """True if somebody wrote a label into a sheet; InputError if it is no sheet."""
-    return any(
-        cells.get(column, "").strip()
-        for cells in _read_sheet(path)
-        for column in ANNOTATORS
-    )
+    rows = _read_sheet(path)
+    return any(row.get(name, "").strip() for row in rows for name in ANNOTATORS)
 
 
 def read_sheet(
@@ -376,10 +363,7 @@ def read_sheet(
             raise InputError(f"{where}: id {name!r} stands twice")
         seen.add(name)
         place, *texts = rows[name]
-        if any(
-            _plain(cells[column]) != _plain(text)
-            for column, text in zip(_TEXTS, texts, strict=True)
-        ):
+        if [_plain(cells[column]) for column in _TEXTS] != [*map(_plain, texts)]:
             raise InputError(
                 f"{where}: other texts than id {name!r} had",
                 hint="was one column sorted without the others?",
@@ -429,16 +413,11 @@ def _read_sheet(path: Path) -> list[dict[str, str]]:
     reader = csv.DictReader(
         io.StringIO(text, newline=""), delimiter=delimiter, restval=""
     )
-    missing = [
-        name
-        for name in ("id", *_TEXTS, ANNOTATORS[0])
-        if name not in (reader.fieldnames or ())
-    ]
-    if missing:
-        raise InputError(
-            f"{path}: no column {missing[0]!r}",
-            hint=f"a sheet has {', '.join(_COLUMNS)}",
-        )
+    for name in ("id", *_TEXTS, ANNOTATORS[0]):
+        if name not in (reader.fieldnames or ()):
+            raise InputError(
+                f"{path}: no column {name!r}", hint=f"a sheet has {', '.join(_COLUMNS)}"
+            )
     try:
         return [row for row in reader if any(row.values())]
     except csv.Error as e:
@@ -480,27 +459,13 @@ def partition_from_rows(
         )
         for name, own in of_arm.items()
     }
-    overlaps = {
-        name: (
-            _floats(in_question, f"{name}_guided"),
-            _floats(in_question, f"{name}_general"),
-        )
-        for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES)
-    }
+    overlaps = {}
+    for name in (measure_and_test(m)[0] for m in by_method if m not in JUDGES):
+        guided_N, general_N = (_floats(in_question, f"{name}_{arm}") for arm in _ARMS)
+        overlaps[name] = guided_N, general_N
     if arms[PARTITION].general is not None and "rouge_l" in overlaps:
         overlaps["rouge_l"] = arms[PARTITION].overlaps(ROUGE_L)
-    bleurt_20 = {}
-    if local["judge_version"] == judge_version(with_bleurt=True):
-        bleurt_20 = {
-            name: _floats(own, "bleurt_guided") for name, own in of_arm.items()
-        }
-    judged = {}
-    if llm is not None:
-        judged = {
-            name: _judged(name, own, llm)
-            for name, own in of_arm.items()
-            if LLM in own[0]
-        }
+    has_bleurt = local["judge_version"] == judge_version(with_bleurt=True)
     humans = None
     if human is not None:
         labels = (tuple(row[HUMAN] for row in in_question),)
@@ -512,8 +477,16 @@ def partition_from_rows(
         arms=arms,
         group_field=local.get("group_field"),
         overlaps=overlaps,
-        bleurt_20=bleurt_20,
-        llm=judged,
+        bleurt_20={
+            name: _floats(own, "bleurt_guided")
+            for name, own in of_arm.items()
+            if has_bleurt
+        },
+        llm={
+            name: _judged(name, own, llm)
+            for name, own in of_arm.items()
+            if llm is not None and LLM in own[0]
+        },
         llm_version=None if llm is None else llm["judge_version"],
         llm_decides=llm is not None and llm["primary"],
         humans=humans,
@@ -552,8 +525,8 @@ def _floats(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 def _page(report: Report, directory: Path) -> Page:
     rows = [row for row in read_text_rows(directory, ASKED) if "first_piece" in row]
-    instances = typed_rows(rows, AskedInstance)
-    return replication_page(report, instances, replication_words(report))
+    asked = typed_rows(rows, AskedInstance)
+    return replication_page(report, asked, replication_words(report))
 
 
 def _again(document: Row, rows: Sequence[Row]) -> Rebuilt:

@@ -4,7 +4,6 @@ Plan (`design`), ask (here), measure and judge (`judging`).
 
 Dimension key
     N  instances
-
 """
 
 import contextlib
@@ -103,23 +102,17 @@ class ReplicationAnalysis(Writable):
     def was_refused(self) -> bool:
         """True if a server refused a request that a result counts."""
         rows = [row for row in self.results if not isinstance(row, OverlapResult)]
-        judges = [row for row in rows if isinstance(row, JudgeResult)]
-        beside = [row.reference for row in judges if row.reference is not None]
-        return any(row.n_refused or row.n_control_refused for row in rows) or any(
-            one.n_refused for one in beside
-        )
+        counts = [row.n_refused + row.n_control_refused for row in rows]
+        judges = (row for row in rows if isinstance(row, JudgeResult))
+        counts += [row.reference.n_refused for row in judges if row.reference]
+        return any(counts)
 
     @property
     def report(self) -> Report:
         """Everything that `report.json` holds."""
-        return self.watch.report(
-            self.command,
-            self.seed,
-            self.results,
-            model=self.model,
-            device=self.device,
-            reference=self.reference,
-        )
+        made: dict[str, Any] = dict(model=self.model, device=self.device)
+        made["reference"] = self.reference
+        return self.watch.report(self.command, self.seed, self.results, **made)
 
 
 @public
@@ -236,26 +229,17 @@ def ask(
     def completed(
         one: PromptedModel, prompts: Sequence[str], most: int, title: str
     ) -> tuple[Completion, ...]:
+        how: dict[str, Any] = dict(max_tokens=most, seed=design.seed, stop=plan.stop)
         with bar(title) as progress:
-            found = one.completer.complete(
-                prompts,
-                max_tokens=most,
-                seed=design.seed,
-                stop=plan.stop,
-                progress=progress,
-            )
+            found = one.completer.complete(prompts, progress=progress, **how)
         return tuple(answer for (answer,) in found)
 
     most, notes = room(plan, model)
-    arms = {
-        name: Arm(
-            instances=side.instances,
-            guided=completed(model, prompts, most, "guided completions"),
-        )
-        for name, side, prompts in zip(
-            (PARTITION, CONTROL), plan.arms, plan.guided, strict=False
-        )
-    }
+    arms = {}
+    sides = zip((PARTITION, CONTROL), plan.arms, plan.guided, strict=False)
+    for name, side, prompts in sides:
+        guided = completed(model, prompts, most, "guided completions")
+        arms[name] = Arm(instances=side.instances, guided=guided)
     if (prompts := plan.general) is not None:
         general = completed(model, prompts, most, "general completions")
         arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=general)
@@ -368,13 +352,11 @@ def judged_by(
         texts, seed = (arm.instances, arm.guided), analysis.seed
         with bar("judging") as progress:
             labels[name] = judge_llm(judge, *texts, seed=seed, progress=progress)
-    return dataclasses.replace(
-        analysis,
-        partition=dataclasses.replace(
-            partition,
-            llm=labels,
-            llm_version=f"{judge.name}, {llm_judge_version()}",
-            llm_decides=True,
-            warnings=(*partition.warnings, *judge_notes(judge)),
-        ),
+    judged = dataclasses.replace(
+        partition,
+        llm=labels,
+        llm_version=f"{judge.name}, {llm_judge_version()}",
+        llm_decides=True,
+        warnings=(*partition.warnings, *judge_notes(judge)),
     )
+    return dataclasses.replace(analysis, partition=judged)

@@ -31,12 +31,6 @@ STYLE: dict[Any, Any] = {
 """For `matplotlib.rc_context`."""
 
 
-def shortened(name: str) -> str:
-    """A name without its middle, where it would leave no room to the axes."""
-    half = _NAME // 2
-    return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
-
-
 def figure_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure of one plot; its size is in inches."""
     figure = Figure(figsize=size, layout="constrained")
@@ -73,7 +67,6 @@ def svg_text(figure: Figure, label: str | None = None) -> str:
 TALL, SMALL, SQUARE = (4.0, 4.2), (4.0, 2.6), (3.6, 3.4)
 # Inches of a plot of intervals: its width, what stands around it, and each line.
 _INTERVALS = (4.2, 0.8, 0.26)
-
 _BINS = 40
 
 
@@ -176,15 +169,13 @@ def intervals_figure(
                 # A bootstrap interval may leave out the estimate by a rounding error.
                 ends = np.maximum([[row.value - row.low], [row.high - row.value]], 0)
             axes.errorbar(
-                row.value,
-                place,
-                xerr=ends,
-                fmt="o",
-                color=row.colour,
-                capsize=2,
+                row.value, place, xerr=ends, fmt="o", color=row.colour, capsize=2
             )
         axes.axvline(nothing, color="black", lw=0.6)
-        axes.set_yticks(places, [shortened(row.name) for row in rows])
+        # A long name without its middle, which would leave no room to the axes.
+        names, half = [row.name for row in rows], _NAME // 2
+        names = [n if len(n) <= _NAME else f"{n[:half]}…{n[-half:]}" for n in names]
+        axes.set_yticks(places, names)
         axes.set_ylim(n_lines - 0.4, -0.6)
         for group in groups if has_groups else ():
             axes.text(

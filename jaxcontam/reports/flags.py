@@ -310,8 +310,7 @@ def open_for(
     from jaxcontam.scoring.load import load
 
     own = getattr(command, "model", None)
-    division = None if beside is None else beside.division
-    if division is None:
+    if beside is None or (division := beside.division) is None:
         share = None
         if command.shard not in (None, MERGE):
             share = parse_share(command.shard)

@@ -142,7 +142,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All that one HTML file shows; its own `limits` come before those of its kind."""
+    """Content of one HTML file; its own `limits` come before those of its kind."""
 
     title: str
     verdict: str | None = None
@@ -156,7 +156,6 @@ class Page:
     provenance: Sequence[tuple[str, str]]
 
 
-_TEMPLATE = "page.html.j2"
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -213,16 +212,19 @@ def render(page: Page) -> str:
     """The HTML of a page; text from outside is escaped, and shows what it holds."""
     # jinja2 takes a tenth of a second to import: only for a page.
     import jinja2
+    import markupsafe
 
+    source = resources.files("jaxcontam.reports").joinpath("page.html.j2")
     environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        loader=jinja2.FunctionLoader(_source),
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters["unbroken"] = _unbroken
+    environment.filters["unbroken"] = lambda text: markupsafe.Markup(
+        _SMALL_NUMBER.sub(
+            r'<span class="number">\g<0></span>', str(markupsafe.escape(text))
+        )
+    )
     sections = [*page.sections, *_last_sections(page)]
-    template = environment.get_template(_TEMPLATE)
+    template = environment.from_string(source.read_text("utf-8"))
     return visible(template.render(page=page, sections=sections))
 
 
@@ -244,19 +246,6 @@ def _last_sections(page: Page) -> list[Section]:
         table = Table(header, page.methods, label, is_text=True)
         found.append(Section([table], "Methods", is_folded=True))
     return found
-
-
-def _source(name: str) -> str:
-    return resources.files("jaxcontam.reports").joinpath(name).read_text("utf-8")
-
-
-def _unbroken(text: str) -> str:
-    import markupsafe
-
-    safe = str(markupsafe.escape(text))
-    return markupsafe.Markup(
-        _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', safe)
-    )
 
 
 def command_line(words: Sequence[str]) -> str:

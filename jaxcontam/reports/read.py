@@ -1,5 +1,6 @@
 """Annotations of result dataclasses: from JSON back to them, and as a JSON Schema."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -81,7 +82,11 @@ def _value(hint: Any, value: object, where: str) -> Any:
             raise _no(where, "an object", value)
         return {key: _value(args[1], v, f"{where}.{key}") for key, v in value.items()}
     if hint is float:
-        return _number(value, where)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(number := float(value)):
+                    return number
+        raise _no(where, "a finite number", value)
     if type(value) is hint:
         return value
     words = {int: "a whole number", str: "a word", bool: "true or false"}
@@ -103,17 +108,6 @@ def _one_of(kinds: tuple[Any, ...], value: object, where: str) -> Any:
         except InputError:
             continue
     return _value(last, value, where)
-
-
-def _number(value: object, where: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number
-    raise _no(where, "a finite number", value)
 
 
 def _names(kind: Any, row: Mapping[Any, object]) -> set[str]:

@@ -30,7 +30,7 @@ from jaxcontam.reports.table_csv import RESULTS_NAME
 _RTOL = 1e-6
 
 UNREADABLE = (*DAMAGE, InputError)
-"""What fields of another type, or arrays of another shape, make a reader raise."""
+"""Errors of a reader of fields of another type, or arrays of another shape."""
 
 
 Row = Mapping[str, Any]
@@ -111,28 +111,17 @@ def differences(
             (f"{where}[{i}]", None, *both)
             for i, both in enumerate(zip(stated, again, strict=True))
         ]
-    elif _same(stated, again, noise if noisy is None else 0.0):
-        return []
     else:
-        return [f"{where} is {stated!r}, recomputed {again!r}"]
-    return [
-        fault
-        for place, name, a, b in pairs
-        for fault in differences(
-            place,
-            a,
-            b,
-            noise=noise,
-            noisy=None if noisy is None or name in noisy else noisy,
-            skip=skip,
-        )
-    ]
-
-
-def _same(stated: object, again: object, noise: float) -> bool:
-    if isinstance(again, float) and isinstance(stated, int | float):
-        return math.isclose(stated, again, rel_tol=_RTOL, abs_tol=noise)
-    return type(stated) is type(again) and stated == again
+        same = type(stated) is type(again) and stated == again
+        if isinstance(again, float) and isinstance(stated, int | float):
+            near = noise if noisy is None else 0.0
+            same = math.isclose(stated, again, rel_tol=_RTOL, abs_tol=near)
+        return [] if same else [f"{where} is {stated!r}, recomputed {again!r}"]
+    faults = []
+    for place, name, a, b in pairs:
+        below = None if noisy is None or name in noisy else noisy
+        faults += differences(place, a, b, noise=noise, noisy=below, skip=skip)
+    return faults
 
 
 def kind_of_texts(

@@ -42,7 +42,7 @@ DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, ArithmeticError),
     *(AttributeError, RecursionError),
 )
-"""What fields of another type or arrays of another shape make readers raise."""
+"""Errors of readers of fields of another type or arrays of another shape."""
 
 # Fields that stand in every report; others only where they hold something.
 _ALWAYS = (
@@ -122,11 +122,8 @@ def read_document(path: Path) -> dict[str, Any]:
 def command_of(document: Mapping[str, Any]) -> list[str]:
     """The command line of a report, as far as it says so."""
     words = document.get("command")
-    return (
-        [word for word in words if isinstance(word, str)]
-        if isinstance(words, list)
-        else []
-    )
+    given = words if isinstance(words, list) else []
+    return [word for word in given if isinstance(word, str)]
 
 
 def sealed_text(document: dict[str, Any]) -> str:
@@ -249,19 +246,15 @@ def sweep_parts(path: Path) -> None:
 def _is_left(part: Path) -> bool:
     """True if a part is that of a process of this host that has ended."""
     place, _, pid = part.name.removesuffix(".partial").rpartition(".")
+    is_own = pid.isdecimal() and place.endswith(f".{socket.gethostname()}")
     # Elsewhere than on POSIX, `kill` ends what it asks for.
-    if not (
-        pid.isdecimal()
-        and place.endswith(f".{socket.gethostname()}")
-        and os.name == "posix"
-    ):
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:
-        pass  # another user's, which is running
+    if is_own and os.name == "posix":
+        try:
+            os.kill(int(pid), 0)
+        except (ProcessLookupError, OverflowError):
+            return True
+        except OSError:
+            pass  # another user's, which is running
     return False
 
 
@@ -340,16 +333,14 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
     beside its place and then linked to its name, which fails where the name is taken,
     even by a process that came in between. A mapping would lose one of two equal paths.
     """
-    targets: set[str] = set()
-    for path, _, _ in files:
-        # Where links and `..` lead: one file may have two names.
-        target = os.path.realpath(path)
-        if target in targets:
+    # Where links and `..` lead: one file may have two names.
+    targets = [os.path.realpath(path) for path, _, _ in files]
+    for i, (path, _, _) in enumerate(files):
+        if targets[i] in targets[:i]:
             raise InputError(
                 f"{path}: two outputs would go to this file",
                 hint="give each a name of its own",
             )
-        targets.add(target)
     for path, _, _ in files:
         _refuse_existing(path)
     parts: list[tuple[Path, Path]] = []

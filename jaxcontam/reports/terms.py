@@ -5,13 +5,9 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 Verdict = Literal[
-    "contaminated",
-    "suspected",
-    "inconclusive",
-    "no evidence",
-    "invalid design",
+    "contaminated", "suspected", "inconclusive", "no evidence", "invalid design"
 ]
-"""What a report says of a benchmark; never that it is clean."""
+"""Words of a report for a benchmark; never that it is clean."""
 
 Reason = Literal[
     "approximate",
@@ -56,14 +52,14 @@ RankingVerdict = Literal[
     "inconclusive",
     "confounded",
 ]
-"""What a report says of a ranking, which proves nothing.
+"""Words of a report for a ranking, which proves nothing.
 
 `may rank higher` where chance, fluency or the texts themselves are not ruled out;
 `members rank lower` where files may have been swapped.
 """
 
 Validity = Literal["exact", "asymptotic", "heuristic"]
-"""What vouches for a p-value; `heuristic` where nothing vouches for its null."""
+"""Grounds of a p-value; `heuristic` where nothing vouches for its null."""
 
 Null = Literal[
     "exchangeability",
@@ -80,7 +76,7 @@ Null = Literal[
     "exchangeability of options",
     "exchangeability of wrong options",
 ]
-"""What is assumed of a model that never saw the published version."""
+"""Assumption about a model that never saw the published version."""
 
 
 def restricted_null(null: Null, *, grouped: bool, blocks: bool) -> Null:

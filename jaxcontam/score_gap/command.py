@@ -29,8 +29,6 @@ from jaxcontam.score_gap.result import InflationResult
 from jaxcontam.score_gap.run import Answers, chosen_answers, compare, written_answers
 from jaxcontam.terminal import Terminal
 
-_ANSWERS = "answers.jsonl"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Compared(Flags):
@@ -73,8 +71,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             raise InputError(f"--against {self.against}: the published items again")
         if len({self.model, *self.reference}) <= len(self.reference):
             raise InputError(
-                "--reference names a model twice, or MODEL itself",
-                hint=NAME_ONCE,
+                "--reference names a model twice, or MODEL itself", hint=NAME_ONCE
             )
         if self.scores:
             if self.dry_run:
@@ -130,16 +127,15 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 
             spending = Spending(self.api_options.limits)
+            settings = ServerSettings(spending=spending, concurrency=self.concurrency)
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
                 word,
                 dtype=self.dtype,
                 is_plain=True,
                 beside=None if word == self.model else self.model,
-                journal=lambda name, _: Journal(out / f"{name}-{_ANSWERS}"),
-                settings=ServerSettings(
-                    spending=spending, concurrency=self.concurrency
-                ),
+                journal=lambda name, _: Journal(out / f"{name}-answers.jsonl"),
+                settings=settings,
             )
             return written_answers(
                 prompted, sides.questions, progress_bar, new_tokens=self.new_tokens
@@ -157,8 +153,9 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
     def _planned(self, sides: Sides) -> str:
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
-        more = f" Each of {len(self.reference)} references is asked as much."
-        more = more * bool(self.reference)
+        more = ""
+        if self.reference:
+            more = f" Each of {len(self.reference)} references is asked as much."
         if not sides.is_choice:
             return (
                 f"{words}: {n:,} answers of at most {self.new_tokens} tokens each."

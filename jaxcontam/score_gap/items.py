@@ -1,5 +1,6 @@
 """Read the items that are compared, or scores of them that somebody else computed."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -88,8 +89,7 @@ def read_sides(
     benchmark: str | Path, against: str | Path, design: InflationDesign
 ) -> Sides:
     """Read both files; see `read_questions`. Pairs are grouped by published items."""
-    sides, names, notes = [], [], []
-    kept: set[str] = set()
+    sides, names, notes, kept = [], [], [], set[str]()
     for path in (benchmark, against):
         file = load_benchmark(path, check_fields=True)
         notes += [f"{file.name}: {words}" for words in file.left_out]
@@ -145,13 +145,12 @@ def seen_groups(
         n_alike = len(texts) - len(np.unique(shared_heads(texts)))
         if n_alike >= FEWEST_GROUPS:
             found.append(f"{n_alike:,} items begin as another one does")
-    if not found:
-        return []
-    return [
+    said = (
         f"{' and '.join(found)}: if such items share a passage or a source, name the "
         "field with --group-field, for they are no independent draws and the interval "
         "is too narrow"
-    ]
+    )
+    return [said] if found else []
 
 
 def read_scores(
@@ -178,9 +177,13 @@ def read_scores(
         titles = [PUBLISHED, OTHER]
     groups: list[dict[str, str]] = [{}, {}]
     if design.group_field is not None:
+        hint = "--group-field must name a column"
         # A pair belongs where its published item does.
         for side, file in enumerate(files[:1] if design.paired else files):
-            groups[side] = _read_groups(file, design.group_field)
+            read, named = _rows(file)
+            for row in read:
+                value = field_of(row, design.group_field, str(file), hint=hint)
+                groups[side][str(row[named])] = str(value)
     rows = [
         {
             "side": side,
@@ -220,14 +223,6 @@ def read_model(path: Path) -> tuple[Scores, Scores]:
     return published, other
 
 
-def _read_groups(path: Path, field: str) -> dict[str, str]:
-    rows, named = _rows(path)
-    hint = "--group-field must name a column"
-    return {
-        str(row[named]): str(field_of(row, field, str(path), hint=hint)) for row in rows
-    }
-
-
 def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
     """Rows of a file, and its column of items."""
     if path.suffix.lower() not in (".csv", ".tsv"):
@@ -259,13 +254,11 @@ def _scores(
 ) -> Scores:
     found = {}
     for row in rows:
-        word = str(row[model]).strip()
+        word, value = str(row[model]).strip(), math.nan
         if not word:
             continue
-        try:
+        with contextlib.suppress(ValueError):
             value = float(word)
-        except ValueError:
-            value = math.nan
         if not 0 <= value <= 1:
             raise InputError(
                 f"{path}: item {row[named]!r}: {model}: no score in [0, 1] ({word!r})",

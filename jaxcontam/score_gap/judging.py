@@ -10,17 +10,19 @@ Dimension key
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxcontam.arguments import flag_of, words_of
+from jaxcontam.arguments import words_of
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.documents import joined_codes
 from jaxcontam.data.questions import QuestionFields
 from jaxcontam.errors import InputError
+from jaxcontam.reports.flags import check_positive
 from jaxcontam.score_gap.result import (
     InflationEstimate,
     InflationReason,
@@ -91,10 +93,7 @@ class InflationDesign(QuestionFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("limit", "new_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
+        check_positive(self, "limit", "new_tokens")
         if not (math.isfinite(self.min_points) and self.min_points > 0):
             raise InputError(f"--min-points must be positive, got {self.min_points}")
 
@@ -112,16 +111,13 @@ class InflationDesign(QuestionFields):
     @classmethod
     def said(cls, words: Sequence[str], seed: int = 0) -> "InflationDesign":
         """The design that the words of a command ask for, as far as it judges."""
-        known: dict[str, Any] = {}
-        if "--min-points" in words:
-            known["min_points"] = float(words[list(words).index("--min-points") + 1])
-        if "--group-field" in words:
-            known["group_field"] = words[list(words).index("--group-field") + 1]
+        given = dict(itertools.pairwise(words))
         return cls(
             unpaired="--unpaired" in words,
             equally_hard="--equally-hard" in words,
+            min_points=float(given.get("--min-points", MIN_POINTS)),
+            group_field=given.get("--group-field"),
             seed=seed,
-            **known,
         )
 
 
@@ -148,9 +144,7 @@ def judged_inflation(
     estimate = functools.partial(
         gap_estimate, paired=design.paired, groups=items.groups
     )
-    gaps = [
-        estimate(published_MN[m, None], other_MP[m, None]) for m in range(len(models))
-    ]
+    gaps = [*map(estimate, published_MN[:, None], other_MP[:, None])]
     decides, estimates = gaps[0], [_points("gap", gaps[0])]
     warnings = [*notes, *items.notes]
     if n_references:
@@ -168,6 +162,7 @@ def judged_inflation(
         estimates += found
         warnings += warning
     verdict, reason = _verdict(decides, items.n_groups, n_references, design)
+    texts = [f"{row['side']}\t{row['item']}\t{row['text']}" for row in rows]
     return InflationResult(
         benchmark=benchmark,
         against=against,
@@ -177,9 +172,7 @@ def judged_inflation(
         chance=chance,
         min_points=design.min_points,
         group_field=design.group_field,
-        fingerprint=fingerprint(
-            [f"{row['side']}\t{row['item']}\t{row['text']}" for row in rows]
-        ),
+        fingerprint=fingerprint(texts),
         n_published=published_MN.shape[1],
         n_other=other_MP.shape[1],
         n_groups=items.n_groups if items.is_grouped else None,
@@ -314,9 +307,7 @@ def compared_items(
     """
     kept, notes = _unseen(rows, paired=paired)
     scored = [
-        row
-        for row in kept
-        if not any(row["scores"].get(model) is None for model in models)
+        row for row in kept if None not in (row["scores"].get(name) for name in models)
     ]
     if n_unscored := len(kept) - len(scored):
         notes.append(f"items without a score of each model, left out: {n_unscored}")
@@ -336,15 +327,11 @@ def compared_items(
         notes.append(f"items that nearly repeat another one, drawn with it: {n_like}")
     if min(len(np.unique(codes)) for codes in groups) < 2:
         counts = " and ".join(str(len(side)) for side in sides)
+        hint = "rewrites need the ids of their originals; --unpaired takes any"
         if min(map(len, sides)) > 1:
-            raise InputError(
-                f"too few items to compare: {counts} in one group",
-                hint="items of one group, or that nearly repeat another, are one draw",
-            )
-        raise InputError(
-            f"too few items to compare: {counts}",
-            hint="rewrites need the ids of their originals; --unpaired takes any",
-        )
+            counts += " in one group"
+            hint = "items of one group, or that nearly repeat another, are one draw"
+        raise InputError(f"too few items to compare: {counts}", hint=hint)
     return ComparedItems(
         published=_scores(sides[0], models),
         other=_scores(sides[1], models),
@@ -390,11 +377,8 @@ def _pairs(
     rewrites: dict[str, dict[Hashable, Row]] = {}
     for i, row in enumerate(other):
         rewrites.setdefault(row["item"], {}).setdefault(_content(row) or i, row)
-    pairs = [
-        [row, *rewrites[item].values()]
-        for item, row in by_item.items()
-        if item in rewrites
-    ]
+    both = [item for item in by_item if item in rewrites]
+    pairs = [[by_item[item], *rewrites[item].values()] for item in both]
     notes = []
     if n_alone := len(by_item) + len(rewrites) - 2 * len(pairs):
         notes.append(f"items without a partner, left out: {n_alone}")
@@ -423,20 +407,15 @@ def _groups(units: Sequence[Sequence[Row]], *, apart: bool) -> tuple[np.ndarray,
             for (labels, _), code in zip(own, codes.tolist(), strict=True):
                 labels.append((sides, code))
     n_like = len(units) - len(np.unique(joined_codes(like)))
-    # A pair belongs where its published item does.
-    named = [unit[0].get("group") for unit in units]
-    labels = [
-        own if name is None else [*own, name]
-        for own, name in zip(like, named, strict=True)
-    ]
-    return joined_codes(labels), n_like
+    for labels, unit in zip(like, units, strict=True):
+        # A pair belongs where its published item does.
+        if (name := unit[0].get("group")) is not None:
+            labels.append(name)
+    return joined_codes(like), n_like
 
 
 def _scores(units: Sequence[Sequence[Row]], models: Sequence[str]) -> np.ndarray:
-    return np.array(
-        [
-            [np.mean([row["scores"][m] for row in unit]) for unit in units]
-            for m in models
-        ],
-        np.float64,
-    )
+    means = [
+        [np.mean([row["scores"][m] for row in unit]) for unit in units] for m in models
+    ]
+    return np.array(means, np.float64)

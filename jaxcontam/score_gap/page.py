@@ -89,7 +89,7 @@ WORDS = {
         "ConStat: arXiv:2405.16281, with departures that its docstring lists",
     )
 }
-"""What a report says of the method."""
+"""Words of reports for the method."""
 
 
 def inflation_page(report: Report) -> Page:
@@ -127,35 +127,33 @@ def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
         for one in result.accuracies
     ]
     header = ("model", "role", "published", "other", "difference (95 %)")
-    estimates = [
-        [
-            _ESTIMATORS[one.estimator],
-            _points(one),
-            plain_p(one.p_value),
-            shown_or_dash(one.mde, ".1f"),
-        ]
-        for one in result.estimates
-    ]
+    estimates = []
+    for one in result.estimates:
+        p, mde = plain_p(one.p_value), shown_or_dash(one.mde, ".1f")
+        estimates.append([_ESTIMATORS[one.estimator], _points(one), p, mde])
+    columns = ("inflation", "points (95 %)", "p", "would be found")
+    looks = ["primary", *[""] * (len(estimates) - 1)]
     return (
         Table(header, scores, "scores", words=(1,)),
-        Table(
-            ("inflation", "points (95 %)", "p", "would be found"),
-            estimates,
-            "estimates",
-            looks=["primary", *[""] * (len(estimates) - 1)],
-        ),
+        Table(columns, estimates, "estimates", looks=looks),
     )
 
 
 def inflation_sentences(result: InflationResult) -> list[str]:
     """The verdict, what it rests on, and what speaks against it."""
     found, model = result.decides, result.accuracies[0].model
-    kind = "pairs" if result.paired else "items"
-    n = f"{result.n_published:,} {kind}"
+
+    n = f"{result.n_published:,} pairs"
     if not result.paired:
         n = f"{result.n_published:,} published and {result.n_other:,} other items"
+    points = f"{_points(found)} points"
+    meaning = f"the estimate is {points}"
+    if result.verdict == "inflated":
+        meaning = f"{points} of the published score are missing on unseen items"
+    elif result.verdict == "cannot tell":
+        meaning += f"; {result.min_points:g} would matter"
     sentences = [
-        f"{result.verdict.capitalize()}: {_verdict_words(result, found)}",
+        f"{result.verdict.capitalize()}: {meaning}.",
         f"{result.metric.capitalize()} on {n} of {result.benchmark} against "
         f"{result.against}: {model} scores {result.accuracies[0].published:.1%} and "
         f"{result.accuracies[0].other:.1%}.",
@@ -186,15 +184,6 @@ def inflation_sentences(result: InflationResult) -> list[str]:
             "(standard deviation), and the interval is as wide as that asks for."
         )
     return [*sentences, *(f"Note: {warning}." for warning in result.warnings)]
-
-
-def _verdict_words(result: InflationResult, found: InflationEstimate) -> str:
-    points = _points(found)
-    if result.verdict == "inflated":
-        return f"{points} points of the published score are missing on unseen items."
-    if result.verdict == "no inflation found":
-        return f"the estimate is {points} points."
-    return f"the estimate is {points} points; {result.min_points:g} would matter."
 
 
 def _points(one: InflationEstimate) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 from jaxcontam.reports.report import Report, ResultRow
 
 InflationVerdict = Literal["inflated", "no inflation found", "cannot tell"]
-"""What a report says of a score; never that a model has or has not read the items."""
+"""Words of a report for a score; never that a model has or has not read the items."""
 
 InflationReason = Literal[
     "", "no reference", "one reference", "outside", "items", "references"

@@ -14,21 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontam.arguments import Dtype, check_names, public, store_folder
-from jaxcontam.data.questions import (
-    Question,
-    QuestionFields,
-)
+from jaxcontam.data.questions import Question, QuestionFields
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
-from jaxcontam.score_gap.items import (
-    Sides,
-    distinct,
-    read_scores,
-    read_sides,
-)
+from jaxcontam.score_gap.items import Sides, distinct, read_scores, read_sides
 from jaxcontam.score_gap.judging import (
     COMMAND,
     MIN_POINTS,
@@ -45,7 +37,7 @@ if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
     from jaxcontam.scoring.prompted_model import PromptedModel
 
-# Of the fields of config.json: what relatives of one size share.
+# Fields of config.json that relatives of one size share.
 _SHAPE = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
 
 
@@ -243,12 +235,9 @@ def compare(
     # Weights go once a model has answered.
     found = list(each_scored([functools.partial(ask, one, sides) for one in models]))
     names = distinct([one.info.name for one in found])
-    rows = sides.rows({n: one.scores for n, one in zip(names, found, strict=True)})
-    said = [
-        f"{name}: {note}"
-        for name, one in zip(names, found, strict=True)
-        for note in one.notes
-    ]
+    by_name = dict(zip(names, found, strict=True))
+    rows = sides.rows({name: one.scores for name, one in by_name.items()})
+    said = [f"{name}: {note}" for name, one in by_name.items() for note in one.notes]
     result = judged_inflation(
         rows,
         names,
