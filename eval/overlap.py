@@ -29,7 +29,8 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Document, read_documents
-from jaxcontam.overlap.index import example_index, forms_of
+from jaxcontam.overlap.counts import Counts
+from jaxcontam.overlap.index import ExampleIndex, example_index, forms_of
 from jaxcontam.overlap.occurrences import found_in_each
 from jaxcontam.reports.report_files import make_folder
 
@@ -46,6 +47,7 @@ KINDS = (
     "quote",
 )
 _FRAME_ALONE, _NOTHING = "frame alone", "nothing"
+_NO_HIT = "a document of words that no question has in a row " * 80
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,11 @@ class Overlap(StudyFlags):
         make_folder(self.out)
         texts, documents, kinds = framed_questions(n, self.seed)
         rounds = 1 if self.tiny else 3
-        filters = {"jaxcontam": _our_filter(texts), "datatrove": _their_filter(texts)}
+        index = _index(texts)
+        filters = {
+            "jaxcontam": partial(_drops, index),
+            "datatrove": _their_filter(texts),
+        }
         dropped, rates = {}, {}
         for name, drops in filters.items():
             if drops is not None:
@@ -77,8 +83,14 @@ class Overlap(StudyFlags):
             for kind in (*KINDS[:4], _FRAME_ALONE, _NOTHING)
             for name, found in dropped.items()
         }
-        speed = {("filter", name): f"{rate:.1f}" for name, rate in rates.items()}
-        speed |= {key: f"{rate:.1f}" for key, rate in readers.items()}
+        speed = {("drop", name): f"{rate:.1f}" for name, rate in rates.items()}
+        for name, some in (("count", documents), ("count, no hits", [_NO_HIT] * 500)):
+            rate = _megabytes_a_second(partial(_counts, index), some, rounds)
+            speed[name, "jaxcontam"] = f"{rate:.1f}"
+        speed |= {
+            (f"read {name}", who): f"{rate:.1f}"
+            for (name, who), rate in readers.items()
+        }
         grids = [
             Grid.crossed("Documents dropped", "planted in them", hits),
             Grid.crossed("MB of text a second and core", "", speed),
@@ -132,16 +144,20 @@ def _of_kind(kind: str, kinds: Sequence[str], found: Sequence[bool]) -> list[boo
 _Filter = Callable[[Sequence[str]], list[bool]]
 
 
-def _our_filter(texts: Sequence[str]) -> _Filter:
-    """True for documents that `DropExamples` drops."""
+def _index(texts: Sequence[str]) -> ExampleIndex:
     benchmark = Benchmark("questions", tuple(texts), (None,) * len(texts))
-    index = example_index(forms_of(benchmark, is_chosen=True))
+    return example_index(forms_of(benchmark, is_chosen=True))
 
-    def drops(documents: Sequence[str]) -> list[bool]:
-        numbered = [Document(text, line=i) for i, text in enumerate(documents, 1)]
-        return [bool(found) for found in found_in_each(index, numbered)]
 
-    return drops
+def _counts(index: ExampleIndex, documents: Sequence[str]) -> Counts:
+    """What `FindExamples` and the command do."""
+    return index.find(Document(text, line=i) for i, text in enumerate(documents, 1))
+
+
+def _drops(index: ExampleIndex, documents: Sequence[str]) -> list[bool]:
+    """True for documents that `DropExamples` drops."""
+    numbered = [Document(text, line=i) for i, text in enumerate(documents, 1)]
+    return [bool(found) for found in found_in_each(index, numbered)]
 
 
 def _their_filter(texts: Sequence[str]) -> _Filter | None:
