@@ -4,6 +4,8 @@ import dataclasses
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult
 from jaxcontam.proof.verdict import decide, screen
@@ -252,3 +254,61 @@ def test_attraction_without_direction_is_suspected_at_most():
     # Where the file's own order attracts, a model that prefers it says nothing.
     other = beside(1e-9, null="exchangeability", pretests=FAILED)
     assert decide([primary, other], min_effect=0.5)[0].verdict == "no evidence"
+
+
+_STRENGTH = ("no evidence", "inconclusive", "suspected", "contaminated")
+_P = st.sampled_from([1e-12, 1e-6, 4e-4, 1e-3, 2e-3, 0.01, 0.04, 0.05, 0.2, 0.9])
+
+
+@st.composite
+def files_and_tests(draw):
+    """Three files, each with a primary test and perhaps one beside it."""
+    found = []
+    for name in "xyz":
+        null = draw(st.sampled_from(["exchangeability", "reversibility", DESIGNED]))
+        other = "reversibility" if null == "exchangeability" else "exchangeability"
+        settings = {
+            "name": name,
+            "mde": draw(st.sampled_from([None, 0.1, 0.9])),
+            "order_provenance": draw(
+                st.sampled_from(["published", "shuffled", "unknown"])
+            ),
+            "validity": draw(st.sampled_from(["exact", "asymptotic"])),
+        }
+        reference = draw(st.sampled_from([None, 1e-3, 0.5, 0.999]))
+        difference = draw(_P)
+        own = {"reference": reference, "p_difference": difference} if reference else {}
+        found.append(result(draw(_P), null=null, **settings, **own))
+        if draw(st.booleans()):
+            beside = settings | {"validity": "exact"} | own
+            found.append(result(draw(_P), null=other, primary=False, **beside))
+    return found
+
+
+@given(files_and_tests(), st.data())
+def test_a_smaller_p_never_gives_a_weaker_verdict(results, data):
+    before = decide(results, min_effect=0.5)
+    at = data.draw(st.sampled_from([i for i, one in enumerate(results) if one.primary]))
+    smaller = data.draw(_P.filter(lambda p: p <= results[at].numbers.p_value))
+    numbers = dataclasses.replace(results[at].numbers, p_value=smaller)
+    changed = [*results]
+    changed[at] = dataclasses.replace(results[at], numbers=numbers)
+    for old, new in zip(before, decide(changed, min_effect=0.5), strict=True):
+        if old.primary and old.verdict != "invalid design":
+            assert _STRENGTH.index(new.verdict) >= _STRENGTH.index(old.verdict)
+
+
+def test_a_test_beside_counts_for_each_file_that_was_looked_at():
+    """Of two files a p of 0.0008 is 0.0016: above what proof asks."""
+    for n_files, expected in ((1, ("attraction",)), (2, ())):
+        names = "xy"[:n_files]
+        results = [result(0.5, name=name, null="reversibility") for name in names]
+        results.append(result(8e-4, name="x", primary=False))
+        assert decide(results, min_effect=0.5)[0].reasons == expected
+
+
+def test_an_effect_that_was_just_detectable_is_no_evidence():
+    (own,) = decide([result(0.5, mde=0.5, p_floor=0.0)], min_effect=0.5)
+    assert (own.mde_adjusted, own.verdict) == (0.5, "no evidence")
+    (own,) = decide([result(0.5, mde=0.5, p_floor=0.0)], min_effect=0.4999)
+    assert own.verdict == "inconclusive"
