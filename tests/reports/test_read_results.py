@@ -2,9 +2,13 @@
 
 import dataclasses
 import json
+import types
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import jsonschema
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jaxcontam.errors import InputError
 from jaxcontam.proof.result import MembershipResult, OrderReport, OrderResult
@@ -138,3 +142,57 @@ def test_schema_takes_what_the_reader_takes_and_refuses_what_it_refuses():
         assert not schema.is_valid(changed), name
         with pytest.raises(InputError):
             read_result(OrderReport, changed)
+
+
+_PLAIN = {
+    str: st.text(max_size=3),
+    int: st.integers(-9, 9),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    types.NoneType: st.none(),
+    object: st.none(),
+    Any: st.none(),
+}
+
+
+def values_of(hint):
+    """Strategy of what an annotation of a report allows."""
+    origin, args = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        fields = {f.name: values_of(hints[f.name]) for f in dataclasses.fields(hint)}
+        # Checks of a row's own, such as ends that come in pairs, are another matter.
+        return st.fixed_dictionaries(fields).map(lambda found: _built(hint, found))
+    if origin in (Union, types.UnionType):
+        return st.one_of(*map(values_of, args))
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is tuple and args[1:] == (...,):
+        return st.lists(values_of(args[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, args))
+    if origin is dict:
+        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
+    return _PLAIN[hint]
+
+
+def _built(kind, fields):
+    built = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(built, name, value)
+    return built
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(data=st.data())
+def test_any_report_is_read_as_it_was_written(command, data):
+    kind = kind_of([command]).report
+    report = data.draw(values_of(kind))
+    document = json.loads(json.dumps(to_document(report)))
+    read = read_result(kind, document, "report", more=True)
+    assert to_document(read) == to_document(report)
