@@ -8,12 +8,14 @@ import dataclasses
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring import shares
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import (
     Division,
@@ -229,3 +231,16 @@ def assert_same_reports(one, other):
         assert first.files == second.files
         for name in first.files:
             np.testing.assert_array_equal(first[name], second[name])
+
+
+@pytest.mark.parametrize(
+    ("n_processes", "model", "expected"),
+    [(1, 1, None), (1, 8, None), (3, 1, Share(2, 3)), (3, 8, None)],
+)
+def test_a_joined_process_has_a_share_unless_a_copy_spans_processes(
+    n_processes, model, expected, monkeypatch
+):
+    monkeypatch.setattr(shares, "process_count", lambda: n_processes)
+    monkeypatch.setattr(shares, "process_index", lambda: n_processes - 1)
+    assert jax.local_device_count() < 8
+    assert shares.share_of_process(shares.MeshShape(model=model)) == expected

@@ -154,3 +154,20 @@ def test_words_of_a_file_are_read_once_for_all_checks(monkeypatch):
     pretest_battery(texts, {"label": labels}, seed=0, say=told.append)
     assert asked == texts
     assert told[:2] == ["words and fields", "random orders"]
+
+
+def test_cosines_of_strata_are_those_of_pairs_at_their_places():
+    """Strata of 3, 3 and 2 rows in another order, against each product alone."""
+    words = [["a", "b"], ["b"], ["c", "a"], ["d"], ["a", "d"], ["b", "c"], ["a"], ["c"]]
+    vectors = tfidf(words)
+    order = np.array([5, 0, 2, 7, 4, 6, 1, 3])
+    found = similarity.stratum_cosines(vectors, order, 3)
+    assert [len(one) for one in found] == [3, 3, 2]
+    dense = vectors.toarray()
+    begin = 0
+    for one in found:
+        rows = dense[order[begin : begin + len(one)]]
+        expected = rows @ rows.T
+        np.fill_diagonal(expected, 0)
+        np.testing.assert_allclose(one, expected, atol=1e-6)
+        begin += len(one)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
@@ -266,6 +267,30 @@ def test_perfect_against_reversed_is_as_sure_as_the_number_of_texts():
     # Ten independent pairs that all differ in one direction, at even odds.
     assert found.p_value == pytest.approx(2 * 0.5**10)
     assert 0 < found.low < found.high == 1
+
+
+def test_paired_p_is_that_of_t_with_one_degree_less_than_texts():
+    """Members 0, 0 and -1 above the others' pairs: mean -1/3, error 1/3, t = -1."""
+    a, others = np.array([3.0, 3.0, 0.5]), np.array([1.0, 1.0, 1.0])
+    b = np.array([3.0, 3.0, 3.0])
+    found = paired_delong(a, others, b, others)
+    assert (found.difference, found.se) == pytest.approx((-1 / 3, 1 / 3))
+    assert found.p_value == pytest.approx(2 * scipy.stats.t.cdf(-1, df=2))
+    assert found.low == -1, "no difference of AUCs is below it"
+    assert paired_delong(b, others, a, others).high == 1
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_pairs_that_all_differ_alike_have_the_interval_of_n_that_all_hold(n):
+    up, down = np.arange(n) + 20.0, np.arange(float(n))
+    found = paired_delong(up, down, -up, -down)
+    # At the lower end n of n pairs differ so with probability 0.025.
+    assert found.low == pytest.approx(2 * 0.025 ** (1 / n) - 1)
+    half = paired_delong(up, down, 0 * up, 0 * down)
+    assert (half.difference, half.se) == (0.5, 0)
+    alike = 0.025 ** (1 / n)
+    assert half.low == pytest.approx(0.5 * alike - (1 - alike))
+    assert half.high == pytest.approx(0.5 * alike + (1 - alike))
 
 
 def test_paired_test_keeps_its_size():
