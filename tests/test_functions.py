@@ -214,6 +214,18 @@ def test_torch_model_in_memory_agrees_with_its_directory(folder):
         jaxcontam.audit(model, texts())
 
 
+def test_torch_models_that_differ_in_one_late_weight_have_other_fingerprints(folder):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder[0])
+    before = jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint
+    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint == before
+    with torch.no_grad():
+        largest = max(model.parameters(), key=lambda one: one.numel())
+        largest.view(-1)[-1] += 1
+    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint != before
+
+
 def test_reference_that_is_the_model_itself_is_refused(folder):
     directory, _, file = folder
     with pytest.raises(InputError, match="the reference is the model itself"):

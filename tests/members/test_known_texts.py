@@ -1,5 +1,7 @@
 """Texts whose side is known: shots, what a shot leaves out, and what is too few."""
 
+import dataclasses
+
 import pytest
 
 from jaxcontam.errors import InputError
@@ -70,6 +72,16 @@ def test_a_shot_that_is_too_long_is_passed_over():
     shots = ["ga " * 200, "ka la", "mor un"]
     assert fitting_shots(shots, MEMBERS, model) == [1, 2]
     assert fitting_shots(shots[:1], MEMBERS, model) == []
+
+
+def test_a_shot_that_fills_the_room_is_kept():
+    model = overfitted()
+    longest = max(len(ids) for ids in model.sequences(MEMBERS))
+    n_shot = len(model.sequences(["ka la"])[0]) - model.n_before + 1  # its newline
+    for room, expected in ((n_shot, [0]), (n_shot - 1, [])):
+        opened = dataclasses.replace(model.model, context=longest + room)
+        tight = dataclasses.replace(model, model=opened)
+        assert fitting_shots(["ka la"], MEMBERS, tight) == expected
 
 
 @pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])

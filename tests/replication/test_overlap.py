@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxcontam.replication.instances import possible_pieces
 from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
@@ -26,6 +27,12 @@ def test_rouge_reads_the_new_piece_alone_at_any_cut():
         # 3 of 6 and 3 of 3 words: F is 2/3.
         score = overlap_scores(ROUGE_L, [cat(cut=cut)], done)
         assert score == pytest.approx([2 / 3])
+
+
+def test_what_an_announcement_leads_to_is_cut_as_an_answer_is():
+    text = "Sure! Here it is:\nYesterday the cat sat"
+    assert possible_pieces(cat(), text) == (text, "the cat sat")
+    assert possible_pieces(cat(), "Yesterday the cat sat") == ("the cat sat",)
 
 
 def test_sentence_measures_see_the_whole_where_a_sentence_was_cut():
