@@ -108,6 +108,19 @@ def compiled(name: str, *, remat: bool) -> dict[str, object]:
     }
 
 
+def drawn_run(seed: int, folder: Path) -> dict[str, Any]:
+    """Losses of a run that stops at a random step and goes on on another mesh."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.choice(list(MESHES), 2).tolist()
+    compute = Compute(n_micro=int(rng.choice([1, 2])), remat=bool(rng.integers(2)))
+    stop = int(rng.integers(1, N_STEPS))
+    preset = dataclasses.replace(PULSE, compute=compute)
+    losses, _ = run(preset, first, folder, stop)
+    rest, _ = run(preset, second, folder)
+    about = f"{first} to {second} at {stop}, {compute}"
+    return {"about": about, "losses": losses | rest, "n_first": len(losses)}
+
+
 def main(folder: Path, *what: str) -> None:
     """Runs on the meshes named, and whatever else is named."""
     meshes = [name for name in what if name in MESHES]
@@ -133,6 +146,8 @@ def main(folder: Path, *what: str) -> None:
     for name, stop in stops:
         losses, _ = run(PULSE, name, folder / "run", stop)
         found["restarts"] |= losses
+    if "drawn" in what:
+        found["drawn"] = [drawn_run(i, folder / f"drawn-{i}") for i in range(4)]
     if "computes" in what:
         for name, compute in (
             ("micro", Compute(n_micro=2)),

@@ -38,7 +38,7 @@ def found_by(folder, *what):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Runs on one device and on 2 x 4."""
-    return found_by(tmp_path_factory.mktemp("fsdp"), "1x1", "2x4")
+    return found_by(tmp_path_factory.mktemp("fsdp"), "1x1", "2x4", "drawn")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,16 @@ def test_a_checkpoint_of_one_mesh_goes_on_on_another(found):
     losses = [found["restarts"][key] for key in map(str, range(1, 13))]
     whole = list(found["losses"]["1x1"].values())
     np.testing.assert_allclose(losses, whole, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
+def test_any_mesh_micro_batch_remat_and_restart_train_as_one_device(found, number):
+    drawn = found["drawn"][number]
+    losses = [drawn["losses"][str(step)] for step in range(1, 13)]
+    whole = list(found["losses"]["1x1"].values())
+    assert 0 < drawn["n_first"] < 12, drawn["about"]
+    np.testing.assert_allclose(losses, whole, rtol=1e-5, err_msg=drawn["about"])
 
 
 # Ten compilations for 8 devices.
