@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.data.corpus import Document
-from jaxcontam.errors import InputError
 from jaxcontam.overlap.counts import SUFFIX, Tally, counts_bytes
 from jaxcontam.overlap.index import Search, example_index, grouped, read_examples
 from jaxcontam.overlap.occurrences import found_in_each
@@ -23,8 +22,8 @@ try:
     from datatrove.pipeline.filters.base_filter import BaseFilter
     from datatrove.pipeline.writers.disk_base import DiskWriter
 except ImportError as e:
-    raise InputError(
-        f"datatrove is not installed ({e})", hint="pip install 'jaxcontam[corpus]'"
+    raise ImportError(
+        f"steps need datatrove: pip install 'jaxcontam[corpus]' ({e})"
     ) from e
 
 
