@@ -16,7 +16,6 @@ from jaxcontam.models.families import (
     gpt,
     llama,
     mixture,
-    phi,
     qwen3_5,
 )
 from jaxcontam.models.families.family import Conversion, Family, Tensor
@@ -25,7 +24,7 @@ __all__ = ["FAMILIES", "Conversion", "Family", "Tensor", "family_of", "text_fiel
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
-    for module in (gpt, llama, phi, gemma, mixture, deepseek, qwen3_5)
+    for module in (gpt, llama, gemma, mixture, deepseek, qwen3_5)
     for family in module.FAMILIES
 }
 

@@ -15,9 +15,8 @@ from jaxcontam.models.families.family import (
     refuse,
     rope_fields,
 )
-from jaxcontam.models.families.llama import read_llama
+from jaxcontam.models.families.llama import read_llama, rotary_dim
 from jaxcontam.models.families.mixture import qwen_tensors
-from jaxcontam.models.families.phi import rotary_dim
 from jaxcontam.models.stacks import layer_stacks
 
 _KINDS = {"linear_attention": True, "full_attention": False}
