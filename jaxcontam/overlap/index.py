@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -514,16 +515,18 @@ def _windows(texts: OverlapIndex, documents: Sequence[Document]) -> Iterator["_W
     # A stretch is at most 1.625 times its text: twice holds it whole.
     n_words = 2 * int(texts.n_words.max(initial=0)) + LONG
     n_characters = max(map(len, texts.texts), default=0)
-    most = max(2 * BATCH, 4 * n_characters)
+    most = least = max(2 * BATCH, 4 * n_characters)
     held: list[_Part] = []
     n_held = n_carried = 0
     for part in _parts(texts, documents):
         if n_held >= most:
             yield _Window(held, n_carried)
             held = _tail(held, part.document, n_words, n_characters)
-            n_held, n_carried = sum(len(one.text) for one in held), len(held)
+            n_held = sum(len(one.text) + COST for one in held)
+            # At least as much is new, however long a stretch without words is.
+            most, n_carried = max(least, 2 * n_held), len(held)
         held.append(part)
-        n_held += len(part.text)
+        n_held += len(part.text) + COST
     if held:
         yield _Window(held, n_carried)
 
@@ -539,7 +542,15 @@ def _tail(
         kept -= 1
         n_words -= len(parts[kept].ids)
         n_characters -= len(collapsed(parts[kept].text))
-    return parts[kept:]
+    tail: list[_Part] = []
+    for has_words, some in groupby(parts[kept:], lambda part: len(part.ids) > 0):
+        first, *others = some
+        if not has_words:
+            # Millions of blank lines are one part.
+            text = "".join(part.text for part in (first, *others))
+            first, others = dataclasses.replace(first, text=text), []
+        tail += [first, *others]
+    return tail
 
 
 class _Window:

@@ -97,7 +97,7 @@ def search_files(
     if n_processes is None:
         n_processes = _n_cores() if in_all > _SMALL else 1
     saved, tally = time.monotonic(), Tally(found)
-    batches = _batches(files, text_field, reached)
+    batches = _batches(files, text_field, reached, tally.total().n_documents)
     for counts, (reached, n_bytes) in _searched(wanted, batches, n_processes):
         tally.add(counts)
         progress(n_bytes, in_all)
@@ -113,11 +113,11 @@ _Batch = tuple[list[Document], tuple[Reached, int]]
 
 
 def _batches(
-    files: Sequence[CorpusFile], text_field: str, reached: Reached
+    files: Sequence[CorpusFile], text_field: str, reached: Reached, n_texts: int
 ) -> Iterator[_Batch]:
     """Documents of some `BATCH` characters, and where they end: place and bytes."""
     batch: list[Document] = []
-    n_texts = n_characters = before = 0
+    n_characters = before = 0
     for number, file in enumerate(files):
         if number >= reached.file:
             n_done = reached.n_items if number == reached.file else 0

@@ -381,6 +381,29 @@ def test_counts_do_not_depend_on_order_grouping_or_windows(seed, monkeypatch):
         ]
 
 
+@pytest.mark.parametrize("line", ["\n", "---\n"])
+def test_lines_without_words_are_not_searched_again_and_again(line, monkeypatch):
+    text = sentence(20)
+    cut = text.index(" ", 60)
+    document = Document(
+        f"{text}\n{line * 3_000}{text[:cut]}\n{text[cut:]}", "f", 1, True
+    )
+    (whole,) = occurrences(index := index_of([text]), index.find([document]))
+    n_parts = []
+
+    class CountedWindow(indexing._Window):
+        def __init__(self, parts, n_carried):
+            n_parts.append(len(parts))
+            super().__init__(parts, n_carried)
+
+    monkeypatch.setattr(indexing, "_Window", CountedWindow)
+    monkeypatch.setattr(indexing, "BATCH", 500)
+    (row,) = occurrences(index, index.find([document]))
+    assert (row.rules, row.file, row.line) == (whole.rules, "f", 1)
+    assert row.rule == "exact"
+    assert len(n_parts) > 5 and sum(n_parts) < 1.2 * 3_000
+
+
 def test_counts_of_each_document_add_up_to_those_of_all():
     examples, documents = mixed_corpus(random.Random(5))
     index = index_of(examples)
