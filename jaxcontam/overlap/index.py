@@ -172,6 +172,36 @@ class ExampleIndex:
         n, place, ngram, n_examples, is_own = self.ranked[rank].tolist()
         return Matched(n, place, ngram, n_examples, bool(is_own))
 
+    def fits(self, counts: Counts) -> bool:
+        """True if counts, read from a file, can be those of all of some documents."""
+        if not counts.ngrams.keys() <= self.texts.tables.keys():
+            return False
+        no_rank = len(self.ranked)
+        best_F = np.full(len(self), no_rank)
+        for n, (ngrams, n_documents) in counts.ngrams.items():
+            table = self.texts.tables[n]
+            is_known = (ngrams >= 0) & (ngrams < len(table))
+            is_counted = (n_documents > 0) & (n_documents <= counts.n_documents)
+            if not (is_known & is_counted).all():
+                return False
+            at, _ = table.held(ngrams)
+            np.minimum.at(best_F, self.texts.owner[table.starts[at]], self.rank[n][at])
+        best = {f: (int(best_F[f]),) for f in np.flatnonzero(best_F < no_rank).tolist()}
+        return (
+            best == {f: hit.order for f, hit in counts.matches.items()}
+            and all(
+                f in best
+                and len(hit.order) == 2
+                and -self.texts.n_words[f] <= hit.order[0] <= 0
+                and hit.order[1] in (0, -1, -2)
+                for f, hit in counts.stretches.items()
+            )
+            and all(
+                0 <= f < len(self) and len(hit.order) == 1
+                for f, hit in counts.nearest.items()
+            )
+        )
+
     def find(self, documents: Iterable[Document]) -> Counts:
         """Count the examples in documents, in memory that does not grow with them.
 
