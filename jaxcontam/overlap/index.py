@@ -574,12 +574,13 @@ def _tail(
         n_characters -= len(collapsed(parts[kept].text))
     tail: list[_Part] = []
     for has_words, some in groupby(parts[kept:], lambda part: len(part.ids) > 0):
-        first, *others = some
+        run = list(some)
         if not has_words:
-            # Millions of blank lines are one part.
-            text = "".join(part.text for part in (first, *others))
-            first, others = dataclasses.replace(first, text=text), []
-        tail += [first, *others]
+            # Millions of blank lines are three parts: `text_around` reads one beside
+            # the words.
+            text = "".join(part.text for part in run[1:-1])
+            run[1:-1] = [dataclasses.replace(part, text=text) for part in run[1:-1][:1]]
+        tail += run
     return tail
 
 

@@ -168,6 +168,11 @@ def _searched(
                 yield future.result(), after
         for future, after in asked:
             yield future.result(), after
+    except BaseException:
+        # Who interrupts twice does not wait for what they search.
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
