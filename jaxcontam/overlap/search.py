@@ -4,6 +4,7 @@ Documents are read here and searched in batches by processes. Batches come back 
 corpus's order, so that counts and the place that was reached are all there is to keep.
 """
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -98,13 +99,14 @@ def search_files(
         n_processes = _n_cores() if in_all > _SMALL else 1
     saved, tally = time.monotonic(), Tally(found)
     batches = _batches(files, text_field, reached, tally.total().n_documents)
-    for counts, (reached, n_bytes) in _searched(wanted, batches, n_processes):
-        tally.add(counts)
-        progress(n_bytes, in_all)
-        is_due = time.monotonic() - saved >= _SAVE_SECONDS
-        if is_due and reached.file < len(files):
-            save(tally.total(), reached)
-            saved = time.monotonic()
+    with contextlib.closing(_searched(wanted, batches, n_processes)) as searched:
+        for counts, (reached, n_bytes) in searched:
+            tally.add(counts)
+            progress(n_bytes, in_all)
+            is_due = time.monotonic() - saved >= _SAVE_SECONDS
+            if is_due and reached.file < len(files):
+                save(tally.total(), reached)
+                saved = time.monotonic()
     progress(in_all, in_all)
     return tally.total(), reached
 
@@ -143,7 +145,7 @@ def _batches(
 
 def _searched(
     wanted: Wanted, batches: Iterator[_Batch], n_processes: int
-) -> Iterator[tuple[Counts, tuple[Reached, int]]]:
+) -> Generator[tuple[Counts, tuple[Reached, int]], None, None]:
     """Counts of each batch, in order."""
     if n_processes == 1:
         searches = wanted.searches()
@@ -168,13 +170,21 @@ def _searched(
                 yield future.result(), after
         for future, after in asked:
             yield future.result(), after
-    except BaseException:
-        # Who interrupts twice does not wait for what they search.
-        for process in multiprocessing.active_children():
-            process.kill()
-        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        with _uninterrupted():
+            pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Wait for processes: interrupted twice, this one would wait for them for ever."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
 
 
 _searches: list[Search | NearestSearch] = []

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import random
+import signal
 import tracemalloc
 
 import pytest
@@ -118,6 +119,28 @@ def test_damaged_records_after_texts_do_not_stop_a_search_that_goes_on(tmp_path)
     rows, _, again = searched(tmp_path / "docs", examples, **start)
     assert rows == whole
     assert again == end
+
+
+def test_second_interrupt_waits_for_the_processes(tmp_path, monkeypatch):
+    examples, ended = write_corpus(tmp_path / "docs"), []
+
+    class Pool:
+        def __init__(self, *_, **__):
+            pass
+
+        def submit(self, *_):
+            raise KeyboardInterrupt
+
+        def shutdown(self, **_):
+            signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+
+    monkeypatch.setattr(searching, "ProcessPoolExecutor", Pool)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "docs", examples, n_processes=2)
+    assert ended == [True]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):
