@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from jaxcontam.data.files import check_file
+from jaxcontam.data.ngrams import last_break
 from jaxcontam.data.records import (
     BLOCK,
     MAX_RECORD,
@@ -195,8 +196,7 @@ def read_documents(
                     n_read = stored.tell()
                     yield Document(text, name, line, suffix == ".txt", n_read)
     except (OSError, EOFError, zlib.error, UnreadableError) as e:
-        reason = f"nothing from here on is readable ({getattr(e, 'strerror', 0) or e})"
-        yield Fault(name, line + 1, reason)
+        yield Fault(name, line + 1, _no_more(e))
 
 
 def _refuse(error: OSError) -> None:
@@ -239,10 +239,9 @@ def _text_of(value: object, field: str) -> str | Refusal:
 def _text_lines(stream: BinaryIO) -> Records:
     """Lines of a .txt file joined, up to one that is damaged or `_TEXT` characters."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-    held: list[tuple[int, str]] = []
-    n_held, n_new, line, is_damaged = 0, 0, 1, False
+    held, begin, line, n_new, is_damaged = io.StringIO(), 1, 1, 0, False
     fault: Exception | None = None
-    while fault is None:
+    while True:
         try:
             data = stream.readline(BLOCK)
         except (OSError, EOFError, zlib.error) as e:
@@ -253,22 +252,30 @@ def _text_lines(stream: BinaryIO) -> Records:
         is_first_fault = byte is not None and not is_damaged
         is_damaged |= is_first_fault
         if not is_damaged:
-            held.append((line, text))
-            n_held, n_new = n_held + len(text), n_new + len(text)
-        if n_new and (n_held >= _TEXT or is_first_fault or not data):
-            yield held[0][0], "".join(text for _, text in held)
-            while held and n_held - len(held[0][1]) >= _REPEATED:
-                n_held -= len(held.pop(0)[1])
-            n_new = 0
+            n_new += held.write(text)
+        if n_new and (held.tell() >= _TEXT or is_first_fault or not data):
+            whole = held.getvalue()
+            yield begin, whole
+            n_whole, n_new, held = len(whole), 0, io.StringIO()
+            cut = last_break(whole, n_whole - 2 * _REPEATED, n_whole - _REPEATED)
+            begin += whole.count("\n", 0, cut)
+            held.write(whole[cut:])
         if is_first_fault:
-            held, n_held, n_new = [], 0, 0
+            held, n_new = io.StringIO(), 0
             yield line, Refusal(f"not UTF-8 ({byte:#04x})")
         if not data:
             break
         if is_end:
             line, is_damaged = line + 1, False
+        if not held.tell():
+            begin = line
     if fault is not None:
-        raise fault
+        yield line, Refusal(_no_more(fault))
+
+
+def _no_more(error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or error
+    return f"nothing from here on is readable ({reason})"
 
 
 def unpacked(stored: BinaryIO, packing: str) -> Any:

@@ -147,6 +147,8 @@ class Overlap:
         found = read_tasks(self.corpus, index.fingerprint)
         if found is None:
             return None
+        if not index.fits(found):
+            raise InputError(f"{self.corpus}: counts that contradict each other")
         make_folder(out)
         corpus = SearchedTasks(
             n_tasks=len(task_files(self.corpus)),
@@ -172,7 +174,8 @@ class Overlap:
         found, reached = load_state(out, key)
         if (result := _finished(out, reached)) is not None:
             return result
-        if reached.finished is not None:  # but its result is gone
+        # Its result is gone, or it is damaged.
+        if reached.finished is not None or not index.fits(found):
             found, reached = Counts(), Reached()
         with progress_bar("searching the corpus", unit="bytes/s") as progress:
             found, reached = search_files(

@@ -131,6 +131,9 @@ def read_counts(file: IO[bytes], name: str) -> tuple[Counts, dict[str, Any]]:
     """
     try:
         with np.load(file) as saved:
+            # Ours are not packed: small files that unpack without end are no counts.
+            if any(one.compress_type for one in saved.zip.infolist()):
+                raise ValueError("packed")
             plain = json.loads(saved["counts"].tobytes())
             ngrams = {
                 int(key.removeprefix("ngrams_")): saved[key].astype(np.int64)
@@ -146,7 +149,12 @@ def read_counts(file: IO[bytes], name: str) -> tuple[Counts, dict[str, Any]]:
         }
         if any(found.ndim != 2 or len(found) != 2 for found in ngrams.values()):
             raise ValueError("no pairs of n-gram and count")
-        n_documents, n_words = int(plain["n_documents"]), int(plain["n_words"])
+        orders = [hit.order for one in tables.values() for hit in one.values()]
+        if any(type(number) not in (int, float) for one in orders for number in one):
+            raise ValueError("no number that says how good a hit is")
+        n_documents, n_words = np.array(
+            [plain["n_documents"], plain["n_words"]], np.int64
+        ).tolist()
         about = dict(plain["about"])
     except (OSError, LookupError, TypeError, RecursionError, *DAMAGED_ARRAY) as e:
         raise InputError(f"{name}: damaged counts ({e})") from e
@@ -163,19 +171,25 @@ def read_tasks(folder: Path, index: str) -> Counts | None:
     """
     if not (paths := task_files(folder)):
         return None
-    tally, tasks, n_tasks = Tally(), [], set()
+    tally, tasks, n_tasks = Tally(), list[int](), set[int]()
     for path in paths:
-        with open(path, "rb") as file:
-            counts, about = read_counts(file, str(path))
+        try:
+            with open(path, "rb") as file:
+                counts, about = read_counts(file, str(path))
+        except OSError as e:
+            raise InputError(f"{path}: not readable ({e.strerror})") from e
         if about.get("index") != index:
             raise InputError(
                 f"{path}: counts of other texts than this benchmark's",
                 hint="--template, --benchmark-field and --limit are those of the step",
             )
+        task, of_tasks = about.get("task"), about.get("n_tasks")
+        if type(task) is not int or type(of_tasks) is not int:
+            raise InputError(f"{path}: damaged counts (no number of a task)")
         tally.add(counts)
-        tasks.append(about.get("task"))
-        n_tasks.add(about.get("n_tasks"))
-    if len(n_tasks) > 1 or tasks != list(range(len(tasks))):
+        tasks.append(task)
+        n_tasks.add(of_tasks)
+    if len(n_tasks) > 1 or sorted(tasks) != list(range(len(tasks))):
         raise InputError(
             f"{folder}: counts of runs with {sorted(map(str, n_tasks))} tasks",
             hint="one run a folder",
@@ -190,4 +204,4 @@ def read_tasks(folder: Path, index: str) -> Counts | None:
 
 def task_files(folder: Path) -> list[Path]:
     """Files of counts in a folder, by task."""
-    return sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())

@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -170,6 +171,36 @@ class ExampleIndex:
         """The n-gram of a rank."""
         n, place, ngram, n_examples, is_own = self.ranked[rank].tolist()
         return Matched(n, place, ngram, n_examples, bool(is_own))
+
+    def fits(self, counts: Counts) -> bool:
+        """True if counts, read from a file, can be those of all of some documents."""
+        if not counts.ngrams.keys() <= self.texts.tables.keys():
+            return False
+        no_rank = len(self.ranked)
+        best_F = np.full(len(self), no_rank)
+        for n, (ngrams, n_documents) in counts.ngrams.items():
+            table = self.texts.tables[n]
+            is_known = (ngrams >= 0) & (ngrams < len(table))
+            is_counted = (n_documents > 0) & (n_documents <= counts.n_documents)
+            if not (is_known & is_counted).all():
+                return False
+            at, _ = table.held(ngrams)
+            np.minimum.at(best_F, self.texts.owner[table.starts[at]], self.rank[n][at])
+        best = {f: (int(best_F[f]),) for f in np.flatnonzero(best_F < no_rank).tolist()}
+        return (
+            best == {f: hit.order for f, hit in counts.matches.items()}
+            and all(
+                f in best
+                and len(hit.order) == 2
+                and -self.texts.n_words[f] <= hit.order[0] <= 0
+                and hit.order[1] in (0, -1, -2)
+                for f, hit in counts.stretches.items()
+            )
+            and all(
+                0 <= f < len(self) and len(hit.order) == 1
+                for f, hit in counts.nearest.items()
+            )
+        )
 
     def find(self, documents: Iterable[Document]) -> Counts:
         """Count the examples in documents, in memory that does not grow with them.
@@ -514,16 +545,18 @@ def _windows(texts: OverlapIndex, documents: Sequence[Document]) -> Iterator["_W
     # A stretch is at most 1.625 times its text: twice holds it whole.
     n_words = 2 * int(texts.n_words.max(initial=0)) + LONG
     n_characters = max(map(len, texts.texts), default=0)
-    most = max(2 * BATCH, 4 * n_characters)
+    most = least = max(2 * BATCH, 4 * n_characters)
     held: list[_Part] = []
     n_held = n_carried = 0
     for part in _parts(texts, documents):
         if n_held >= most:
             yield _Window(held, n_carried)
             held = _tail(held, part.document, n_words, n_characters)
-            n_held, n_carried = sum(len(one.text) for one in held), len(held)
+            n_held = sum(len(one.text) + COST for one in held)
+            # At least as much is new, however long a stretch without words is.
+            most, n_carried = max(least, 2 * n_held), len(held)
         held.append(part)
-        n_held += len(part.text)
+        n_held += len(part.text) + COST
     if held:
         yield _Window(held, n_carried)
 
@@ -539,7 +572,16 @@ def _tail(
         kept -= 1
         n_words -= len(parts[kept].ids)
         n_characters -= len(collapsed(parts[kept].text))
-    return parts[kept:]
+    tail: list[_Part] = []
+    for has_words, some in groupby(parts[kept:], lambda part: len(part.ids) > 0):
+        run = list(some)
+        if not has_words:
+            # Millions of blank lines are three parts: `text_around` reads one beside
+            # the words.
+            text = "".join(part.text for part in run[1:-1])
+            run[1:-1] = [dataclasses.replace(part, text=text) for part in run[1:-1][:1]]
+        tail += run
+    return tail
 
 
 class _Window:

@@ -4,6 +4,7 @@ Documents are read here and searched in batches by processes. Batches come back 
 corpus's order, so that counts and the place that was reached are all there is to keep.
 """
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -97,14 +98,15 @@ def search_files(
     if n_processes is None:
         n_processes = _n_cores() if in_all > _SMALL else 1
     saved, tally = time.monotonic(), Tally(found)
-    batches = _batches(files, text_field, reached)
-    for counts, (reached, n_bytes) in _searched(wanted, batches, n_processes):
-        tally.add(counts)
-        progress(n_bytes, in_all)
-        is_due = time.monotonic() - saved >= _SAVE_SECONDS
-        if is_due and reached.file < len(files):
-            save(tally.total(), reached)
-            saved = time.monotonic()
+    batches = _batches(files, text_field, reached, tally.total().n_documents)
+    with contextlib.closing(_searched(wanted, batches, n_processes)) as searched:
+        for counts, (reached, n_bytes) in searched:
+            tally.add(counts)
+            progress(n_bytes, in_all)
+            is_due = time.monotonic() - saved >= _SAVE_SECONDS
+            if is_due and reached.file < len(files):
+                save(tally.total(), reached)
+                saved = time.monotonic()
     progress(in_all, in_all)
     return tally.total(), reached
 
@@ -113,11 +115,11 @@ _Batch = tuple[list[Document], tuple[Reached, int]]
 
 
 def _batches(
-    files: Sequence[CorpusFile], text_field: str, reached: Reached
+    files: Sequence[CorpusFile], text_field: str, reached: Reached, n_texts: int
 ) -> Iterator[_Batch]:
     """Documents of some `BATCH` characters, and where they end: place and bytes."""
     batch: list[Document] = []
-    n_texts = n_characters = before = 0
+    n_characters = before = 0
     for number, file in enumerate(files):
         if number >= reached.file:
             n_done = reached.n_items if number == reached.file else 0
@@ -143,7 +145,7 @@ def _batches(
 
 def _searched(
     wanted: Wanted, batches: Iterator[_Batch], n_processes: int
-) -> Iterator[tuple[Counts, tuple[Reached, int]]]:
+) -> Generator[tuple[Counts, tuple[Reached, int]], None, None]:
     """Counts of each batch, in order."""
     if n_processes == 1:
         searches = wanted.searches()
@@ -169,7 +171,20 @@ def _searched(
         for future, after in asked:
             yield future.result(), after
     finally:
-        pool.shutdown(cancel_futures=True)
+        with _uninterrupted():
+            pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Wait for processes: interrupted twice, this one would wait for them for ever."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
 
 
 _searches: list[Search | NearestSearch] = []

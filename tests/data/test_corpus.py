@@ -264,6 +264,29 @@ def test_truncated_gzip_is_one_fault(tmp_path, suffix):
     assert len(items) > 1 or suffix == ".json.gz"
 
 
+def test_truncated_text_names_the_line_of_its_end(tmp_path):
+    text = "".join(f"{i} {i * i % 9973}\n" for i in range(20_000))
+    packed = gzip.compress(text.encode())
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    document, fault = read(path)
+    assert isinstance(document, Document) and isinstance(fault, Fault)
+    assert fault.line == document.text.count("\n") + 1 > 1000
+
+
+def test_a_text_file_of_blank_lines_takes_no_more_than_its_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_TEXT", 1 << 19)
+    monkeypatch.setattr(corpus, "_REPEATED", 1 << 10)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\n" * ((1 << 19) + 9))
+    tracemalloc.start()
+    first, second = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (first.line, second.line) == (1, (1 << 19) - (1 << 10) + 1)
+    assert peak < 8 << 20
+
+
 def test_no_gzip_is_one_fault(tmp_path):
     path = tmp_path / "docs.jsonl.gz"
     path.write_text('"a"\n')

@@ -1,8 +1,10 @@
 """The search of a corpus of files, its batches and its command as users see it."""
 
+import dataclasses
 import gzip
 import json
 import random
+import signal
 import tracemalloc
 
 import pytest
@@ -102,6 +104,43 @@ def test_interrupted_search_goes_on_and_counts_nothing_twice(tmp_path, monkeypat
     assert again.n_words == undisturbed.n_words
     assert again.n_documents == undisturbed.n_documents
     assert load_state(tmp_path, "other key")[1] == searching.Reached()
+
+
+def test_damaged_records_after_texts_do_not_stop_a_search_that_goes_on(tmp_path):
+    examples = write_corpus(tmp_path / "docs")
+    with open(tmp_path / "docs/z.jsonl", "w") as file:
+        file.write("{}\n" * 2_000)
+    whole, _, end = searched(tmp_path / "docs", examples)
+    files, _ = list_corpus(tmp_path / "docs", leave_out=None)
+    n_files = [file.name for file in files].index("z.jsonl")
+    _, found, _ = searched(tmp_path / "docs", examples)
+    reached = dataclasses.replace(end, file=n_files, n_items=1_500, n_faults=1_501)
+    start = {"found": found, "reached": reached}
+    rows, _, again = searched(tmp_path / "docs", examples, **start)
+    assert rows == whole
+    assert again == end
+
+
+def test_second_interrupt_waits_for_the_processes(tmp_path, monkeypatch):
+    examples, ended = write_corpus(tmp_path / "docs"), []
+
+    class Pool:
+        def __init__(self, *_, **__):
+            pass
+
+        def submit(self, *_):
+            raise KeyboardInterrupt
+
+        def shutdown(self, **_):
+            signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+
+    monkeypatch.setattr(searching, "ProcessPoolExecutor", Pool)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "docs", examples, n_processes=2)
+    assert ended == [True]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):

@@ -1,6 +1,9 @@
 """What a search finds, against sets and loops."""
 
+import dataclasses
+import io
 import json
+import math
 import pickle
 import random
 import re
@@ -12,8 +15,16 @@ import pytest
 from jaxcontam.data import ngrams
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Document
+from jaxcontam.errors import InputError
 from jaxcontam.overlap import index as indexing
-from jaxcontam.overlap.counts import merged
+from jaxcontam.overlap.counts import (
+    Counts,
+    Hit,
+    counts_bytes,
+    merged,
+    read_counts,
+    read_tasks,
+)
 from jaxcontam.overlap.index import example_index, forms_of
 from jaxcontam.overlap.occurrences import occurrences
 from tests.support.overlap_texts import sentence
@@ -379,6 +390,83 @@ def test_counts_do_not_depend_on_order_grouping_or_windows(seed, monkeypatch):
         assert [(row.file, row.line, row.rules) for row in rows] == [
             (row.file, row.line, row.rules) for row in occurrences(index, again)
         ]
+
+
+@pytest.mark.parametrize("line", ["\n", "---\n"])
+def test_lines_without_words_are_not_searched_again_and_again(line, monkeypatch):
+    text = sentence(20)
+    cut = text.index(" ", 60)
+    document = Document(
+        f"{text}\n{line * 3_000}{text[:cut]}\n{text[cut:]}", "f", 1, True
+    )
+    (whole,) = occurrences(index := index_of([text]), index.find([document]))
+    n_parts = []
+
+    class CountedWindow(indexing._Window):
+        def __init__(self, parts, n_carried):
+            n_parts.append(len(parts))
+            super().__init__(parts, n_carried)
+
+    monkeypatch.setattr(indexing, "_Window", CountedWindow)
+    monkeypatch.setattr(indexing, "BATCH", 500)
+    (row,) = occurrences(index, index.find([document]))
+    assert (row.rules, row.file, row.line) == (whole.rules, "f", 1)
+    assert row.rule == "exact"
+    assert len(n_parts) > 5 and sum(n_parts) < 1.2 * 3_000
+
+
+def test_counts_that_contradict_each_other_do_not_fit():
+    texts = [sentence(20), sentence(9, 500)]
+    index = index_of(texts)
+    good = index.find([Document(" ".join(texts))])
+    assert index.fits(good) and index.fits(Counts())
+    match, stretch, short = good.matches[0], good.stretches[0], good.ngrams[8]
+    wrong = [
+        *({"ngrams": {**good.ngrams, n: short}} for n in (7, 13)),
+        *(
+            {"ngrams": {**good.ngrams, 8: np.add(short, [[by], [0]])}}
+            for by in (10**9, -3)
+        ),
+        *({"ngrams": {**good.ngrams, 8: np.add(short, [[0], [by]])}} for by in (1, -1)),
+        {"ngrams": {}},
+        {"n_documents": 0},
+        *({"matches": {**good.matches, f: match}} for f in (-1, 1, 2)),
+        *(
+            {"matches": {**good.matches, 0: match._replace(order=order)}}
+            for order in [(), (1, 2), (10**400,), (math.inf,), (math.nan,), (-1,)]
+        ),
+        *(
+            {"stretches": {0: stretch._replace(order=order)}}
+            for order in [(), (0,), (1, 0), (-21, 0), (0, -3), (math.nan, 0)]
+        ),
+        {"stretches": {2: stretch}},
+        *({"nearest": {f: match}} for f in (-1, 2)),
+        {"nearest": {0: stretch}},
+    ]
+    for fields in wrong:
+        assert not index.fits(dataclasses.replace(good, **fields)), fields
+
+
+@pytest.mark.parametrize("order", [(None,), ("ab",), ([1],), (True,)])
+def test_a_hit_that_has_no_number_is_damage(order):
+    counts = Counts(matches={0: Hit(order, "f", 1, "")})
+    with pytest.raises(InputError, match="x: damaged counts"):
+        read_counts(io.BytesIO(counts_bytes(counts, {})), "x")
+
+
+def test_packed_counts_are_damage():
+    with np.load(io.BytesIO(counts_bytes(Counts(), {}))) as saved:
+        np.savez_compressed(file := io.BytesIO(), **saved)
+    with pytest.raises(InputError, match=r"x: damaged counts \(packed\)"):
+        read_counts(io.BytesIO(file.getvalue()), "x")
+
+
+@pytest.mark.parametrize("task", [[0], {}, "0", None, False])
+def test_counts_without_a_task_are_damage(tmp_path, task):
+    about = {"index": "i", "task": task, "n_tasks": 1}
+    (tmp_path / "0.counts.npz").write_bytes(counts_bytes(Counts(), about))
+    with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
+        read_tasks(tmp_path, "i")
 
 
 def test_counts_of_each_document_add_up_to_those_of_all():
