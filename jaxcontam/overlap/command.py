@@ -149,6 +149,9 @@ class Overlap:
             return None
         if not index.fits(found):
             raise InputError(f"{self.corpus}: counts that contradict each other")
+        for name in ("text_field", "embeddings"):
+            if getattr(self, name) != getattr(Overlap, name):
+                raise InputError(f"{flag_of(name)} goes with files, not with counts")
         make_folder(out)
         corpus = SearchedTasks(
             n_tasks=len(task_files(self.corpus)),

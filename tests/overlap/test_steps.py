@@ -70,6 +70,8 @@ def test_counts_that_lack_a_task_or_are_of_other_texts_are_refused(corpus, capsy
     command = ["overlap", "counts", "bench.txt", "--out", "table"]
     assert main(command) == 2
     assert "00000.counts.npz: counts of other texts" in capsys.readouterr().err
+    assert main([*command, "--limit", "5", "--text-field", "body"]) == 2
+    assert "--text-field goes with files, not with counts" in capsys.readouterr().err
     (corpus / "counts/00001.counts.npz").unlink()
     assert main([*command, "--limit", "5"]) == 2
     assert "counts: counts of 1 of 2 tasks" in capsys.readouterr().err
