@@ -42,7 +42,11 @@ FLAGS: dict[str, str] = {}
 # Fields of OLD by their path, as regular expressions -> their path in NEW.
 FIELDS: dict[str, str] = {}
 # Fields of OLD that no result has any more, or that say something else.
-LEFT: tuple[str, ...] = (r"/(first_tokens|n_used|stop)$",)
+LEFT: tuple[str, ...] = (
+    r"/(first_tokens|n_used|stop)$",
+    # Shows what stands before a hit of a .txt file too.
+    r"/overlap\.json/examples/\d+/corpus$",
+)
 
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
 REPLICATE = "replicate {model} {rows} --task plain --text-field question"
