@@ -70,7 +70,7 @@ class Overlap(StudyFlags):
         index = _index(texts)
         filters = {
             "jaxcontam": partial(_drops, index),
-            "datatrove": _their_filter(texts),
+            "datatrove": _their_filter(texts, self.out / "datatrove-index"),
         }
         dropped, rates = {}, {}
         for name, drops in filters.items():
@@ -160,15 +160,15 @@ def _drops(index: ExampleIndex, documents: Sequence[str]) -> list[bool]:
     return [bool(found) for found in found_in_each(index, numbered)]
 
 
-def _their_filter(texts: Sequence[str]) -> _Filter | None:
-    """True for documents that `NGramsDecontFilter` drops."""
+def _their_filter(texts: Sequence[str], folder: Path) -> _Filter | None:
+    """True for documents that `NGramsDecontFilter` drops; its index is in a folder."""
     try:
         from datatrove.data import Document as TroveDocument
         from datatrove.pipeline.decont.n_grams import NGramsDecontFilter
         from datatrove.utils.text import ngrams, simplify_text
 
-        folder = tempfile.mkdtemp()
-        theirs = NGramsDecontFilter(folder)
+        make_folder(folder)
+        theirs = NGramsDecontFilter(str(folder))
         hashed: Callable[[Any], int] = theirs.hash_func
         hashes = set()
         for text in texts:
@@ -180,7 +180,7 @@ def _their_filter(texts: Sequence[str]) -> _Filter | None:
         print(f"datatrove's filter is left out: {e}", file=sys.stderr)
         return None
     array = np.array(sorted(hashes), theirs.config.hash_config.np_descr)
-    array.tofile(Path(folder) / "questions.index.hashes")
+    array.tofile(folder / "questions.index.hashes")
 
     def drops(documents: Sequence[str]) -> list[bool]:
         return [
@@ -215,26 +215,27 @@ def _reader_rates(
     logger.remove()
     lines = "".join(json.dumps({"text": text}) + "\n" for text in documents).encode()
     rates = {}
+    readers = {
+        "jsonl": JsonlReader,
+        "jsonl.gz": JsonlReader,
+        "parquet": ParquetReader,
+        "warc.gz": WarcReader,
+    }
     with tempfile.TemporaryDirectory() as folder:
-        made = {name: Path(folder) / f"docs.{name}" for name in _TROVE_READERS}
+        made = {name: Path(folder) / f"docs.{name}" for name in readers}
         made["jsonl"].write_bytes(lines)
         made["jsonl.gz"].write_bytes(gzip.compress(lines))
         table = pyarrow.table({"text": list(documents)})
         pyarrow.parquet.write_table(table, made["parquet"])
         made["warc.gz"].write_bytes(b"".join(map(_warc_page, documents)))
-        readers = {"jsonl": JsonlReader, "parquet": ParquetReader, "warc": WarcReader}
         for name, path in made.items():
             ours = partial(read_documents, path, text_field="text")
-            reader = readers[name.removesuffix(".gz")]
-            theirs = reader(folder, glob_pattern=path.name).run
+            theirs = readers[name](folder, glob_pattern=path.name).run
             for who, read in (("jaxcontam", ours), ("datatrove", theirs)):
                 rates[name, who] = _megabytes_a_second(
                     lambda _, read=read: _read_all(read()), documents, rounds
                 )
     return rates
-
-
-_TROVE_READERS = ("jsonl", "jsonl.gz", "parquet", "warc.gz")
 
 
 def _warc_page(text: str) -> bytes:

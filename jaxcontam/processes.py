@@ -5,14 +5,17 @@
 
 For training, and for scoring where one copy of the weights is larger than a host. Every
 process runs the same command; process 0 prints and writes. What ends one process ends
-the others (`jax.distributed`), and the scheduler starts them again.
+the others (`jax.distributed`), and the scheduler starts them again. Last what pools of
+processes on one machine share.
 """
 
 import atexit
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 
@@ -172,3 +175,35 @@ def interrupted(error: KeyboardInterrupt, name: str = "jaxcontam") -> int:
     """Say that the command can be run again; returns the exit code, as of a shell."""
     print(f"\n{name}: interrupted; run the same command again", file=sys.stderr)
     return 128 + signal_of(error)
+
+
+def cpu_cores() -> int:
+    """Cores that this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is killed: its queue alone would not."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None, "a worker"
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def ignoring_ctrl_c() -> Iterator[None]:
+    """Let processes that start in the block ignore Ctrl-C; their parent handles it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

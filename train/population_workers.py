@@ -8,14 +8,14 @@ import ctypes
 import dataclasses
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
+
+from jaxcontam.processes import end_with_parent, ignoring_ctrl_c
 
 # If this many tasks fail before one succeeds, the rest would too.
 _HOPELESS = 3
@@ -46,9 +46,9 @@ class _Worker:
     def __init__(self, opener: Callable[[Any], Callable], job: Any, core: int | None):
         self.core = core
         context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+        self.pool = ProcessPoolExecutor(1, context, initializer=end_with_parent)
         others = multiprocessing.active_children()
-        with _pinned(core), _ignoring_ctrl_c():
+        with _pinned(core), ignoring_ctrl_c():
             # Not by `initargs`: they are written before the process is watched, for
             # good if it dies over a large job.
             self.pool.submit(_open, opener, job)
@@ -169,18 +169,6 @@ def _work(task: Any) -> Any:
     return _outcome(_run, task)
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent is killed: its queue alone would not."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None, "a worker"
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _outcome(run: Callable[[Any], Any], task: Any) -> Any:
     """The result of a task, or why it has none."""
     try:
@@ -199,19 +187,6 @@ def _cores() -> Sequence[int | None]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [None] * (os.cpu_count() or 1)
-
-
-@contextlib.contextmanager
-def _ignoring_ctrl_c() -> Iterator[None]:
-    """Let processes that start in the block ignore Ctrl-C; their parent handles it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tyro.conf import Positional
 
 from jaxcontam import __version__
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.processes import cpu_cores
 from jaxcontam.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -117,14 +118,11 @@ def devices() -> Iterator[Finding]:
     yield ("ok", f"JAX {jax.__version__} computes on {n} x {kind}", "")
     if found[0].platform != "cpu":
         return
-    n_cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        n_cores = len(os.sched_getaffinity(0))
     memory = "memory unknown"
     with contextlib.suppress(ValueError, OSError):
         n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         memory = f"{n_bytes / _GIB:.0f} GiB of memory"
-    yield ("ok", f"{n_cores} cores, {memory}", "")
+    yield ("ok", f"{cpu_cores()} cores, {memory}", "")
     unused = "there is {} that JAX does not use"
     if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
         yield ("note", unused.format("an NVIDIA GPU"), _install("cuda"))

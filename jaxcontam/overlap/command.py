@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +18,7 @@ from jaxcontam.data.ngrams import SHORT
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
 from jaxcontam.overlap.counts import Counts, read_tasks, task_files
-from jaxcontam.overlap.index import SHARED, ExampleIndex, example_index, read_examples
+from jaxcontam.overlap.index import SHARED, Form, example_index, read_examples
 from jaxcontam.overlap.index_search import PREFIX, parse_index, search_index
 from jaxcontam.overlap.index_search import RULES as INDEX_RULES
 from jaxcontam.overlap.nearest import StaticEmbeddings, with_nearest
@@ -127,10 +128,10 @@ class Overlap:
             rows, asked = search_index(index, forms, folder=out, budget=self.budget)
             result = self._result(benchmark, INDEX_RULES, asked, rows)
             _write(result, out)
+        elif paths := task_files(self.corpus):
+            result = self._of_tasks(benchmark, forms, paths, out)
         else:
-            examples = example_index(forms)
-            result = self._of_tasks(benchmark, examples, out)
-            result = result or self._searched(benchmark, examples, out)
+            result = self._searched(benchmark, forms, out)
         if self.json:
             print(json_text(dataclasses.asdict(result)))
         else:
@@ -141,29 +142,30 @@ class Overlap:
         return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
 
     def _of_tasks(
-        self, benchmark: Benchmark, index: ExampleIndex, out: Path
-    ) -> OverlapSearchResult | None:
-        """The table of what a pipeline counted, if CORPUS is a folder of its counts."""
-        found = read_tasks(self.corpus, index.fingerprint)
-        if found is None:
-            return None
-        if not index.fits(found):
-            raise InputError(f"{self.corpus}: counts that contradict each other")
+        self,
+        benchmark: Benchmark,
+        forms: Sequence[Form],
+        paths: Sequence[Path],
+        out: Path,
+    ) -> OverlapSearchResult:
+        """The table of what the tasks of a pipeline counted."""
         for name in ("text_field", "embeddings"):
             if getattr(self, name) != getattr(Overlap, name):
                 raise InputError(f"{flag_of(name)} goes with files, not with counts")
+        index = example_index(forms)
+        found = read_tasks(paths, index.fingerprint)
+        if not index.fits(found):
+            raise InputError(f"{self.corpus}: counts that contradict each other")
         make_folder(out)
         corpus = SearchedTasks(
-            n_tasks=len(task_files(self.corpus)),
-            n_documents=found.n_documents,
-            n_words=found.n_words,
+            n_tasks=len(paths), n_documents=found.n_documents, n_words=found.n_words
         )
         result = self._result(benchmark, RULES, corpus, occurrences(index, found))
         _write(result, out)
         return result
 
     def _searched(
-        self, benchmark: Benchmark, index: ExampleIndex, out: Path
+        self, benchmark: Benchmark, forms: Sequence[Form], out: Path
     ) -> OverlapSearchResult:
         files, others = list_corpus(
             self.corpus, leave_out=out, missing_hint="CORPUS is given first"
@@ -172,17 +174,17 @@ class Overlap:
         embeddings = self.embeddings and StaticEmbeddings.load(
             model_directory(self.embeddings)
         )
-        wanted = Wanted(index, embeddings or None)
         key = self._key(benchmark, files, embeddings and embeddings.fingerprint)
         found, reached = load_state(out, key)
         if (result := _finished(out, reached)) is not None:
             return result
+        index = example_index(forms)
         # Its result is gone, or it is damaged.
         if reached.finished is not None or not index.fits(found):
             found, reached = Counts(), Reached()
         with progress_bar("searching the corpus", unit="bytes/s") as progress:
             found, reached = search_files(
-                wanted,
+                Wanted(index, embeddings or None),
                 files,
                 text_field=self.text_field,
                 found=found,

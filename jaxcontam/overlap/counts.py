@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -162,15 +162,13 @@ def read_counts(file: IO[bytes], name: str) -> tuple[Counts, dict[str, Any]]:
     return counts, about
 
 
-def read_tasks(folder: Path, index: str) -> Counts | None:
-    """Counts of all tasks of a run, merged; None if the folder has none.
+def read_tasks(paths: Sequence[Path], index: str) -> Counts:
+    """Counts of all tasks of a run, merged; see `task_files`.
 
     Raises:
         InputError: If one is damaged or missing, or they are of another index, whose
             fingerprint is given.
     """
-    if not (paths := task_files(folder)):
-        return None
     tally, tasks, n_tasks = Tally(), list[int](), set[int]()
     for path in paths:
         try:
@@ -184,19 +182,19 @@ def read_tasks(folder: Path, index: str) -> Counts | None:
                 hint="--template, --benchmark-field and --limit are those of the step",
             )
         task, of_tasks = about.get("task"), about.get("n_tasks")
-        if type(task) is not int or type(of_tasks) is not int:
+        if type(task) is not int or type(of_tasks) is not int or task >= of_tasks:
             raise InputError(f"{path}: damaged counts (no number of a task)")
         tally.add(counts)
         tasks.append(task)
         n_tasks.add(of_tasks)
-    if len(n_tasks) > 1 or sorted(tasks) != list(range(len(tasks))):
+    if len(n_tasks) > 1 or len(set(tasks)) < len(tasks):
         raise InputError(
-            f"{folder}: counts of runs with {sorted(map(str, n_tasks))} tasks",
+            f"{paths[0].parent}: counts of runs with {sorted(map(str, n_tasks))} tasks",
             hint="one run a folder",
         )
     if n_tasks != {len(tasks)}:
         raise InputError(
-            f"{folder}: counts of {len(tasks)} of {n_tasks.pop()} tasks",
+            f"{paths[0].parent}: counts of {len(tasks)} of {n_tasks.pop()} tasks",
             hint="start the pipeline again: it goes on with those that are missing",
         )
     return tally.total()

@@ -7,9 +7,7 @@ corpus's order, so that counts and the place that was reached are all there is t
 import contextlib
 import dataclasses
 import multiprocessing
-import os
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,6 +21,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.overlap.counts import Counts, Tally, counts_bytes, merged, read_counts
 from jaxcontam.overlap.index import BATCH, COST, ExampleIndex, Search
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
+from jaxcontam.processes import cpu_cores, end_with_parent, ignoring_ctrl_c
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report_files import replace_bytes
 
@@ -96,7 +95,7 @@ def search_files(
     reached = reached or Reached()
     in_all = sum(file.size for file in files)
     if n_processes is None:
-        n_processes = _n_cores() if in_all > _SMALL else 1
+        n_processes = cpu_cores() if in_all > _SMALL else 1
     saved, tally = time.monotonic(), Tally(found)
     batches = _batches(files, text_field, reached, tally.total().n_documents)
     with contextlib.closing(_searched(wanted, batches, n_processes)) as searched:
@@ -171,20 +170,9 @@ def _searched(
         for future, after in asked:
             yield future.result(), after
     finally:
-        with _uninterrupted():
+        # Interrupted while it waits for processes, this one would wait for ever.
+        with ignoring_ctrl_c():
             pool.shutdown(cancel_futures=True)
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Wait for processes: interrupted twice, this one would wait for them for ever."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
-    try:
-        yield
-    finally:
-        if is_main:
-            signal.signal(signal.SIGINT, before)
 
 
 _searches: list[Search | NearestSearch] = []
@@ -194,26 +182,13 @@ _searches: list[Search | NearestSearch] = []
 def _open_worker(wanted: Wanted) -> None:
     # A terminal interrupts all processes: the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     _searches[:] = wanted.searches()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker"
-    parent.join()
-    os._exit(1)
 
 
 def _search(rows: Sequence[tuple[Any, ...]]) -> Counts:
     documents = list(map(Document._make, rows))
     return merged(search.add(documents) for search in _searches)
-
-
-def _n_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _with_fault(reached: Reached, fault: Fault) -> Reached:

@@ -82,9 +82,7 @@ class FindExamples(PipelineStep):
         search, tally = self.search(), Tally()
         for group in grouped(data):
             with self.track_time("batch"):
-                found = search.add([_document(one) for one in group])
-                tally.add(found)
-            self.stat_update("texts found", value=len(found.matches))
+                tally.add(search.add([_document(one) for one in group]))
             yield from group
         about = {"index": self.fingerprint, "task": rank, "n_tasks": world_size}
         with self.counts.open(f"{rank:05d}{SUFFIX}", "wb") as file:

@@ -9,6 +9,7 @@ import platform
 from pathlib import Path
 
 import jaxcontam
+from jaxcontam.processes import cpu_cores
 from jaxcontam.sources import source_digest
 
 # Modules that turn ids and weights into scores.
@@ -87,13 +88,6 @@ def cpu_kind() -> str:
     known = [f"{name}: {fields[name]}" for name in _CPU_FIELDS if name in fields]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()
     return f"{cpu_name()} {digest[:8]}"
-
-
-def cpu_cores() -> int:
-    """Cores that this process may use, which may be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu_fields() -> dict[str, str]:

@@ -13,7 +13,8 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
 from jaxcontam.models.sharding import MODEL_AXIS
-from jaxcontam.scoring.identity import ScoreIdentity, cpu_cores, cpu_kind, scoring_code
+from jaxcontam.processes import cpu_cores
+from jaxcontam.scoring.identity import ScoreIdentity, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
 from jaxcontam.scoring.mesh import (
     device_mesh,

@@ -466,7 +466,7 @@ def test_counts_without_a_task_are_damage(tmp_path, task):
     about = {"index": "i", "task": task, "n_tasks": 1}
     (tmp_path / "0.counts.npz").write_bytes(counts_bytes(Counts(), about))
     with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
-        read_tasks(tmp_path, "i")
+        read_tasks([tmp_path / "0.counts.npz"], "i")
 
 
 def test_counts_of_each_document_add_up_to_those_of_all():
