@@ -128,3 +128,18 @@ def test_two_files_on_an_accelerator_share_their_few_shapes(context, n_shapes):
             assert 16_384 // 2 < batch.n_rows * batch.length <= 16_384
             found.add((batch.n_rows, batch.length))
     assert len(found) == n_shapes
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_devices", "expected"), [(8, 1, [4, 4]), (6, 2, [4, 2]), (2, 2, [])]
+)
+def test_a_batch_without_room_is_cut_in_two_that_divide_by_the_devices(
+    n_rows, n_devices, expected
+):
+    batch = Batch(tuple(range(n_rows)), n_rows, 16)
+    halves = batch.halves(n_devices)
+    assert [len(half.rows) for half in halves] == expected
+    assert [row for half in halves for row in half.rows] == list(range(n_rows))[
+        : sum(expected)
+    ]
+    assert all(half.n_rows % n_devices == 0 for half in halves)
