@@ -1,27 +1,27 @@
-"""Times that can be compared: one core, interleaved rounds, ratios within a round.
+"""Times that can be compared: interleaved rounds, ratios within a round.
 
 Seconds of a shared machine drift by more than what is asked here; ways that take turns
 drift together.
 """
 
-import contextlib
 import dataclasses
-import functools
+import importlib
 import importlib.metadata
+import multiprocessing
 import os
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import DecoderConfig, gpt2_shape
 
-_PEAK_SHAPE = (4096, 768, 3072)
+# How JAX and torch say that a device's memory does not suffice, both by a RuntimeError.
+_EXHAUSTED = ("RESOURCE_EXHAUSTED", "out of memory")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -82,33 +82,63 @@ def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
-def sgemm_peaks(rounds: int = 5) -> dict[str, float]:
-    """Best float32 product of 4096 x 768 x 3072, GFLOP/s, by library."""
-    import jax
-    import jax.numpy as jnp
-    import torch
-
-    m, k, n = _PEAK_SHAPE
-    a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
-    torch_a, torch_b = torch.from_numpy(a), torch.from_numpy(b)
-    jax_a, jax_b = jnp.asarray(a), jnp.asarray(b)
-    product = jax.jit(jnp.matmul)
-    timed = interleaved(
-        {
-            "jax": lambda: product(jax_a, jax_b).block_until_ready(),
-            "torch": lambda: torch_a @ torch_b,
-        },
-        rounds,
-    )
-    return {
-        name: 2e-9 * m * k * n / min(times) for name, times in timed.seconds.items()
-    }
-
-
 def pin_to_one_core() -> None:
     """Both libraries size their thread pools when they are imported."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def called(module: str, function: str, *arguments: Any, **more: Any) -> Any:
+    """What a function of a module of this package returns.
+
+    The module is imported now: JAX and torch size their thread pools when they are
+    imported, which must be after the process was pinned to one core.
+    """
+    found = importlib.import_module(f"eval.speed.{module}")
+    return getattr(found, function)(*arguments, **more)
+
+
+def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, called in a process that ends after it.
+
+    Raises:
+        MemoryError: If the device's memory did not suffice.
+        BrokenProcessPool: If the process was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        found, fault = pool.submit(_tried, work, *arguments).result()
+    if fault is not None:
+        raise MemoryError(fault)
+    return found
+
+
+def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, str | None]:
+    """What it returns, or the first line of what memory was short of."""
+    try:
+        return work(*arguments), None
+    except RuntimeError as e:
+        if any(words in str(e) for words in _EXHAUSTED):
+            return None, str(e).splitlines()[0]
+        raise
+
+
+def device() -> dict[str, Any]:
+    """The device that JAX computes on."""
+    import jax
+
+    first = jax.devices()[0]
+    n = jax.device_count()
+    return {"platform": first.platform, "kind": first.device_kind, "n": n}
+
+
+def peak_memory_gb() -> float | None:
+    """Most memory that JAX has used on the device; None where it is not counted."""
+    import jax
+
+    found = jax.local_devices()[0].memory_stats() or {}
+    n_bytes = found.get("peak_bytes_in_use")
+    return None if n_bytes is None else 1e-9 * n_bytes
 
 
 def memory_mb(field: str) -> float:
@@ -116,90 +146,6 @@ def memory_mb(field: str) -> float:
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith(field + ":"))
     return int(line.split()[1]) * 1.024e-3
-
-
-SIZES = ("124m", "30m")
-
-_WIDTHS = {"124m": (768, 12, 12), "30m": (384, 6, 6)}
-_TINY_WIDTHS = {"124m": (48, 2, 4), "30m": (32, 2, 4)}
-
-
-def shape_of(size: str, *, tiny: bool) -> DecoderConfig:
-    """GPT-2's smallest shape, or one with half its width and layers.
-
-    The smaller one has 30 M parameters, two thirds of them in the embedding. A tiny one
-    is for a pulse run.
-    """
-    D, L, H = (_TINY_WIDTHS if tiny else _WIDTHS)[size]
-    return gpt2_shape(
-        vocab_size=1200 if tiny else 50257,
-        d_model=D,
-        n_layers=L,
-        n_heads=H,
-        context=1024,
-    )
-
-
-@functools.lru_cache(maxsize=1)
-def decoder_of(size: str, *, tiny: bool):
-    """A decoder with random float32 weights, the same in each call."""
-    from flax import nnx
-
-    from jaxcontam.models.decoder import Decoder
-
-    return Decoder(shape_of(size, tiny=tiny), rngs=nnx.Rngs(0))
-
-
-def n_parameters(decoder) -> int:
-    """Weights, tied ones counted once."""
-    import jax
-    from flax import nnx
-
-    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Subject:
-    """One model in four forms.
-
-    Attributes:
-        folder: Its checkpoint.
-        exact: Decoder, float32.
-        rounded: Decoder with bfloat16 operands.
-        torch_exact: transformers' model, float32.
-        torch_rounded: The same in bfloat16 throughout.
-    """
-
-    folder: Path
-    exact: Any
-    rounded: Any
-    torch_exact: Any
-    torch_rounded: Any
-
-
-@contextlib.contextmanager
-def subject(size: str, *, tiny: bool) -> Iterator[Subject]:
-    """Write a random model, open it four times.
-
-    Raises:
-        InputError: If torch is not installed.
-    """
-    torch = import_torch()
-    from transformers import AutoModelForCausalLM
-
-    from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
-
-    exact = decoder_of(size, tiny=tiny)
-    with tempfile.TemporaryDirectory() as directory:
-        folder = Path(directory)
-        save_checkpoint(exact, None, folder, model_type="gpt2")
-        theirs = [
-            AutoModelForCausalLM.from_pretrained(
-                directory, dtype=dtype, attn_implementation="sdpa"
-            ).eval()
-            for dtype in (torch.float32, torch.bfloat16)
-        ]
-        yield Subject(folder, exact, load_decoder(folder, dtype="bfloat16"), *theirs)
 
 
 def import_torch():

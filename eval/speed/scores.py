@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from eval.speed.measure import SIZES, decoder_of, interleaved, random_ids
+from eval.speed.measure import interleaved, random_ids
+from eval.speed.subjects import CPU_SIZES, decoder_of
 
 
 def measure_moments(rounds: int, *, tiny: bool) -> dict:
@@ -12,7 +13,7 @@ def measure_moments(rounds: int, *, tiny: bool) -> dict:
     from jaxcontam.scoring.local import local_scorer
 
     found = {}
-    for size in SIZES:
+    for size in CPU_SIZES:
         decoder = decoder_of(size, tiny=tiny)
         plain, full = local_scorer(decoder), local_scorer(decoder, moments=True)
         shape = (2, 64) if tiny else (4, 512)

@@ -1,1 +1,0 @@
-"""Speed of scoring and training on a GPU or a TPU."""
